@@ -1,0 +1,25 @@
+# Two stages: wheels are built in the first, the second has neither compiler nor pip's cache.
+ARG BASE=python:3.13-slim
+
+FROM ${BASE} AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY hub hub
+COPY peers peers
+RUN python -m venv /opt/topichub \
+ && /opt/topichub/bin/pip install --no-cache-dir '.[fast]'
+
+FROM ${BASE}
+# Non-root, with a number, so that orchestrators can check it without reading /etc/passwd.
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin topichub
+COPY --from=build /opt/topichub /opt/topichub
+ENV PATH=/opt/topichub/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HUB_LISTEN=tcp://0.0.0.0:7400,ws://0.0.0.0:7401
+USER 10001
+EXPOSE 7400 7401
+STOPSIGNAL SIGTERM
+# Exec form, and the hub's own command: it needs no shell and no curl.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 CMD ["hub", "check", "ws://127.0.0.1:7401", "--quiet"]
+ENTRYPOINT ["hub"]
+CMD ["run"]

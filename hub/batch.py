@@ -1,0 +1,247 @@
+"""`Batch`: the unit that is routed, queued and written.
+
+A batch is one or more MESSAGES frames back to back that share a route: in the usual case a run of frames that came in
+one read, cut from it in one slice. The hub does not look into the bodies. What a handler needs in another form (JSON
+text, a ready WebSocket frame) is made at most once and kept beside the frames for all handlers that need it.
+
+Invariants: immutable, `messages` ≥ 1, frames whole. A batch owns its bytes: it never keeps a larger receive buffer
+alive.
+
+Cost: making one is O(1) beside the slice. `split` walks the frames up to the cut and, inside a BATCH frame, the values.
+
+Not here: reading frames from a stream (`peers.wire.scanner`), the other forms (`peers.websocket`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import msgpack
+
+from hub.errors import RejectedError
+from hub.frame import (
+    BATCH_COUNT,
+    BATCH_LIMIT_MESSAGES,
+    FLAG_BATCH,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+    encode_frame,
+    iterate_frames,
+)
+
+__all__ = ["BATCH_OVERHEAD_BYTES", "Batch", "Message", "decode_values", "encode_values", "value_ends"]
+
+BATCH_OVERHEAD_BYTES = 160
+"""What a queued batch costs beside its frames: the objects for it (80), its bytes (33), their sizes (2 x 28) and its
+place in a deque (8), rounded down for sharing. Charged to queues, so that their bound is real memory."""
+
+T = TypeVar("T")
+
+
+class Message(NamedTuple):
+    """A topic and a value, for people and programs."""
+
+    topic: str
+    value: Any
+
+
+class Batch:
+    """One or more frames of one route."""
+
+    __slots__ = ("_forms", "frames", "messages", "size_bytes")
+
+    frames: bytes
+    """Whole MESSAGES frames, ready for the wire."""
+
+    messages: int
+    """How many values they hold together, 1 or more."""
+
+    size_bytes: int
+    """What a queue is charged for it, bytes."""
+
+    def __init__(self, frames: bytes, messages: int) -> None:
+        self.frames = frames
+        self.messages = messages
+        self.size_bytes = len(frames) + BATCH_OVERHEAD_BYTES
+        self._forms: dict[Callable[[Batch], Any], Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Batch of {self.messages} messages, {len(self.frames)} bytes>"
+
+    @classmethod
+    def of(cls, topic: str, values: Iterable[Any]) -> Batch:
+        """Make a batch of msgpack values under one topic. The topic is not checked.
+
+        Raises:
+            TypeError, ValueError, OverflowError: A value has no msgpack form.
+            RejectedError: No value, or more than `BATCH_LIMIT_MESSAGES`.
+        """
+        packed = [encode_value(value) for value in values]
+        return cls(encode_values(topic.encode(), packed), len(packed))
+
+    def form(self, make: Callable[[Batch], T]) -> T:
+        """Return `make(self)`, made at most once per batch and shared by all who ask with the same function."""
+        forms = self._forms
+        if forms is None:
+            forms = self._forms = {}
+        if make not in forms:
+            forms[make] = make(self)
+        made: T = forms[make]
+        return made
+
+    def parts(self) -> Iterable[Frame]:
+        """The frames, taken apart."""
+        return iterate_frames(self.frames)
+
+    def split(self, messages: int) -> tuple[Batch, Batch | None]:
+        """Cut after the first `messages` messages.
+
+        A frame whose values cannot be told apart (malformed, or an encoding that this hub does not read) is not cut:
+        it goes to the head as a whole.
+
+        Args:
+            messages: 1 or more.
+
+        Returns:
+            The head, of at least that many messages, and the rest, None if nothing is left.
+        """
+        frames = self.frames
+        position = counted = 0
+        while position < len(frames) and counted < messages:
+            end, inside = _measure(frames, position)
+            if counted + inside > messages:
+                cut = _cut_frame(frames[position:end], messages - counted)
+                if cut is not None:
+                    head, tail = cut
+                    return (
+                        Batch(frames[:position] + head, messages),
+                        Batch(tail + frames[end:], self.messages - messages),
+                    )
+            counted += inside
+            position = end
+        if position == len(frames):
+            return self, None
+        return Batch(frames[:position], counted), Batch(frames[position:], self.messages - counted)
+
+    def messages_within(self, limit_messages: int, limit_bytes: int) -> int:
+        """How many of the first messages, as a batch of their own, stay within both limits. 0 if not even one."""
+        within = 0
+        for messages, head_bytes, _ in self._cuts():
+            if messages > limit_messages or head_bytes > limit_bytes:
+                break
+            within = messages
+        return within
+
+    def messages_beyond(self, limit_bytes: int) -> int:
+        """How many of the first messages must go so that the rest takes at most `limit_bytes`; all if need be."""
+        return next((messages for messages, _, rest_bytes in self._cuts() if rest_bytes <= limit_bytes), self.messages)
+
+    def _cuts(self) -> Iterator[tuple[int, int, int]]:
+        """Every place to cut: messages in the head, `size_bytes` of the head, `size_bytes` of the rest."""
+        frames = self.frames
+        size = len(frames)
+        position = counted = 0
+        while position < size:
+            end, inside = _measure(frames, position)
+            if inside > 1:
+                frame = next(iter(iterate_frames(frames[position:end])))
+                body_start = position + HEADER_BYTES + len(frame.key)
+                again_bytes = body_start - position + BATCH_COUNT.size  # the rest needs a header and a count of its own
+                for index, value_end in enumerate((value_ends(frame) or ())[:-1], 1):
+                    cut = body_start + value_end
+                    yield counted + index, cut + BATCH_OVERHEAD_BYTES, size - cut + again_bytes + BATCH_OVERHEAD_BYTES
+            counted += inside
+            position = end
+            yield counted, position + BATCH_OVERHEAD_BYTES, size - position + BATCH_OVERHEAD_BYTES
+
+
+def _measure(frames: bytes, position: int) -> tuple[int, int]:
+    """Return where the frame at `position` ends and how many messages it says it holds."""
+    body_length, _, flags, key_length = HEADER.unpack_from(frames, position)
+    body_start = position + HEADER_BYTES + key_length
+    inside: int = BATCH_COUNT.unpack_from(frames, body_start)[0] if flags & FLAG_BATCH else 1
+    return body_start + body_length, inside
+
+
+def _cut_frame(frame: bytes, messages: int) -> tuple[bytes, bytes] | None:
+    """Cut one BATCH frame after `messages` values, None if its values cannot be told apart."""
+    whole = next(iter(iterate_frames(frame)))
+    ends = value_ends(whole)
+    if ends is None:
+        return None
+    cut = ends[messages - 1]
+    head = BATCH_COUNT.pack(messages) + whole.body[BATCH_COUNT.size : cut]
+    tail = BATCH_COUNT.pack(len(ends) - messages) + whole.body[cut:]
+    return (
+        encode_frame(KIND_MESSAGES, head, key=whole.key, flags=whole.flags),
+        encode_frame(KIND_MESSAGES, tail, key=whole.key, flags=whole.flags),
+    )
+
+
+def value_ends(frame: Frame) -> list[int] | None:
+    """Return where each value of a BATCH frame ends in its body; None if the body is not what it says."""
+    if frame.encoding != Encoding.MSGPACK:
+        return None
+    start = BATCH_COUNT.size
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(frame.body)))
+    unpacker.feed(memoryview(frame.body)[start:])
+    ends = []
+    try:
+        for _ in range(frame.messages):
+            unpacker.skip()
+            ends.append(start + unpacker.tell())
+    except (ValueError, msgpack.UnpackException):
+        return None
+    return ends if ends and ends[-1] == len(frame.body) else None
+
+
+def encode_value(value: Any) -> bytes:
+    """Return `value` as msgpack; a `datetime` with a zone becomes a timestamp."""
+    packed: bytes = msgpack.packb(value, datetime=True)
+    return packed
+
+
+def encode_values(key: bytes, packed: list[bytes]) -> bytes:
+    """Return one frame with one or more values that are msgpack already.
+
+    Raises:
+        RejectedError: No value, or more than `BATCH_LIMIT_MESSAGES`.
+    """
+    if len(packed) == 1:
+        return encode_frame(KIND_MESSAGES, packed[0], key=key)
+    if not 0 < len(packed) <= BATCH_LIMIT_MESSAGES:
+        raise RejectedError(1009, f"a batch of {len(packed)} values, the limit is 1 to {BATCH_LIMIT_MESSAGES}")
+    body = BATCH_COUNT.pack(len(packed)) + b"".join(packed)
+    return encode_frame(KIND_MESSAGES, body, key=key, flags=FLAG_BATCH)
+
+
+def decode_values(frame: Frame) -> list[Any]:
+    """Return the values of one MESSAGES frame.
+
+    Raises:
+        ValueError: The body is not msgpack, not the number of values it says, nested too deep, or of an encoding
+            that this version does not read. The text says which.
+    """
+    if frame.encoding != Encoding.MSGPACK:
+        raise ValueError(f"encoding {frame.encoding} is not read by this version")
+    if frame.flags & FLAG_BATCH and len(frame.body) < BATCH_COUNT.size:
+        raise ValueError(f"BATCH: a body of {len(frame.body)} bytes is shorter than its count")
+    count = frame.messages
+    if not count:
+        raise ValueError("BATCH: no values")
+    body = memoryview(frame.body)[BATCH_COUNT.size :] if frame.flags & FLAG_BATCH else frame.body
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(frame.body)), strict_map_key=False, timestamp=3)
+    unpacker.feed(body)
+    try:
+        values = [unpacker.unpack() for _ in range(count)]
+    except msgpack.OutOfData:
+        raise ValueError(f"msgpack ends before the last of {count} values") from None
+    except (msgpack.UnpackException, ValueError, OverflowError, RecursionError, TypeError) as error:
+        raise ValueError(f"not msgpack: {error or type(error).__name__}") from error
+    if unpacker.tell() != len(body):
+        raise ValueError(f"{len(body) - unpacker.tell()} bytes follow the last of {count} values")
+    return values

@@ -1,0 +1,251 @@
+"""`Core`: the one owner of routing. It knows every handler, looks each message up once and offers it.
+
+```
+what sockets brought ─▶ route (one dict hit) ─▶ offer to each handler ─┐  ... more of the same turn
+                                                                       ▼
+                                            dirty handlers ─▶ flush(): each writes once
+```
+
+Owner: one event loop (or one test). Everything here is plain and synchronous; nothing waits. Other threads reach the
+core through its shell's mailbox (`peers.local`). A turn has a fixed order: take what sockets brought, route it, then
+write out each dirty handler once. The shell is asked for the end of the turn through `wake`.
+
+Cost: publishing costs the handlers that match. Subscribing, unsubscribing and losing a handler cost what they touch.
+
+Not here: sockets, the wire (`peers`), wall clock: what happens once a second is called from outside (`report_drops`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hub.batch import Batch
+from hub.errors import CloseCode, ClosedError, RejectedError
+from hub.events import Event, client_joined, client_left, overflow, peer_joined, peer_left
+from hub.filter import Change, Filter
+from hub.handler import Handler, HandlerStatistics, Role
+from hub.metrics import CoreStatistics, Counters, RoutingStatistics
+from hub.multimap import PrefixMultimap
+from hub.routes import ROUTES_LIMIT, Route, Routes
+from hub.topics import check_prefix, check_topic
+
+__all__ = ["Core"]
+
+PREFIXES_LIMIT = 10_000
+"""Default of most different prefixes of one client."""
+
+
+class Core:
+    """Handlers, their subscriptions, and the way from a topic to them.
+
+    Args:
+        wake: Called when a turn has something to write; must lead to `flush` before the loop waits for I/O again.
+        routes_limit: Most routing keys remembered.
+        prefixes_limit: Most different prefixes of one client.
+    """
+
+    def __init__(
+        self,
+        wake: Callable[[], object],
+        *,
+        routes_limit: int = ROUTES_LIMIT,
+        prefixes_limit: int = PREFIXES_LIMIT,
+    ) -> None:
+        self._wake = wake
+        self._prefixes_limit = prefixes_limit
+        self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
+        self._filter = Filter()
+        self._links: dict[Handler, Callable[[Change], None]] = {}
+        self._dirty: list[Handler] = []
+        self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
+        self._last_id = 0
+        self.handlers: dict[int, Handler] = {}
+        self.routes = Routes(self._multimap, routes_limit)
+        self.counters = Counters()
+
+    # Handlers come and go.
+
+    def attach(self, handler: Handler, on_filter: Callable[[Change], None] | None = None) -> None:
+        """Take a handler in and announce it.
+
+        Args:
+            handler: New, without prefixes.
+            on_filter: For links: called now with what this hub wants, and later with each change of it.
+        """
+        self._last_id += 1
+        handler.attach(self._last_id, self._mark_dirty, self._mark_dropping)
+        self.handlers[handler.id] = handler
+        if on_filter is not None:
+            self._links[handler] = on_filter
+            on_filter(Change(tuple(self._filter.minimal)))
+        if handler.role is not Role.LOCAL:
+            self.announce((peer_joined if handler.role is Role.LINK else client_joined)(handler))
+
+    def detach(self, handler: Handler, reason: str) -> None:
+        """Let a handler go, with all its subscriptions, and announce that. Harmless when it is gone already."""
+        if self.handlers.pop(handler.id, None) is None:
+            return
+        handler.shut()
+        self._links.pop(handler, None)
+        for prefix in handler.prefixes:
+            self._remove(handler, prefix)
+        handler.prefixes = {}
+        self.counters.forget(handler)
+        if handler.role is not Role.LOCAL:
+            self.announce((peer_left if handler.role is Role.LINK else client_left)(handler, reason))
+
+    # Subscriptions.
+
+    def subscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
+        """Subscribe `handler` to each prefix, all or none. Counted: the same prefix twice must be taken back twice.
+
+        Raises:
+            ClosedError: The handler is not attached.
+            InvalidTopicError: One of them is no prefix.
+            RejectedError: The handler would have too many.
+        """
+        if handler.id not in self.handlers:
+            raise ClosedError("the handler is not attached to this hub")
+        wanted = [check_prefix(prefix) for prefix in prefixes]
+        held = handler.prefixes
+        if handler.role is Role.CLIENT and len(held) + len(wanted) > self._prefixes_limit:
+            total = len(held.keys() | set(wanted))
+            if total > self._prefixes_limit:
+                raise RejectedError(
+                    CloseCode.NOT_ALLOWED, f"{total} prefixes, the limit for a client is {self._prefixes_limit}"
+                )
+        for prefix in wanted:
+            count = held.get(prefix, 0)
+            held[prefix] = count + 1
+            if not count:
+                self._add(handler, prefix)
+
+    def unsubscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
+        """Take back one subscription for each prefix; those that the handler does not have are passed over."""
+        held = handler.prefixes
+        for prefix in prefixes:
+            count = held.get(prefix, 0)
+            if count > 1:
+                held[prefix] = count - 1
+            elif count:
+                del held[prefix]
+                self._remove(handler, prefix)
+
+    def _add(self, handler: Handler, prefix: str) -> None:
+        self._multimap.add(prefix, handler)
+        self.routes.forget(prefix)
+        if handler.role is not Role.LINK:
+            self._tell_links(self._filter.add(prefix))
+
+    def _remove(self, handler: Handler, prefix: str) -> None:
+        self._multimap.discard(prefix, handler)
+        self.routes.forget(prefix)
+        if handler.role is not Role.LINK:
+            self._tell_links(self._filter.discard(prefix))
+
+    def _tell_links(self, change: Change) -> None:
+        if change.added or change.removed:
+            for on_filter in list(self._links.values()):
+                on_filter(change)
+
+    # Messages.
+
+    def publish(self, source: Handler, route: Route, batch: Batch) -> None:
+        """Offer a batch that came from a client or a link to every handler of its route.
+
+        What came over a link is not sent to any link: neither back nor on (one hop).
+        """
+        source.published_messages += batch.messages
+        for handler in route.near if source.role is Role.LINK else route.handlers:
+            handler.offer(batch)
+
+    def publish_local(self, topic: str, values: Iterable[Any]) -> int:
+        """Publish from within this process.
+
+        Returns:
+            How many handlers it was offered to.
+
+        Raises:
+            InvalidTopicError: No message may bear this topic.
+            RejectedError: The topic is the hub's own, or there are too many values.
+            TypeError, ValueError, OverflowError: A value has no msgpack form.
+        """
+        batch = Batch.of(check_topic(topic), values)
+        key = next(iter(batch.parts())).routing_key
+        route = self.routes.table.get(key) or self.routes.miss(key)
+        self.counters.local_messages += batch.messages
+        for handler in route.handlers:
+            handler.offer(batch)
+        return len(route.handlers)
+
+    def announce(self, event: Event) -> None:
+        """Publish one of the hub's own `$hub/` topics, to subscribers of this hub only."""
+        near = self.routes.find(event.topic).near
+        if near:
+            batch = Batch.of(event.topic, (event.value,))
+            for handler in near:
+                handler.offer(batch)
+
+    def is_wanted(self, topic: str) -> bool:
+        """Whether a subscriber of this hub would get a message of this topic."""
+        return bool(self.routes.find(topic).near)
+
+    # The turn.
+
+    def flush(self) -> None:
+        """End of the turn: each handler that was offered something writes once."""
+        dirty = self._dirty
+        while dirty:
+            self._dirty = []
+            for handler in dirty:
+                handler.flush()
+            dirty = self._dirty
+
+    def _mark_dirty(self, handler: Handler) -> None:
+        if not self._dirty:
+            self._wake()
+        self._dirty.append(handler)
+
+    def _mark_dropping(self, handler: Handler) -> None:
+        self._dropping[handler] = None
+
+    def report_drops(self) -> list[Event]:
+        """Announce what each handler lost since the last report; to be called about once a second.
+
+        Returns:
+            One event for each handler that lost messages, for the log.
+        """
+        dropping, self._dropping = self._dropping, {}
+        events = []
+        for handler in dropping:
+            lost = handler.dropped_messages - handler.reported_messages
+            if not lost:
+                continue
+            handler.reported_messages += lost
+            event = overflow(handler, lost)
+            events.append(event)
+            self.announce(event)
+        return events
+
+    # Looking at it.
+
+    def statistics(self) -> CoreStatistics:
+        """The core as it is now."""
+        routing = RoutingStatistics(
+            subscriptions=len(self._multimap),
+            routes=len(self.routes.table),
+            misses_total=self.routes.misses,
+            clears_total=self.routes.clears,
+            filter_prefixes=len(self._filter.minimal),
+        )
+        return self.counters.statistics(self.handlers.values(), routing)
+
+    def handler_statistics(self) -> list[HandlerStatistics]:
+        """Every handler as it is now."""
+        return [handler.statistics() for handler in self.handlers.values()]
+
+    @property
+    def minimal_filter(self) -> tuple[str, ...]:
+        """The fewest prefixes that cover what this hub's own subscribers want."""
+        return tuple(self._filter.minimal)

@@ -1,0 +1,100 @@
+"""Errors, sorted by who must act.
+
+```
+HubError
+  UsageError      our caller:   InvalidTopicError  ClosedError  BusyError
+  PeerError       the far side: ProtocolError (fatal)  RejectedError (go on)
+                                ConnectionLostError
+  InternalError   us:           please report; never caught below the daemon
+```
+
+Fatal or not is a class: a `ProtocolError` ends the connection, a `RejectedError` refuses one request and the
+connection goes on. Errors that cross the wire carry a close code (`CloseCode`), the same for TCP and WebSocket.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = [
+    "BusyError",
+    "CloseCode",
+    "ClosedError",
+    "ConnectionLostError",
+    "HubError",
+    "InternalError",
+    "InvalidTopicError",
+    "PeerError",
+    "ProtocolError",
+    "RejectedError",
+    "UsageError",
+]
+
+
+class CloseCode(IntEnum):
+    """Why a connection ends or a request is refused. Numbers follow RFC 6455, section 7.4; 4xxx are ours."""
+
+    DONE = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    WRONG_KIND = 1003
+    BAD_DATA = 1007
+    NOT_ALLOWED = 1008
+    TOO_BIG = 1009
+    TRY_AGAIN_LATER = 1013
+    OVERFLOW = 4008
+    ALREADY_CONNECTED = 4009
+    THAT_IS_YOURSELF = 4010
+
+
+class HubError(Exception):
+    """Any error that this project raises on purpose."""
+
+
+class UsageError(HubError):
+    """Our caller must act."""
+
+
+class InvalidTopicError(UsageError):
+    """A topic or prefix that no hub would take."""
+
+
+class ClosedError(UsageError):
+    """The object was closed, here, before the call."""
+
+
+class BusyError(UsageError):
+    """A bounded buffer is full; wait, then try again."""
+
+
+class PeerError(HubError):
+    """The far side must act, or is to blame.
+
+    Attributes:
+        code: The close code that goes with it.
+        text: The cause, for people.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)  # its arguments, so that it can be pickled
+        self.code = code
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
+
+
+class ProtocolError(PeerError):
+    """The stream can no longer be understood: the connection ends."""
+
+
+class RejectedError(PeerError):
+    """One request is refused; the connection goes on."""
+
+
+class ConnectionLostError(PeerError):
+    """The connection ended, by the far side or by the network."""
+
+
+class InternalError(HubError):
+    """A bug of ours. Please report it."""

@@ -1,0 +1,82 @@
+"""`Filter`: the smallest set of prefixes that covers what this hub's own subscribers want.
+
+Peers are told it, so that they send what is wanted here and nothing else. Covered prefixes are left out: whoever wants
+`/zeek/` gets `/zeek/dns/` anyway.
+
+Owner: the core. Invariant: no prefix of `minimal` is a prefix of another. Because of it, the only one that can cover a
+text is its neighbour to the left in sorted order: anything sorted between the two would begin with it as well.
+
+Cost: `add` O(log n) plus the prefixes that it newly covers; `discard` O(log n) plus the prefixes that it had covered.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict, SortedList
+
+__all__ = ["Change", "Filter"]
+
+
+class Change(NamedTuple):
+    """What to tell the peers."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+NOTHING = Change()
+
+
+class Filter:
+    """A counted set of prefixes and its minimal cover."""
+
+    __slots__ = ("_counts", "minimal")
+
+    def __init__(self) -> None:
+        self._counts: SortedDict = SortedDict()  # prefix → how many handlers want it
+        self.minimal: SortedList = SortedList()
+
+    def add(self, prefix: str) -> Change:
+        """One more handler wants `prefix`."""
+        count = self._counts.get(prefix, 0)
+        self._counts[prefix] = count + 1
+        if count or self._covered(prefix):
+            return NOTHING
+        removed = self._below(self.minimal, prefix)
+        for covered in removed:
+            self.minimal.remove(covered)
+        self.minimal.add(prefix)
+        return Change((prefix,), tuple(removed))
+
+    def discard(self, prefix: str) -> Change:
+        """One handler less wants `prefix`; it did before."""
+        count = self._counts[prefix] - 1
+        if count:
+            self._counts[prefix] = count
+            return NOTHING
+        del self._counts[prefix]
+        place = self.minimal.bisect_left(prefix)
+        if place == len(self.minimal) or self.minimal[place] != prefix:
+            return NOTHING
+        del self.minimal[place]
+        added: list[str] = []
+        for uncovered in self._below(self._counts, prefix):
+            if not added or not uncovered.startswith(added[-1]):
+                added.append(uncovered)
+        self.minimal.update(added)
+        return Change(tuple(added), (prefix,))
+
+    def _covered(self, prefix: str) -> bool:
+        place = self.minimal.bisect_right(prefix)
+        return place > 0 and prefix.startswith(self.minimal[place - 1])
+
+    @staticmethod
+    def _below(ordered: SortedList | SortedDict, prefix: str) -> list[str]:
+        """All entries that begin with `prefix`."""
+        found = []
+        for entry in ordered.irange(prefix):
+            if not entry.startswith(prefix):
+                break
+            found.append(entry)
+        return found

@@ -1,0 +1,104 @@
+"""The layout of a frame, as far as the core must know it: the header, and the MESSAGES kind.
+
+```
+ 0  u32  body length B          all integers big-endian
+ 4  u8   kind
+ 5  u8   flags
+ 6  u16  key length K
+ 8  K    routing key            MESSAGES: the topic
+8+K B    body                   one value; with BATCH set: u32 count, then the values back to back
+```
+
+The hub keeps messages in this form from the read that brought them to the write that sends them on, so the core
+needs to know where frames and values begin, and nothing else of the wire. The other kinds and the rules of a
+conversation are in `peers.wire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+__all__ = [
+    "BATCH_COUNT",
+    "BATCH_LIMIT_MESSAGES",
+    "FLAG_BATCH",
+    "HEADER",
+    "HEADER_BYTES",
+    "KEY_LIMIT_BYTES",
+    "KIND_MESSAGES",
+    "Encoding",
+    "Frame",
+    "encode_frame",
+    "iterate_frames",
+]
+
+HEADER = Struct(">IBBH")
+"""Body length, kind, flags, key length."""
+
+HEADER_BYTES = HEADER.size
+
+KEY_LIMIT_BYTES = 4096
+"""Longest routing key, bytes."""
+
+KIND_MESSAGES = 2
+
+FLAG_BATCH = 0b1
+"""The body is a count and several values."""
+
+BATCH_COUNT = Struct(">I")
+"""Number of values in front of a BATCH body."""
+
+BATCH_LIMIT_MESSAGES = 65_536
+"""Most values in one frame. Publishers stop at 64 KiB of body, so this is one byte a value; finding the value
+boundaries of that many takes about 10 ms, well below the 50 ms that the loop may be blocked."""
+
+
+class Encoding(IntEnum):
+    """How values are spelled, bits 1 and 2 of the flags of MESSAGES."""
+
+    MSGPACK = 0
+    BROKER = 1
+
+
+class Frame(NamedTuple):
+    """One frame, taken apart."""
+
+    kind: int
+    flags: int
+    key: bytes
+    body: bytes
+
+    @property
+    def encoding(self) -> int:
+        """The encoding bits; a number without a name in `Encoding` is passed on unread."""
+        return self.flags >> 1 & 0b11
+
+    @property
+    def routing_key(self) -> bytes:
+        """What the route cache knows the frame by: bytes 4 to 8 + K of it."""
+        return HEADER.pack(0, self.kind, self.flags, len(self.key))[4:] + self.key
+
+    @property
+    def messages(self) -> int:
+        """How many values a MESSAGES frame says it holds."""
+        return BATCH_COUNT.unpack_from(self.body)[0] if self.flags & FLAG_BATCH else 1
+
+
+def encode_frame(kind: int, body: bytes, *, key: bytes = b"", flags: int = 0) -> bytes:
+    """Return one frame as bytes."""
+    return HEADER.pack(len(body), kind, flags, len(key)) + key + body
+
+
+def iterate_frames(frames: bytes) -> Iterator[Frame]:
+    """Take apart whole frames that stand back to back, as the scanner of `peers.wire` found them."""
+    position = 0
+    end = len(frames)
+    while position < end:
+        body_length, kind, flags, key_length = HEADER.unpack_from(frames, position)
+        key_start = position + HEADER_BYTES
+        body_start = key_start + key_length
+        position = body_start + body_length
+        yield Frame(kind, flags, frames[key_start:body_start], frames[body_start:position])

@@ -1,0 +1,202 @@
+"""`BoundedQueue`: what one slow handler still has to get, bounded in messages and in bytes.
+
+Owner: one `hub.handler.Handler`, which makes it when its transport stops taking bytes and lets it go when it is empty
+again: an idle or quick handler has none.
+
+```
+drop-oldest   (17 lost) [batch][batch][batch] ← new        the gap is in front: told before the oldest that is left
+drop-newest   [batch][batch](17 lost)[batch]  ← new        the gap is where the new messages would have stood
+```
+
+Invariants: 0 ≤ `messages` ≤ limit, 0 ≤ `size_bytes` ≤ limit; exactly the oldest (newest) *messages* go, also when
+they travel in batches; every lost message is part of exactly one gap.
+
+Cost: O(1) a batch while the limit on messages decides: messages dropped from the front of a batch are only counted
+(`_skip`), and cut off once, when the rest is taken. Where the limit on bytes decides, a cut costs the messages that
+it drops.
+
+Not here: when to fill or empty the queue, and the policy `disconnect` (`hub.handler`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hub.batch import Batch
+from hub.errors import InternalError
+from hub.overflow import QueueLimits
+
+__all__ = ["BoundedQueue"]
+
+
+class BoundedQueue:
+    """Batches in order, with the gaps that overflow has left between them."""
+
+    __slots__ = ("_front_gap", "_items", "_skip", "limits", "lost_messages", "messages", "size_bytes")
+
+    limits: QueueLimits
+
+    messages: int
+    """Messages held."""
+
+    size_bytes: int
+    """Memory held, bytes, as `Batch.size_bytes`."""
+
+    lost_messages: int
+    """Messages lost since the queue was made."""
+
+    def __init__(self, limits: QueueLimits) -> None:
+        self.limits = limits
+        self.messages = 0
+        self.size_bytes = 0
+        self.lost_messages = 0
+        self._items: deque[Batch | int] = deque()  # an int is a gap: so many messages were lost here
+        self._front_gap = 0
+        self._skip = 0  # messages of the first batch that are lost already; 0 unless that is a batch
+
+    def __bool__(self) -> bool:
+        """Whether anything is left to tell: batches or gaps."""
+        return bool(self._items) or self._front_gap > 0
+
+    def fits(self, batch: Batch) -> bool:
+        """Whether `batch` as a whole can be added without dropping anything."""
+        return (
+            self.messages + batch.messages <= self.limits.messages
+            and self.size_bytes + batch.size_bytes <= self.limits.bytes
+        )
+
+    def append(self, batch: Batch) -> None:
+        """Add a batch that fits."""
+        self._items.append(batch)
+        self.messages += batch.messages
+        self.size_bytes += batch.size_bytes
+
+    def append_dropping_oldest(self, batch: Batch) -> None:
+        """Add `batch`; the oldest messages go until it fits, its own oldest ones last of all.
+
+        A message that alone is over the limit goes itself, and all before it went to make room for it.
+        """
+        if batch.messages > self.limits.messages or batch.size_bytes > self.limits.bytes:
+            self.clear()
+            rest = self._newest_that_fit(batch)
+            if rest is None:
+                return
+            batch = rest
+        self._drop_surplus_messages(self.messages + batch.messages - self.limits.messages)
+        while self.size_bytes + batch.size_bytes > self.limits.bytes:
+            self._drop_surplus_bytes(self.size_bytes + batch.size_bytes - self.limits.bytes)
+        self.append(batch)
+
+    def append_dropping_newest(self, batch: Batch) -> None:
+        """Add as many of the first messages of `batch` as fit; the rest is lost."""
+        fit = batch.messages_within(self.limits.messages - self.messages, self.limits.bytes - self.size_bytes)
+        if fit:
+            head, _ = batch.split(fit)
+            self.append(head)
+        lost = batch.messages - fit
+        if lost:
+            self.lost_messages += lost
+            if self._items and isinstance(self._items[-1], int):
+                lost += self._items.pop()  # type: ignore[operator]
+            self._items.append(lost)
+
+    def take_gap(self) -> int:
+        """Remove the gap that is next in order; return how many messages were lost in it, 0 if none is next."""
+        self._cut_off_skipped()
+        gap, self._front_gap = self._front_gap, 0
+        if self._items and isinstance(self._items[0], int):
+            gap += self._items.popleft()  # type: ignore[operator]
+        return gap
+
+    def take(self, limit_bytes: int) -> list[Batch]:
+        """Remove and return the oldest batches up to the next gap: at least one, if one is next.
+
+        Args:
+            limit_bytes: Stop when this much was taken.
+        """
+        self._cut_off_skipped()
+        taken: list[Batch] = []
+        taken_bytes = 0
+        while self._items and taken_bytes < limit_bytes and not self._front_gap:
+            batch = self._items[0]
+            if isinstance(batch, int):
+                break
+            self._items.popleft()
+            taken.append(batch)
+            taken_bytes += batch.size_bytes
+            self.messages -= batch.messages
+        self.size_bytes -= taken_bytes
+        return taken
+
+    def clear(self) -> None:
+        """Lose everything that is held; it becomes one gap."""
+        gaps = sum(item for item in self._items if isinstance(item, int))
+        self._items.clear()
+        self._front_gap += self.messages + gaps
+        self.lost_messages += self.messages
+        self.messages = self.size_bytes = self._skip = 0
+
+    def _lose(self, messages: int) -> None:
+        """Count messages that were held and are lost now."""
+        self.messages -= messages
+        self._front_gap += messages
+        self.lost_messages += messages
+
+    def _first(self) -> Batch:
+        first = self._items[0]
+        if isinstance(first, int):
+            raise InternalError("a queue that drops its oldest has a gap that is not in front")
+        return first
+
+    def _drop_surplus_messages(self, surplus: int) -> None:
+        while surplus > 0:
+            first = self._first()
+            left = first.messages - self._skip
+            dropped = min(left, surplus)
+            surplus -= dropped
+            self._lose(dropped)
+            if dropped < left:
+                self._skip += dropped
+            else:
+                self._discard_first()
+
+    def _drop_surplus_bytes(self, surplus_bytes: int) -> None:
+        """Drop from the first batch what frees so many bytes, or all of it where that is not enough."""
+        first = self._first()
+        if first.size_bytes <= surplus_bytes:
+            self._lose(first.messages - self._skip)
+            self._discard_first()
+            return
+        beyond = max(self._skip, first.messages_beyond(first.size_bytes - surplus_bytes))
+        self._lose(beyond - self._skip)
+        self._skip = beyond
+        if beyond == first.messages:
+            self._discard_first()
+        else:
+            self._cut_off_skipped()
+
+    def _discard_first(self) -> None:
+        self.size_bytes -= self._first().size_bytes
+        self._items.popleft()
+        self._skip = 0
+
+    def _cut_off_skipped(self) -> None:
+        """Free what the first batch holds of lost messages. Where it cannot be cut there, more are lost, and told."""
+        if not self._skip:
+            return
+        first = self._first()
+        head, rest = first.split(self._skip)
+        self._lose(head.messages - self._skip)
+        self._discard_first()
+        if rest is not None:
+            self._items.appendleft(rest)
+            self.size_bytes += rest.size_bytes
+
+    def _newest_that_fit(self, batch: Batch) -> Batch | None:
+        """Lose the oldest messages of a batch that is too large alone; return the rest."""
+        beyond = batch.messages_beyond(self.limits.bytes) if batch.size_bytes > self.limits.bytes else 0
+        beyond = max(beyond, batch.messages - self.limits.messages)
+        head, rest = batch.split(beyond)
+        self._front_gap += head.messages
+        self.lost_messages += head.messages
+        return rest

@@ -1,0 +1,96 @@
+"""Topics and prefixes: what they may look like, and how they stand on the wire.
+
+A topic is UTF-8, 1 to 1024 bytes, without control characters. A subscription is a plain string prefix: `/a` matches
+`/a`, `/a/b` and `/ab`; the empty prefix matches everything. No normalisation takes place: the string that was checked
+is the string that is routed.
+
+A *routing key* is what stands in a frame between its length and its body: kind, flags, key length, topic. It is the
+key of the route cache, so that equal keys mean equal routes without any parsing.
+
+Cost: O(length). Called once per new routing key, not per message.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hub.errors import InvalidTopicError
+
+__all__ = ["RESERVED", "TOPIC_LIMIT_BYTES", "check_prefix", "check_topic", "decode_prefix", "decode_topic", "printable"]
+
+TOPIC_LIMIT_BYTES = 1024
+"""Longest topic or prefix, bytes of UTF-8."""
+
+RESERVED = "$hub/"
+"""Topics under this prefix are the hub's own: clients may subscribe to them, not publish."""
+
+# C0, DEL and C1: a topic ends up in terminals and logs, where these act. Surrogates cannot be encoded.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_SHOWN_CHARACTERS = 80
+
+
+def printable(text: str) -> str:
+    """Return `text` quoted, escaped and shortened, fit for one line of an error."""
+    return ascii(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
+
+
+def _check(text: str, what: str) -> None:
+    found = _FORBIDDEN.search(text)
+    if found is not None:
+        raise InvalidTopicError(
+            f"{what} {printable(text)} has the control character U+{ord(found[0]):04X} at character {found.start()}"
+        )
+    size_bytes = len(text.encode())
+    if size_bytes > TOPIC_LIMIT_BYTES:
+        raise InvalidTopicError(
+            f"{what} {printable(text)} is {size_bytes} bytes long, the limit is {TOPIC_LIMIT_BYTES} bytes"
+        )
+
+
+def check_topic(topic: str) -> str:
+    """Return `topic` if messages may bear it.
+
+    Raises:
+        InvalidTopicError: It is empty, too long or has control characters; the text says which and where.
+    """
+    if not topic:
+        raise InvalidTopicError("topic is empty, it must have 1 to 1024 bytes")
+    _check(topic, "topic")
+    return topic
+
+
+def check_prefix(prefix: str) -> str:
+    """Return `prefix` if one may subscribe to it. The empty prefix is allowed and matches everything.
+
+    Raises:
+        InvalidTopicError: It is too long or has control characters.
+    """
+    _check(prefix, "prefix")
+    return prefix
+
+
+def _decode(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        shown = raw[:_SHOWN_CHARACTERS]
+        raise InvalidTopicError(f"{what} {shown!r} is not UTF-8 at byte {error.start}") from error
+
+
+def decode_topic(raw: bytes) -> str:
+    """Return the topic that `raw` spells.
+
+    Raises:
+        InvalidTopicError: See `check_topic`, and when it is not UTF-8.
+    """
+    return check_topic(_decode(raw, "topic"))
+
+
+def decode_prefix(raw: bytes) -> str:
+    """Return the prefix that `raw` spells.
+
+    Raises:
+        InvalidTopicError: See `check_prefix`, and when it is not UTF-8.
+    """
+    return check_prefix(_decode(raw, "prefix"))

@@ -1,0 +1,38 @@
+"""The command line `hub`. Each command is a module of its name, loaded when it is called, to start quickly."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App
+
+from hub import __version__
+from hub.errors import HubError
+
+__all__ = ["app", "main"]
+
+app = App(
+    name="hub",
+    help="A topic-prefix publish/subscribe hub: bounded queues, a choice on overflow, and no silent drops.",
+    version=__version__,
+)
+app.command("peers.cli.run:run", name="run")
+app.command("peers.cli.check_config:check_config", name="check-config")
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command that the arguments name; an error that has a name is one line on stderr and exit code 1."""
+    try:
+        app()
+    except HubError as error:
+        print(f"hub: {error}", file=sys.stderr)
+        sys.exit(EXIT_ERROR)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); nothing is wrong, and nothing can be written.
+        sys.stderr.close()
+        sys.exit(EXIT_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,46 @@
+"""`hub check-config`: the effective settings, and where each came from."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hub.config import DEFAULT, KEYS, value_at
+from peers.cli.flags import Flags
+from peers.daemon.sources import load
+
+__all__ = ["check_config"]
+
+
+def check_config(
+    flags: Flags | None = None,
+    *,
+    config: Annotated[
+        str | None, Parameter(help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
+    ] = None,
+) -> None:
+    """Show the settings that `hub run` would use with the same flags, and where each came from.
+
+    Exit code 0 if they are fine, 1 with one line that names key, place and cause if not.
+    """
+    loaded = load((flags or Flags()).layer(), os.environ, config)
+    table = Table("setting", "value", "unit", "from", box=None, pad_edge=False, header_style="bold")
+    for path, key in KEYS.items():
+        origin = loaded.origins[path]
+        style = "dim" if origin == DEFAULT else ""
+        table.add_row(Text(path), Text(_shown(value_at(loaded.settings, path))), key.unit, Text(origin), style=style)
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200  # a pipe has no edge to wrap at
+    console.print(table)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value) if value != "" else '""'

@@ -1,0 +1,57 @@
+"""The flags of a hub's settings, for `hub run` and `hub check-config`: one for each key of `hub.config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from hub.config import KEYS
+from peers.daemon.sources import flag
+
+__all__ = ["Flags"]
+
+
+def _help(path: str) -> Parameter:
+    key = KEYS[path]
+    return Parameter(name=flag(path), help=f"{key.description} Takes {key.expected}.", negative=())
+
+
+@Parameter(name="*")
+@dataclass
+class Flags:
+    """What was given on the command line; None where nothing was."""
+
+    listen: Annotated[list[str] | None, _help("listen")] = None
+    peers: Annotated[list[str] | None, _help("peers")] = None
+    name: Annotated[str | None, _help("name")] = None
+    queue_messages: Annotated[str | None, _help("queue.messages")] = None
+    queue_bytes: Annotated[str | None, _help("queue.bytes")] = None
+    queue_overflow: Annotated[str | None, _help("queue.overflow")] = None
+    queue_max_messages: Annotated[str | None, _help("queue_max.messages")] = None
+    queue_max_bytes: Annotated[str | None, _help("queue_max.bytes")] = None
+    limits_connections: Annotated[str | None, _help("limits.connections")] = None
+    limits_prefixes_per_client: Annotated[str | None, _help("limits.prefixes_per_client")] = None
+    limits_frame_bytes: Annotated[str | None, _help("limits.frame_bytes")] = None
+    limits_handshake_bytes: Annotated[str | None, _help("limits.handshake_bytes")] = None
+    limits_handshake_s: Annotated[str | None, _help("limits.handshake_s")] = None
+    limits_ping_after_s: Annotated[str | None, _help("limits.ping_after_s")] = None
+    limits_ping_timeout_s: Annotated[str | None, _help("limits.ping_timeout_s")] = None
+    limits_routes: Annotated[str | None, _help("limits.routes")] = None
+    limits_drain_s: Annotated[str | None, _help("limits.drain_s")] = None
+    websocket_origins: Annotated[list[str] | None, _help("websocket.origins")] = None
+    log_level: Annotated[str | None, _help("log.level")] = None
+    log_format: Annotated[str | None, _help("log.format")] = None
+
+    def layer(self) -> dict[str, Any]:
+        """The flags as a tree, as a TOML file with the same keys would be."""
+        tree: dict[str, Any] = {}
+        for path in KEYS:
+            section, _, name = path.rpartition(".")
+            value = getattr(self, path.replace(".", "_"))
+            if section:
+                tree.setdefault(section, {})[name] = value
+            else:
+                tree[name] = value
+        return tree

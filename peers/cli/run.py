@@ -1,0 +1,44 @@
+"""`hub run`: start a hub and stay until a signal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from peers.cli.flags import Flags
+from peers.daemon.daemon import Daemon
+from peers.daemon.run import run as run_daemon
+from peers.daemon.sources import load
+from peers.endpoints import Scheme
+
+__all__ = ["run"]
+
+
+def run(
+    flags: Flags | None = None,
+    *,
+    config: Annotated[
+        str | None, Parameter(help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
+    ] = None,
+) -> None:
+    """Start a hub: listen, peer with other hubs, and run until SIGTERM or Ctrl-C.
+
+    Settings come from a TOML file, the environment (HUB_...) and these flags; later ones win. SIGHUP reads them again.
+    """
+    given = (flags or Flags()).layer()
+    run_daemon(lambda: load(given, os.environ, config), _announce)
+
+
+def _announce(daemon: Daemon) -> None:
+    """Tell where the hub is, on standard output: the one thing that scripts and people wait for."""
+    print(f"topichub {daemon.node.name!r} is up")
+    for endpoint in daemon.endpoints:
+        print(f"  listens on {endpoint.location}")
+    for endpoint in daemon.endpoints:
+        if endpoint.scheme is Scheme.WS:
+            host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(endpoint.host, endpoint.host)  # noqa: S104
+            print(f"  page       http://{host}:{endpoint.port}/")
+    sys.stdout.flush()

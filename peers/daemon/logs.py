@@ -1,0 +1,385 @@
+"""Logs: readable, coloured lines on a terminal, one JSON object a line anywhere else.
+
+Purpose: set up structlog and the standard library's logging once, so that the hub's own lines and those of its
+libraries (asyncio, websockets) pass the same filter and have the same form.
+
+```
+log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one handler  --form-->  stderr
+asyncio, websockets ...          ------------->     ^
+```
+
+Owner of the state: the process; `configure` may be called again (SIGHUP) and replaces what it set. `RateLimit` belongs
+to the event loop's thread; lines from other threads are logged too, a race between them costs an exact count at most.
+
+Invariants: what a far side sends cannot forge a line or steer a terminal: in text, whatever does not print is escaped
+and tracebacks are indented; JSON is ASCII. A value is bounded, and so is the number of lines a second of each event.
+Lines dropped for that are counted and told.
+
+Cost: about 40 µs a line, 12 µs one that the limit drops, 3 µs one below the level; `RateLimit.admit` alone 0.6 µs: who
+may log a million times a second asks it first.
+
+What is not here: files and rotation (the service manager's business). A reader of stderr that stalls stalls the hub, as
+with any program.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import structlog
+from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogLevelColumnFormatter
+from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, filter_by_level
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from hub.config import LogSettings
+
+__all__ = ["RateLimit", "configure", "report_suppressed"]
+
+_HANDLER_NAME = "topichub"
+
+_OWN_LOGGERS = ("hub", "peers")
+
+_LINES_PER_S = 10.0
+"""Of one event; more than a person reads, and less than fills a disk unnoticed."""
+
+_BURST_LINES = 50
+"""Of one event after silence, so that a start with many listeners or a small storm is logged in full."""
+
+_NAMES = 1024
+"""Events told apart; the hub has tens, but a library may put variable text into its own."""
+
+_OTHER_NAMES = "(other events)"
+
+_NAME_CHARACTERS = 200
+
+_VALUE_CHARACTERS = 2048
+"""A topic of the greatest length and a URL are shown in full."""
+
+_TRACEBACK_CHARACTERS = 32_768
+
+_ITEMS = 32
+"""Most items shown of a list or map."""
+
+_DEPTH = 3
+"""Lists within lists that are shown."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Lines that one event may still log, filled up over time."""
+
+    lines: float
+    filled_s: float
+    suppressed: int = 0
+
+
+class RateLimit:
+    """So many lines a second for each event name; what is above is counted instead of logged.
+
+    Knows no clock: times are arguments, in seconds of any clock that does not go back.
+
+    Args:
+        lines_per_s: Lines of one event in the long run, above 0.
+        burst_lines: Lines of one event at once after silence, 1 or more.
+        names: Events told apart; all further ones share one allowance.
+    """
+
+    __slots__ = ("_buckets", "_burst_lines", "_lines_per_s", "_names", "_suppressed_lines")
+
+    def __init__(self, lines_per_s: float = _LINES_PER_S, burst_lines: int = _BURST_LINES, names: int = _NAMES) -> None:
+        self._lines_per_s = lines_per_s
+        self._burst_lines = burst_lines
+        self._names = names
+        self._buckets: dict[str, _Bucket] = {}
+        self._suppressed_lines = 0
+
+    @property
+    def suppressed_lines(self) -> int:
+        """Lines suppressed since the start, of all events."""
+        return self._suppressed_lines
+
+    def admit(self, event: str, now_s: float) -> int | None:
+        """Ask whether a line may be logged.
+
+        O(1).
+
+        Returns:
+            None if the line is to be dropped, else the number of lines of this event that were dropped since the last
+            one that was admitted or reported.
+        """
+        bucket = self._bucket(event, now_s)
+        self._fill(bucket, now_s)
+        if bucket.lines < 1:
+            bucket.suppressed += 1
+            self._suppressed_lines += 1
+            return None
+        bucket.lines -= 1
+        suppressed, bucket.suppressed = bucket.suppressed, 0
+        return suppressed
+
+    def take_suppressed(self, now_s: float) -> dict[str, int]:
+        """Give the number of dropped lines for each event that has some not told yet, and count them as told.
+
+        To be asked now and then, so that the end of a storm is told even if its event never comes again. Events that
+        have been silent for long are forgotten.
+        """
+        told = {event: bucket.suppressed for event, bucket in self._buckets.items() if bucket.suppressed}
+        for event, bucket in list(self._buckets.items()):
+            bucket.suppressed = 0
+            self._fill(bucket, now_s)
+            if bucket.lines >= self._burst_lines:
+                del self._buckets[event]
+        return told
+
+    def _bucket(self, event: str, now_s: float) -> _Bucket:
+        """Find the allowance of an event, a new one if there is room."""
+        bucket = self._buckets.get(event)
+        if bucket is None:
+            name = event if len(self._buckets) < self._names else _OTHER_NAMES
+            bucket = self._buckets.setdefault(name, _Bucket(self._burst_lines, now_s))
+        return bucket
+
+    def _fill(self, bucket: _Bucket, now_s: float) -> None:
+        """Add what time has brought."""
+        passed_s = max(0.0, now_s - bucket.filled_s)
+        bucket.lines = min(float(self._burst_lines), bucket.lines + passed_s * self._lines_per_s)
+        bucket.filled_s = max(bucket.filled_s, now_s)
+
+
+def configure(
+    settings: LogSettings,
+    stream: TextIO | None = None,
+    limit: RateLimit | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    environ: Mapping[str, str] | None = None,
+) -> RateLimit:
+    """Send all logs of this process to `stream`, in the form and from the level that the settings say.
+
+    Libraries are heard from "warning" up, unless the level is "debug". Lines of level debug are not limited in rate:
+    who asks for them wants all of them.
+
+    Args:
+        settings: Level and form.
+        stream: Standard error if None.
+        limit: One of the usual size if None. At a reload give the one in force, else what it counted is not told.
+        clock: Seconds, never going back.
+        environ: NO_COLOR in it turns colours off (no-color.org); the environment of the process if None.
+
+    Returns:
+        The limit in force, for `report_suppressed`.
+    """
+    stream = sys.stderr if stream is None else stream
+    limit = RateLimit() if limit is None else limit
+    environ = os.environ if environ is None else environ
+    terminal = stream.isatty()
+    text = settings.format == "text" or (settings.format == "auto" and terminal)
+    handler = logging.StreamHandler(stream)
+    handler.set_name(_HANDLER_NAME)
+    handler.addFilter(_rate_filter(limit, clock))
+    handler.setFormatter(_text_form(colours=terminal and not environ.get("NO_COLOR")) if text else _json_form())
+    _install(handler, logging.getLevelNamesMapping()[settings.level.upper()])
+    structlog.configure(
+        processors=[
+            filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.StackInfoRenderer(),
+            ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=LoggerFactory(),
+        wrapper_class=BoundLogger,
+        cache_logger_on_first_use=True,  # safe: level and form sit behind it, in `logging`, and may change
+    )
+    return limit
+
+
+def report_suppressed(limit: RateLimit, now_s: float) -> None:
+    """Log how many lines were dropped and not told yet, if any: one line for all events.
+
+    For the daemon to call every few seconds, and last of all when it stops.
+    """
+    if told := limit.take_suppressed(now_s):
+        log: BoundLogger = structlog.stdlib.get_logger(__name__)
+        log.warning("log lines suppressed", lines=sum(told.values()), events=told)
+
+
+def _install(handler: logging.Handler, level: int) -> None:
+    """Put our handler in the place of the one we put there before; leave those of others alone."""
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if old.get_name() == _HANDLER_NAME]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
+    for name in _OWN_LOGGERS:
+        logging.getLogger(name).setLevel(level)
+
+
+def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logging.LogRecord], bool]:
+    """Make the filter of the handler; it leaves the number of dropped lines in the record."""
+
+    def admits(record: logging.LogRecord) -> bool:
+        if record.levelno <= logging.DEBUG:
+            return True
+        # A library's format, not its text: the text may be different each time.
+        event = record.msg.get("event", "") if isinstance(record.msg, dict) else record.msg
+        suppressed = limit.admit(str(event)[:_NAME_CHARACTERS], clock())
+        record.suppressed = suppressed
+        return suppressed is not None
+
+    return admits
+
+
+def _text_form(*, colours: bool) -> logging.Formatter:
+    """Make the form for people."""
+    styles = ConsoleRenderer.get_default_column_styles(colors=colours)
+    levels = ConsoleRenderer.get_default_level_styles(colors=colours)
+
+    def column(style: str, shown: Callable[[object], str], *, key_style: str | None = None, width: int = 0) -> Any:
+        return KeyValueColumnFormatter(key_style, style, styles.reset, shown, width)
+
+    columns = [
+        Column("timestamp", column(styles.timestamp, str)),
+        Column("level", LogLevelColumnFormatter(levels, styles.reset, width=7)),
+        Column("event", column(styles.bright, _sentence, width=24)),
+        Column("", column(styles.kv_value, _shown, key_style=styles.kv_key)),
+    ]
+    # The traceback is rendered before, so the renderer's own way (which wants the values of variables) is not used.
+    renderer = ConsoleRenderer(columns=columns, exception_formatter=structlog.dev.plain_traceback, sort_keys=False)
+    processors: list[Processor] = [
+        _common_fields("%Y-%m-%d %H:%M:%S"),
+        structlog.processors.format_exc_info,
+        _indent_traceback,
+        _escape_keys,
+        renderer,
+    ]
+    return ProcessorFormatter(processors=processors)
+
+
+def _json_form() -> logging.Formatter:
+    """Make the form for programs."""
+    renderer = structlog.processors.JSONRenderer(serializer=json.dumps, allow_nan=False)
+    return ProcessorFormatter(
+        processors=[_common_fields(None), structlog.processors.format_exc_info, _plain_fields, renderer]
+    )
+
+
+def _common_fields(time_format: str | None) -> Processor:
+    """Make the processor that begins each line: time (UTC and RFC 3339 without a format), level, event, logger."""
+
+    def fields(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+        record: logging.LogRecord = line.pop("_record")
+        line.pop("_from_structlog")
+        if time_format is None:
+            timestamp = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        else:
+            timestamp = datetime.fromtimestamp(record.created).astimezone().strftime(time_format)
+        level = record.levelname.lower()
+        begin = {"timestamp": timestamp, "level": level, "event": line.pop("event", ""), "logger": record.name}
+        if isinstance(line.get("stack_info"), str):  # of the standard library; structlog's own is called "stack"
+            line["stack"] = line.pop("stack_info")
+        suppressed = getattr(record, "suppressed", 0)
+        return {**begin, **line, **({"suppressed": suppressed} if suppressed else {})}
+
+    return fields
+
+
+def _indent_traceback(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    """Indent lines that are not the first, and escape them: an exception's text may come from a far side."""
+    for field in ("exception", "stack"):
+        if field in line:
+            parts = _shortened(str(line[field]), _TRACEBACK_CHARACTERS).split("\n")
+            line[field] = "\n".join("    " + _escaped(part) for part in parts)
+    return line
+
+
+def _escape_keys(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    """Escape the names of fields; values are escaped by the columns."""
+    return {_escaped(key): value for key, value in line.items()}
+
+
+def _plain_fields(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    """Turn values into what JSON has; JSON itself escapes control characters and all that is not ASCII."""
+    return {
+        _escaped(field): _shortened(str(value), _TRACEBACK_CHARACTERS)
+        if field in {"exception", "stack"}
+        else _bounded(value)
+        for field, value in line.items()
+    }
+
+
+def _bounded(value: object) -> Any:
+    """Turn a value into plain JSON of bounded size; a list or map that is still too long becomes text."""
+    plain = _plain(value, _DEPTH)
+    if isinstance(plain, (dict, list)) and len(text := repr(plain)) > _VALUE_CHARACTERS:
+        return _shortened(text, _VALUE_CHARACTERS)
+    return plain
+
+
+def _plain(value: object, depth: int) -> Any:
+    """Turn a value into plain JSON, so many levels deep."""
+    if depth and isinstance(value, dict):
+        shown = {_escaped(str(key)): _plain(item, depth - 1) for key, item in list(value.items())[:_ITEMS]}
+        return shown if len(value) <= _ITEMS else {**shown, "...": f"{len(value) - _ITEMS} more"}
+    if depth and isinstance(value, (list, tuple)):
+        items = [_plain(item, depth - 1) for item in value[:_ITEMS]]
+        return items if len(value) <= _ITEMS else [*items, f"... {len(value) - _ITEMS} more"]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: object) -> Any:
+    """Turn a value into plain JSON without looking into lists and maps."""
+    match value:
+        case None | bool():
+            return value
+        case int() if value.bit_length() <= 64:
+            return int(value)
+        case float() if math.isfinite(value):
+            return value
+        case int():
+            text = hex(value)
+        case str():
+            text = str.__str__(value)  # of an enumeration its value, not its name
+        case dict() | list() | tuple():  # too deep to look into: it may hold millions
+            text = f"... {len(value)} items"
+        case bytes() | bytearray() if len(value) > _VALUE_CHARACTERS:
+            text = f"{len(value)} bytes: {bytes(value[:_ITEMS])!r}..."
+        case _:
+            text = repr(value)
+    return _shortened(text, _VALUE_CHARACTERS)
+
+
+def _sentence(value: object) -> str:
+    """Write the event: words, not quoted."""
+    return _escaped(_shortened(str(value), _VALUE_CHARACTERS))
+
+
+def _shown(value: object) -> str:
+    """Write a value behind its key: as it is if that is clear, else quoted."""
+    plain = _bounded(value)
+    if not isinstance(plain, str):
+        return _escaped(str(plain))
+    clear = plain and plain.isprintable() and not set(plain) & set(" ='\"\\")
+    return plain if clear else repr(plain)
+
+
+def _escaped(text: str) -> str:
+    """Write each character that does not print (controls, line ends, direction marks, halves of pairs) as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _shortened(text: str, most_characters: int) -> str:
+    """Leave the middle out of a long text, and say so."""
+    if len(text) <= most_characters:
+        return text
+    half = most_characters // 2
+    return f"{text[:half]}... {len(text) - 2 * half} characters left out ...{text[-half:]}"

@@ -1,0 +1,95 @@
+"""Run a daemon until a signal says stop: SIGTERM and SIGINT drain, SIGHUP reloads."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Callable
+
+import structlog
+
+from hub.config import ConfigError
+from peers.daemon.daemon import Daemon
+from peers.daemon.logs import RateLimit, configure, report_suppressed
+from peers.daemon.memory import keep_freed_memory
+from peers.daemon.sources import Loaded
+
+__all__ = ["run"]
+
+_SUPPRESSED_REPORT_S = 5.0
+_NAME_BYTES = 64
+
+
+def run(load: Callable[[], Loaded], announce: Callable[[Daemon], None]) -> None:
+    """Run a hub in this process.
+
+    Args:
+        load: Reads the settings; called now, and again at SIGHUP.
+        announce: Called once everything is open, to tell the user where.
+
+    Raises:
+        ConfigError, ListenError: At the start; the text says what to change.
+    """
+    loaded = load()
+    limit = configure(loaded.settings.log)
+    keep_freed_memory()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(loaded, load, announce, limit))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Choose uvloop where it is installed: it costs less per read and write, see docs/performance.md."""
+    try:
+        import uvloop  # noqa: PLC0415 -- optional
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(
+    loaded: Loaded, load: Callable[[], Loaded], announce: Callable[[Daemon], None], limit: RateLimit
+) -> None:
+    log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+    loop = asyncio.get_running_loop()
+    daemon = Daemon(loaded, loaded.settings.name or host_name())
+    await daemon.start()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, load, limit, log))
+    reporting = loop.create_task(_report(limit), name="report suppressed log lines")
+    gc.freeze()  # what was made so far stays for good: the collector need not look at it again
+    announce(daemon)
+    try:
+        await stopped.wait()
+        log.info("stopping", connections=len(daemon.node.connections))
+    finally:
+        reporting.cancel()
+        await daemon.stop()
+        report_suppressed(limit, loop.time())
+
+
+async def _report(limit: RateLimit) -> None:
+    while True:
+        await asyncio.sleep(_SUPPRESSED_REPORT_S)
+        report_suppressed(limit, asyncio.get_running_loop().time())
+
+
+def _reload(daemon: Daemon, load: Callable[[], Loaded], limit: RateLimit, log: structlog.stdlib.BoundLogger) -> None:
+    """Take new settings over, all or nothing."""
+    try:
+        loaded = load()
+    except ConfigError as error:
+        log.error("settings not reloaded, the old ones stay", reason=str(error))  # noqa: TRY400 -- no bug of ours
+        return
+    needs_restart = daemon.reload(loaded)
+    configure(loaded.settings.log, limit=limit)
+    log.info("settings reloaded", needs_restart=needs_restart)
+
+
+def host_name() -> str:
+    """The name of this machine, as far as it fits."""
+    return socket.gethostname().encode()[:_NAME_BYTES].decode("utf-8", "ignore") or "hub"

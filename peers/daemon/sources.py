@@ -1,0 +1,178 @@
+"""Where settings come from: a TOML file, then the environment, then flags; a later one wins, key by key.
+
+Purpose: turn these three into layers for `hub.config.merge`, name each value's source as a person would ("hub.toml",
+"environment HUB_QUEUE_MESSAGES", "flag --queue-messages"), and check what only this package can: that URLs are URLs.
+
+Owner of the state: nobody. The environment and the flags are arguments; one file is read, once, by `load`. Loading
+again (SIGHUP) is calling `load` again: it gives complete settings or an error, never half of them.
+
+The file is the one of `--config`, else of HUB_CONFIG, else ./hub.toml where that exists, else none.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hub.config import KEYS, ConfigError, Settings, closest, merge
+from peers.endpoints import Endpoint, InvalidEndpointError, Scheme
+
+__all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "load", "variable"]
+
+DEFAULT_FILE = "hub.toml"
+"""Read from the working directory if it exists and no other file is named."""
+
+OTHER_VARIABLES = frozenset({"HUB_CONFIG", "HUB_TOKEN", "HUB_URL"})
+"""Variables that are no settings: the file's path, and what the command line's clients read."""
+
+_LARGEST_FILE_BYTES = 1024 * 1024
+"""A thousand times what all keys together take; what is larger is not a file of settings."""
+
+_Layer = tuple[str, Mapping[str, object]]
+"""Name of the source, and a tree of plain values."""
+
+_PREFIX = "HUB_"
+
+_LINKED_BY_KUBERNETES = ("HUB_SERVICE_", "HUB_PORT")
+"""Kubernetes puts these into every pod beside a service that is called "hub"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, and where they came from.
+
+    Attributes:
+        settings: In range and consistent; the name may be empty (the host's is meant).
+        origins: For each path of `hub.config.KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
+        listen: `settings.listen`, parsed.
+        peers: `settings.peers`, parsed.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+    listen: tuple[Endpoint, ...]
+    peers: tuple[Endpoint, ...]
+
+
+def variable(path: str) -> str:
+    """Name the environment variable of a key: "queue.messages" is HUB_QUEUE_MESSAGES."""
+    return _PREFIX + path.replace(".", "_").upper()
+
+
+def flag(path: str) -> str:
+    """Name the flag of a key: "queue.messages" is --queue-messages. One --peer adds one to `peers`."""
+    return "--peer" if path == "peers" else "--" + path.replace(".", "-").replace("_", "-")
+
+
+def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: str | None = None) -> Loaded:
+    """Read and merge all sources.
+
+    Args:
+        flags: Nested as the TOML file is; None stands for a flag that was not given. Texts are fine for numbers.
+        environ: The process's environment.
+        config_path: Value of `--config`, or None.
+
+    Raises:
+        ConfigError: The file cannot be read or is not TOML, a key or variable is unknown, or a value is wrong.
+    """
+    layers = [*_file(environ, config_path), *_environment(environ), *_flags(flags, "")]
+    settings, origins = merge(layers)
+    listen = tuple(_listener(url, settings, origins["listen"]) for url in settings.listen)
+    peers = tuple(_peer(url, origins["peers"]) for url in settings.peers)
+    return Loaded(settings, origins, listen, peers)
+
+
+def _file(environ: Mapping[str, str], config_path: str | None) -> Iterator[_Layer]:
+    """Read the layer of the file, if there is one."""
+    named = config_path or environ.get("HUB_CONFIG")
+    path = Path(named or DEFAULT_FILE)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE_BYTES + 1)
+    except FileNotFoundError as error:
+        if named:
+            raise ConfigError(str(path), "", "there is no such file") from error
+        return
+    except OSError as error:
+        raise ConfigError(str(path), "", f"cannot be read: {error.strerror}") from error
+    yield str(path), _toml(path, content)
+
+
+def _toml(path: Path, content: bytes) -> dict[str, object]:
+    """Parse what the file holds."""
+    if len(content) > _LARGEST_FILE_BYTES:
+        raise ConfigError(str(path), "", f"larger than {_LARGEST_FILE_BYTES} bytes, not a file of settings")
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(str(path), "", f"not UTF-8 (at line {line})") from error
+    except ValueError as error:  # TOMLDecodeError names the line; a number of thousands of digits is a plain ValueError
+        raise ConfigError(str(path), "", f"not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(str(path), "", "not TOML that can be read: nested too deep") from error
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[_Layer]:
+    """Make one layer of each HUB_ variable, in the order of the names."""
+    paths = {variable(path): path for path in KEYS}
+    for name in sorted(environ):
+        if not name.startswith(_PREFIX) or name in OTHER_VARIABLES:
+            continue
+        source = f"environment {name}"
+        if name not in paths:
+            hint = closest(name, [*paths, *OTHER_VARIABLES])
+            if name.startswith(_LINKED_BY_KUBERNETES):
+                hint = "; if Kubernetes set it, put enableServiceLinks: false into the pod's specification"
+            raise ConfigError(source, "", f"unknown variable{hint}")
+        path = paths[name]
+        yield source, _nested(path, KEYS[path].from_text(environ[name]))
+
+
+def _flags(flags: Mapping[str, object], prefix: str) -> Iterator[_Layer]:
+    """Make one layer of each flag that was given."""
+    for name, value in flags.items():
+        path = prefix + name
+        if isinstance(value, Mapping):
+            yield from _flags(value, path + ".")
+        elif value is not None:
+            known = KEYS.get(path)
+            plain = known.from_text(value) if known and isinstance(value, str) else value
+            yield f"flag {flag(path)}", _nested(path, plain)
+
+
+def _nested(path: str, value: object) -> dict[str, object]:
+    """Make the tree that a TOML file with this one key gives."""
+    section, _, name = path.rpartition(".")
+    return {section: {name: value}} if section else {name: value}
+
+
+def _listener(url: str, settings: Settings, source: str) -> Endpoint:
+    """Parse a URL to listen at, and hold its queue against the largest."""
+    try:
+        endpoint = Endpoint.parse(url)
+    except InvalidEndpointError as error:
+        raise ConfigError(source, "listen", str(error)) from error
+    if endpoint.scheme is Scheme.WS and endpoint.path.strip("/"):
+        raise ConfigError(source, "listen", f"'{url}': leave '{endpoint.path}' out, the paths are the hub's own")
+    queue = endpoint.queue.applied_to(settings.queue)
+    for unit, asked, most in (
+        ("messages", queue.messages, settings.queue_max.messages),
+        ("bytes", queue.bytes, settings.queue_max.bytes),
+    ):
+        if asked > most:
+            raise ConfigError(source, "listen", f"'{url}': {unit}={asked} is more than queue_max.{unit} = {most}")
+    return endpoint
+
+
+def _peer(url: str, source: str) -> Endpoint:
+    """Parse a URL to peer with: only the hub's own protocol, over TCP or a Unix socket, links hubs."""
+    try:
+        endpoint = Endpoint.parse_remote(url)
+    except InvalidEndpointError as error:
+        raise ConfigError(source, "peers", str(error)) from error
+    if endpoint.scheme is Scheme.WS:
+        raise ConfigError(source, "peers", f"'{url}': hubs peer over tcp:// or unix://; ws:// is for clients")
+    return endpoint

@@ -1,0 +1,280 @@
+"""URLs of hubs: where a hub listens, and where a client or another hub finds it.
+
+```
+tcp://host:port                hub to hub, client to hub
+unix:///run/hub.sock           the same over a Unix socket; the path is absolute
+ws://host:port[/path]          WebSocket and HTTP
+```
+
+A listener's URL may end in a query that gives its clients another default queue:
+`tcp://0.0.0.0:7400?messages=1000&bytes=1MiB&overflow=disconnect`. Characters with a meaning of their own (`?`, `#`,
+`%`) are written as `%3F` and so on within a path.
+
+Owner of the state: nobody, `Endpoint` is a frozen value. `Endpoint.parse` and `str` are inverses. No name is looked up
+and no file is touched here.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+from urllib.parse import quote, unquote
+
+from hub.config import KEYS, closest
+from hub.errors import UsageError
+from hub.overflow import Overflow, QueueLimits
+
+__all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme"]
+
+_UNIX_PATH_BYTES = 107
+"""`sun_path` of Linux holds 108 bytes, the last of them NUL."""
+
+_URL_CHARACTERS = 2048
+"""Longer than any path and query that make sense; keeps errors readable."""
+
+_SHOWN_CHARACTERS = 200
+"""How much of a URL an error repeats."""
+
+_HOST = re.compile(r"[^\s/?#@%:\[\]\x00-\x20\x7f]{1,253}")
+
+_QUERY_KEYS = ("messages", "bytes", "overflow")
+
+
+class InvalidEndpointError(UsageError):
+    """A URL that names no endpoint of a hub.
+
+    Attributes:
+        url: As it was given.
+        reason: The cause, for people.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        shown = url if url.isprintable() else ascii(url)[1:-1]
+        if len(shown) > _SHOWN_CHARACTERS:
+            shown = shown[:_SHOWN_CHARACTERS] + "..."
+        super().__init__(f"'{shown}': {reason}")
+        self.url = url
+        self.reason = reason
+
+
+class Scheme(enum.StrEnum):
+    """How an endpoint is reached."""
+
+    TCP = "tcp"
+    UNIX = "unix"
+    WS = "ws"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverride:
+    """What a listener's URL says about the queues of its clients; None leaves the default of the settings."""
+
+    messages: int | None = None
+    bytes: int | None = None
+    overflow: Overflow | None = None
+
+    def applied_to(self, default: QueueLimits) -> QueueLimits:
+        """Put what is set here over `default`."""
+        return QueueLimits(
+            messages=default.messages if self.messages is None else self.messages,
+            bytes=default.bytes if self.bytes is None else self.bytes,
+            overflow=default.overflow if self.overflow is None else self.overflow,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One place where a hub listens or is reached.
+
+    Attributes:
+        scheme: How.
+        host: Name or address, without brackets; empty for Unix sockets.
+        port: 0 to 65535, 0 to have one picked when listening; 0 for Unix sockets.
+        path: Absolute path of a Unix socket; path of a WebSocket URL, perhaps empty; empty for TCP.
+        queue: What the query says.
+    """
+
+    scheme: Scheme
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    queue: QueueOverride = QueueOverride()
+
+    @classmethod
+    def parse(cls, url: str) -> Endpoint:
+        """Read a URL.
+
+        Raises:
+            InvalidEndpointError: It is none of the three forms above, or the query has an unknown key or a bad value.
+        """
+        if len(url) > _URL_CHARACTERS:
+            raise InvalidEndpointError(url, f"longer than {_URL_CHARACTERS} characters")
+        if any(character.isspace() or not character.isprintable() for character in url):
+            raise InvalidEndpointError(url, "spaces and control characters are written as %20 and so on")
+        name, separator, rest = url.partition("://")
+        if not separator:
+            raise InvalidEndpointError(url, "a URL starts with tcp://, unix:// or ws://")
+        if "#" in rest:
+            raise InvalidEndpointError(url, "'#' has no meaning here; within a path it is written as %23")
+        place, question_mark, query = rest.partition("?")
+        queue = _queue(url, query) if question_mark else QueueOverride()
+        match _scheme(url, name):
+            case Scheme.UNIX:
+                return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue)
+            case Scheme.TCP:
+                authority, _, path = place.partition("/")
+                if path:
+                    raise InvalidEndpointError(url, f"a tcp URL ends with the port, '/{path}' has no meaning")
+                host, port = _host_and_port(url, authority)
+                return cls(Scheme.TCP, host, port, queue=queue)
+            case Scheme.WS:
+                authority, slash, path = place.partition("/")
+                host, port = _host_and_port(url, authority)
+                return cls(Scheme.WS, host, port, slash + _decoded(url, path), queue)
+            case scheme:
+                assert_never(scheme)
+
+    @classmethod
+    def parse_remote(cls, url: str) -> Endpoint:
+        """Read a URL to connect to: like `parse`, but port 0 and a query, which only listeners have, are errors.
+
+        Raises:
+            InvalidEndpointError: As in `parse`, or one of these.
+        """
+        endpoint = cls.parse(url)
+        if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
+            raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
+        if endpoint.queue != QueueOverride():
+            raise InvalidEndpointError(url, "messages, bytes and overflow belong to the URL of a listener")
+        return endpoint
+
+    @property
+    def location(self) -> str:
+        """The URL without the query, such as 'ws://[::1]:7401/v1/hub'."""
+        path = quote(self.path, safe="/:@!$&'()*+,;=~")
+        if self.scheme is Scheme.UNIX:
+            return f"unix://{path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme.value}://{host}:{self.port}{path}"
+
+    def with_port(self, port: int) -> Endpoint:
+        """Give the same endpoint with the port that was picked for it."""
+        return replace(self, port=port)
+
+    def __str__(self) -> str:
+        query = "&".join(
+            f"{key}={value.value if isinstance(value, Overflow) else value}"
+            for key in _QUERY_KEYS
+            if (value := getattr(self.queue, key)) is not None
+        )
+        return f"{self.location}?{query}" if query else self.location
+
+
+def _scheme(url: str, name: str) -> Scheme:
+    """Look up the part before `://`."""
+    try:
+        return Scheme(name.lower())
+    except ValueError:
+        known = [scheme.value for scheme in Scheme]
+        hint = closest(name, known)
+        text = f"unknown scheme {name!r}, expected tcp, unix or ws{hint}"
+        raise InvalidEndpointError(url, text) from None
+
+
+def _unix_path(url: str, place: str) -> str:
+    """Check what follows `unix://`."""
+    if not place.startswith("/"):
+        raise InvalidEndpointError(
+            url, "the path of a Unix socket is absolute: three slashes, as in unix:///run/hub.sock"
+        )
+    path = _decoded(url, place)
+    if path.endswith("/"):
+        raise InvalidEndpointError(url, "the path names a directory, not a socket")
+    if len(path.encode()) > _UNIX_PATH_BYTES:
+        raise InvalidEndpointError(url, f"the path of a Unix socket has at most {_UNIX_PATH_BYTES} bytes")
+    return path
+
+
+def _decoded(url: str, text: str) -> str:
+    """Undo `%XX`."""
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidEndpointError(url, "what is written as %XX is not UTF-8") from None
+    if "\0" in decoded:
+        raise InvalidEndpointError(url, "a path contains no NUL")
+    return decoded
+
+
+def _host_and_port(url: str, authority: str) -> tuple[str, int]:
+    """Check `host:port`."""
+    if "@" in authority:
+        raise InvalidEndpointError(url, "a URL carries no user name and no password")
+    if authority.startswith("["):
+        host, bracket, rest = authority[1:].partition("]")
+        if not bracket or not _is_ipv6(host):
+            raise InvalidEndpointError(url, "what stands in brackets is not an IPv6 address")
+    else:
+        host, colon, digits = authority.partition(":")
+        rest = colon + digits
+        if ":" in digits:
+            raise InvalidEndpointError(url, "an IPv6 address stands in brackets, as in tcp://[::1]:7400")
+        if not host:
+            raise InvalidEndpointError(
+                url, "host missing; 127.0.0.1 is this machine, 0.0.0.0 and [::] are all addresses"
+            )
+        if _HOST.fullmatch(host) is None:
+            raise InvalidEndpointError(url, f"{host!r} is neither a host name nor an address")
+    return host, _port(url, rest)
+
+
+def _is_ipv6(host: str) -> bool:
+    """Tell whether it is an IPv6 address, perhaps with a zone such as %eth0."""
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _port(url: str, rest: str) -> int:
+    """Check what follows the host: a colon and digits."""
+    if rest in {"", ":"}:
+        raise InvalidEndpointError(url, "port missing; the hub's own are 7400 (tcp) and 7401 (ws), 0 picks one")
+    digits = rest.removeprefix(":")
+    if re.fullmatch("[0-9]{1,5}", digits) is None or int(digits) > 65535 or digits == rest:
+        raise InvalidEndpointError(url, f"bad port {digits!r}, expected 0 to 65535")
+    return int(digits)
+
+
+def _queue(url: str, query: str) -> QueueOverride:
+    """Read `messages=1000&bytes=1MiB&overflow=disconnect`; ranges are those of the settings."""
+    found: dict[str, str] = {}
+    for pair in query.split("&"):
+        name, _, text = pair.partition("=")
+        if name not in _QUERY_KEYS:
+            expected = ", ".join(_QUERY_KEYS)
+            hint = closest(name, _QUERY_KEYS)
+            raise InvalidEndpointError(url, f"unknown query key {name!r}, expected {expected}{hint}")
+        if name in found:
+            raise InvalidEndpointError(url, f"{name} is given twice")
+        found[name] = _decoded(url, text)
+    try:
+        messages, size, overflow = (_setting(found, name) for name in _QUERY_KEYS)
+    except ValueError as error:
+        raise InvalidEndpointError(url, str(error)) from error
+    return QueueOverride(messages, size, overflow)
+
+
+def _setting(found: dict[str, str], name: str) -> Any:
+    """Convert one value of the query, as the key of the same name under [queue] would be."""
+    if name not in found:
+        return None
+    key = KEYS[f"queue.{name}"]
+    try:
+        return key.convert(key.from_text(found[name]))
+    except ValueError as error:
+        raise ValueError(f"{name}={found[name]}: {error}") from error

@@ -1,0 +1,97 @@
+"""`Node`: what all connections of one hub share: the core, its identity, its limits, its clock.
+
+Made by the daemon, or by a test; handed to every listener and dialler. Owner of the state: the event loop. It counts
+connections against their limit and keeps the links by the id of their hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from hub.config import Settings
+from hub.core import Core
+from hub.overflow import QueueLimits
+from peers.keepalive import Keepalive
+from peers.links import Links
+from peers.wire.hello import ID_BYTES, Hello, QueueWish
+
+__all__ = ["LINGER_S", "Connected", "Node"]
+
+LINGER_S = 2.0
+"""How long a connection that was closed here may take to read why, seconds."""
+
+
+class Connected(Protocol):
+    """An open connection of any kind."""
+
+    def drain(self) -> None:
+        """The hub stops: write what is queued, then close with 1001."""
+
+    def abort(self) -> None:
+        """End it now."""
+
+
+class Node:
+    """One hub: its core and what its connections have in common."""
+
+    def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
+        self.settings = settings
+        self.name = name
+        self.id = hub_id or secrets.token_bytes(ID_BYTES)
+        self.loop = asyncio.get_running_loop()
+        self.core = Core(
+            self._wake, routes_limit=settings.limits.routes, prefixes_limit=settings.limits.prefixes_per_client
+        )
+        self.keepalive = Keepalive(self.loop.time())
+        self.links = Links(self.id)
+        self.connections: dict[Connected, None] = {}
+        self.connections_limit = settings.limits.connections
+        self.refused_connections = 0
+        self.accepted_connections = 0
+        self.rejected_messages = 0
+        self.draining = False
+        self.ready = False
+        self._released: asyncio.Event | None = None
+        self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+
+    def _wake(self) -> None:
+        self.loop.call_soon(self.core.flush)
+
+    def admit(self, connection: Connected) -> str:
+        """Count a new connection in; return why it is refused instead, or an empty text."""
+        if self.draining:
+            return "the hub is stopping"
+        if len(self.connections) >= self.connections_limit:
+            self.refused_connections += 1
+            return f"{self.connections_limit} connections are open, which is the limit"
+        self.accepted_connections += 1
+        self.connections[connection] = None
+        return ""
+
+    def release(self, connection: Connected) -> None:
+        """Count a connection out."""
+        self.connections.pop(connection, None)
+        if not self.connections and self._released is not None:
+            self._released.set()
+
+    async def wait_released(self) -> None:
+        """Wait until no connection is open any more."""
+        if self.connections:
+            self._released = asyncio.Event()
+            await self._released.wait()
+
+    def hello(self, granted: QueueLimits | None = None) -> Hello:
+        """What this hub says of itself."""
+        queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
+        return Hello(
+            protocol=1, role="hub", id=self.id, name=self.name, queue=queue, frame=self.settings.limits.frame_bytes
+        )
+
+    def after_turn(self, act: Callable[[], object]) -> None:
+        """Call `act` once this turn of the loop is over."""
+        self.loop.call_soon(act)

@@ -1,0 +1,355 @@
+"""`Connection`: one TCP or Unix socket of the hub, to a client or to a peer hub.
+
+```
+socket ─ data_received ─▶ Session.receive ─▶ Run          ─▶ core.publish
+                                        └──▶ subscription ─▶ core.subscribe, confirm
+core ─ Handler.offer ... flush ─▶ send() ─▶ one write
+```
+
+Purpose: the shell. Rules of the conversation are in `peers.wire.session`, what happens on overflow in `hub.handler`.
+
+Owner: the event loop. Invariants: one write a turn for what the turn brought; what the session answers is written
+before what the turn routed, so that a confirmation precedes the messages it speaks of; a far side that makes us
+answer (PING, refused messages) without reading is not read on until it does.
+
+Cost: per read, not per message. Memory: see docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import cast
+
+from hub.batch import Batch
+from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.frame import encode_frame
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from hub.routes import Route
+from peers.node import LINGER_S, Node
+from peers.tcp.announcement import Announcement
+from peers.tcp.oversize import fitting
+from peers.wire.control import Notice, encode_notice
+from peers.wire.hello import Hello, grant
+from peers.wire.kinds import Kind
+from peers.wire.scanner import Run
+from peers.wire.session import Closing, Event, Session, SubscriptionChange
+
+__all__ = ["Connection"]
+
+
+class Connection(asyncio.Protocol):
+    """One socket. Also the outlet of its handler.
+
+    Args:
+        node: The hub it belongs to.
+        queue: Queue that its handler gets if the far side has no wish.
+        dialled: Whether this side has connected, to link with a peer hub.
+    """
+
+    __slots__ = (
+        "_announcement",
+        "_far_frame_limit",
+        "_heard_s",
+        "_node",
+        "_pinged_s",
+        "_queue",
+        "_session",
+        "_transport",
+        "address",
+        "dialled",
+        "due_s",
+        "handler",
+        "lost",
+        "reason",
+        "used",
+    )
+
+    def __init__(self, node: Node, queue: QueueLimits, *, dialled: bool = False, address: str = "") -> None:
+        limits = node.settings.limits
+        self._node = node
+        self._queue = queue
+        self._session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
+        self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._heard_s = 0.0
+        self._pinged_s = -math.inf
+        self._far_frame_limit = limits.frame_bytes
+        self._announcement: Announcement | None = None
+        self.handler: Handler | None = None
+        self.dialled = dialled
+        self.used = False
+        self.due_s = -1
+        self.reason = ""
+        self.address = address
+        self.lost: asyncio.Future[None] | None = None  # for a dialler that waits for the end
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection in, and say HELLO if this side has dialled."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.address = self.address or _address(self._transport)
+        self._heard_s = self._node.loop.time()
+        refusal = self._node.admit(self)
+        if refusal:
+            self._end(CloseCode.TRY_AGAIN_LATER, refusal)
+            return
+        self._node.keepalive.watch(self, self._heard_s + self._node.settings.limits.handshake_s)
+        if self.dialled:
+            self._session.send(self._node.hello().encode())
+            self._write_outgoing()
+
+    def data_received(self, data: bytes) -> None:
+        """Route what came; act on the rest."""
+        self._heard_s = self._node.loop.time()
+        session = self._session
+        publish = self._node.core.publish
+        for event in session.receive(data):
+            if type(event) is Run:
+                publish(self.handler, event.route, event.batch)  # type: ignore[arg-type]
+            else:
+                self._act(event)  # type: ignore[arg-type]
+        self._write_outgoing()
+
+    def pause_writing(self) -> None:
+        """The transport has more than its high-water mark to write."""
+        if self.handler is not None:
+            self.handler.pause()
+
+    def resume_writing(self) -> None:
+        """The transport takes bytes again."""
+        if self.handler is not None:
+            self.handler.resume()
+            if self._node.draining:
+                self.drain()
+            elif self._announcement is not None and self._announcement:
+                self._announce()
+        if not self._transport.is_reading() and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give back everything that the connection had."""
+        reason = self.reason or (str(exc) if exc is not None else "the far side closed without CLOSE")
+        self.reason = reason
+        node = self._node
+        node.keepalive.forget(self)
+        node.release(self)
+        self._forget_link()
+        if self.handler is not None:
+            node.core.detach(self.handler, reason)
+        if self._session.rejected_messages:
+            node.rejected_messages += self._session.rejected_messages
+        if self.lost is not None and not self.lost.done():
+            self.lost.set_result(None)
+        node.log.info("connection closed", address=self.address, name=self.far_name, reason=reason)
+
+    # What the session reports.
+
+    def _act(self, event: Event) -> None:
+        if self.handler is not None:
+            self.used = True
+        match event:
+            case SubscriptionChange():
+                self._change_subscription(event)
+            case Hello():
+                self._greet(event)
+            case Notice():
+                self._node.log.warning("notice from peer", address=self.address, code=event.code, text=event.text)
+            case Closing():
+                self.reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
+                if event.by_far_side:
+                    self._transport.close()
+                else:
+                    self._linger()
+
+    def _change_subscription(self, change: SubscriptionChange) -> None:
+        handler = self.handler
+        assert handler is not None  # noqa: S101 -- the session lets no subscription pass before HELLO
+        if not change.subscribe:
+            self._node.core.unsubscribe(handler, change.prefixes)
+        else:
+            try:
+                self._node.core.subscribe(handler, change.prefixes)
+            except RejectedError as error:
+                self._session.reject(error, change.request)
+                return
+            except InvalidTopicError as error:
+                self._session.reject(RejectedError(CloseCode.BAD_DATA, str(error)), change.request)
+                return
+        self._session.confirm(change.request)
+
+    def _greet(self, hello: Hello) -> None:
+        """The far side has said who it is: take it in, answer, announce."""
+        node = self._node
+        self._far_frame_limit = hello.frame
+        link = hello.role == "hub"
+        if not link and self.dialled:
+            self._end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
+            return
+        most = node.settings.queue_max
+        limits = self._queue if link else grant(hello.queue, self._queue, most.messages, most.bytes)
+        handler = Handler(
+            self, role=Role.LINK if link else Role.CLIENT, limits=limits, name=hello.name, address=self.address
+        )
+        if link:
+            try:
+                node.links.add(hello.id, self)
+            except RejectedError as error:
+                self._end(error.code, error.text)
+                return
+        self.handler = handler
+        self.used = self.dialled
+        if not self.dialled:
+            self._session.send(node.hello(limits).encode())
+        if link:
+            self._announcement = Announcement(self._schedule_announcement)
+            node.core.attach(handler, self._announcement.change)
+        else:
+            node.core.attach(handler)
+        self._write_outgoing()
+        node.keepalive.watch(self, self._heard_s + node.settings.limits.ping_after_s)
+        node.log.info(
+            "peer linked" if link else "client connected",
+            address=self.address,
+            name=hello.name,
+            software=hello.software,
+            overflow=limits.overflow.value,
+        )
+
+    @property
+    def far_name(self) -> str:
+        """What the far side calls itself, empty before HELLO."""
+        return self._session.far.name if self._session.far is not None else ""
+
+    def _schedule_announcement(self) -> None:
+        self._node.after_turn(self._announce)
+
+    def _announce(self) -> None:
+        """Tell the peer hub how this hub's filter has changed."""
+        if self._announcement is None or self.handler is None or self._session.closed:
+            return
+        if self.handler.writable:  # else it waits, and changes merge, until the peer reads on
+            for frame in self._announcement.take():
+                self._session.send(frame)
+            self._write_outgoing()
+
+    def _forget_link(self) -> None:
+        far = self._session.far
+        if far is not None and far.role == "hub":
+            self._node.links.remove(far.id, self)
+
+    # The outlet of the handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Write batches as they are, with one write."""
+        if self._far_frame_limit < self._node.settings.limits.frame_bytes:
+            batches, lost = fitting(batches, self._far_frame_limit)
+            if lost:
+                cast("Handler", self.handler).lose(lost)
+        if len(batches) == 1:
+            self._transport.write(batches[0].frames)
+        else:
+            self._transport.writelines([batch.frames for batch in batches])
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Tell the far side how many of its messages were lost here."""
+        self._transport.write(encode_notice(Notice("dropped", count=lost_messages)))
+
+    def close(self, code: int, text: str) -> None:
+        """Called by the handler: its policy is to disconnect."""
+        self._end(code, text)
+
+    # Ends.
+
+    def refuse(self, code: int, text: str) -> None:
+        """Close a link that is one too many."""
+        self._end(code, text)
+
+    def drain(self) -> None:
+        """The hub stops: what is queued is written while the daemon waits, then CLOSE with 1001."""
+        if self.handler is not None and not self.handler.closed:
+            self.handler.flush()
+        if self.handler is None or self.handler.writable:
+            self._end(CloseCode.GOING_AWAY, "the hub stops")
+
+    def abort(self) -> None:
+        """End it now."""
+        self._transport.abort()
+
+    def _end(self, code: int, text: str) -> None:
+        """Close from this side, with a reason."""
+        if self._session.closed:
+            return
+        self.reason = f"{text} ({int(code)})"
+        self._session.close(code, text)
+        self._write_outgoing()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Stop sending, but read on for a while and throw it away.
+
+        A socket that is closed with unread bytes resets the connection, and the far side would never read why.
+        """
+        self._write_outgoing()
+        node = self._node
+        if self.handler is not None:
+            node.core.detach(self.handler, self.reason)
+        self._forget_link()
+        if self._transport.is_closing():
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._transport.resume_reading()
+        node.keepalive.watch(self, node.loop.time() + LINGER_S)
+
+    def _write_outgoing(self) -> None:
+        outgoing = self._session.take_outgoing()
+        if not outgoing or self._transport.is_closing():
+            return
+        self._transport.write(outgoing)
+        if self.handler is not None and not self.handler.writable and not self._session.closed:
+            self._transport.pause_reading()
+
+    # Time.
+
+    def check(self, now_s: float) -> float:
+        """Keep the time limits: handshake, silence, lingering."""
+        limits = self._node.settings.limits
+        if self._session.closed:
+            self._transport.abort()
+            return math.inf
+        if self.handler is None:
+            self._end(CloseCode.PROTOCOL_ERROR, f"no HELLO within {limits.handshake_s:g} s")
+            return now_s + LINGER_S
+        silent_until = self._heard_s + limits.ping_after_s
+        if self._pinged_s > self._heard_s:
+            if now_s >= self._pinged_s + limits.ping_timeout_s:
+                self._end(CloseCode.PROTOCOL_ERROR, f"no answer to PING within {limits.ping_timeout_s:g} s")
+                return now_s + LINGER_S
+            return self._pinged_s + limits.ping_timeout_s
+        if now_s < silent_until:
+            return silent_until
+        self._pinged_s = now_s
+        self._session.send(encode_frame(Kind.PING, b""))
+        self._write_outgoing()
+        return now_s + limits.ping_timeout_s
+
+
+class _NoTransport(asyncio.Transport):
+    """Stands in before `connection_made`."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
+_NO_TRANSPORT = _NoTransport()
+
+
+def _address(transport: asyncio.Transport) -> str:
+    """Where the far side is, for people."""
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        host = f"[{name[0]}]" if ":" in name[0] else name[0]
+        return f"{host}:{name[1]}"
+    return f"unix:{transport.get_extra_info('sockname') or ''}"

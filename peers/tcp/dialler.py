@@ -1,0 +1,83 @@
+"""`Dialler`: keep a link to one peer hub, forever.
+
+Connect, wait until the link is lost, wait for a while with jitter, and again. A restart of either side heals by
+itself. What goes wrong is logged once per different reason, not once per attempt.
+
+Owner of the state: its task, made by the daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from hub.errors import CloseCode
+from hub.overflow import QueueLimits
+from peers.backoff import Backoff
+from peers.endpoints import Endpoint, Scheme
+from peers.node import Node
+from peers.tcp.connection import Connection
+
+__all__ = ["CONNECT_TIMEOUT_S", "Dialler"]
+
+CONNECT_TIMEOUT_S = 5.0
+
+_REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_CONNECTED)})")
+
+
+class Dialler:
+    """Keeps one link up."""
+
+    __slots__ = ("_backoff", "_endpoint", "_last_reason", "_node", "_queue", "attempts")
+
+    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None) -> None:
+        self._node = node
+        self._endpoint = endpoint
+        self._queue = queue
+        self._backoff = backoff or Backoff()
+        self._last_reason = ""
+        self.attempts = 0
+
+    async def run(self) -> None:
+        """Dial until cancelled."""
+        while True:
+            self.attempts += 1
+            reason = await self._attempt()
+            if reason != self._last_reason:
+                self._node.log.warning("no link to peer", peer=self._endpoint.location, reason=reason)
+                self._last_reason = reason
+            if reason.endswith(_REFUSALS):
+                self._backoff.hold()
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _attempt(self) -> str:
+        """Connect once and stay until the link is lost; return why it is not up."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                connection = await self._connect()
+        except TimeoutError:
+            return f"no connection within {CONNECT_TIMEOUT_S:g} s"
+        except OSError as error:
+            return error.strerror or str(error)
+        lost = self._node.loop.create_future()
+        connection.lost = lost
+        try:
+            await lost
+        finally:
+            connection.abort()
+        if connection.handler is not None:
+            self._backoff.reset()
+            self._last_reason = ""
+        return connection.reason
+
+    async def _connect(self) -> Connection:
+        loop = self._node.loop
+        endpoint = self._endpoint
+
+        def make() -> Connection:
+            return Connection(self._node, self._queue, dialled=True, address=endpoint.location)
+
+        if endpoint.scheme is Scheme.UNIX:
+            _, connection = await loop.create_unix_connection(make, endpoint.path)
+        else:
+            _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
+        return connection

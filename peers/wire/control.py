@@ -1,0 +1,99 @@
+"""Bodies of the small frames: subscriptions, notices, close."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Annotated, Literal
+
+import msgspec
+
+from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.frame import encode_frame
+from peers.wire.kinds import Kind
+
+__all__ = [
+    "CLOSE_TEXT_LIMIT_BYTES",
+    "PING_LIMIT_BYTES",
+    "Notice",
+    "decode_close",
+    "decode_notice",
+    "decode_subscription",
+    "encode_close",
+    "encode_notice",
+    "encode_subscription",
+]
+
+PING_LIMIT_BYTES = 128
+CLOSE_TEXT_LIMIT_BYTES = 123
+"""WebSocket's own limit, so that one text serves both."""
+
+_CODE = Struct(">H")
+_Subscription = tuple[Annotated[int, msgspec.Meta(ge=0)], list[str]]
+
+
+class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a hub tells a client, or a peer hub, beside messages."""
+
+    kind: Literal["confirmed", "dropped", "error"]
+    request: int = 0
+    """The request that it answers, 0 for none."""
+    count: int = 0
+    """How many messages were lost, or refused."""
+    code: int = 0
+    text: str = ""
+
+
+def encode_notice(notice: Notice) -> bytes:
+    """Return the frame."""
+    return encode_frame(Kind.NOTICE, msgspec.msgpack.encode(notice))
+
+
+def decode_notice(body: bytes) -> Notice:
+    """Read the body of a NOTICE frame.
+
+    Raises:
+        ProtocolError: It is not such a map.
+    """
+    try:
+        return msgspec.msgpack.decode(body, type=Notice)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"NOTICE: {error}") from error
+
+
+def encode_subscription(kind: Kind, prefixes: list[str], request: int = 0) -> bytes:
+    """Return a SUBSCRIBE or UNSUBSCRIBE frame; request 0 asks for no confirmation."""
+    return encode_frame(kind, msgspec.msgpack.encode((request, prefixes)))
+
+
+def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
+    """Read the body of SUBSCRIBE or UNSUBSCRIBE.
+
+    Raises:
+        RejectedError: It is no such array. The stream is still in step, so the connection goes on.
+    """
+    try:
+        subscription: tuple[int, list[str]] = msgspec.msgpack.decode(body, type=_Subscription)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
+    return subscription
+
+
+def encode_close(code: int, text: str) -> bytes:
+    """Return a CLOSE frame; a text over the limit is cut."""
+    return encode_frame(Kind.CLOSE, _CODE.pack(code) + cut_text(text))
+
+
+def cut_text(text: str) -> bytes:
+    """Return the text of a close as UTF-8 within the limit."""
+    return text.encode("utf-8", "replace")[:CLOSE_TEXT_LIMIT_BYTES].decode("utf-8", "ignore").encode()
+
+
+def decode_close(body: bytes) -> tuple[int, str]:
+    """Read the body of a CLOSE frame.
+
+    Raises:
+        ProtocolError: It is shorter than a code.
+    """
+    if len(body) < _CODE.size:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CLOSE: {len(body)} bytes, a code has {_CODE.size}")
+    return _CODE.unpack_from(body)[0], body[_CODE.size :].decode("utf-8", "replace")

@@ -1,0 +1,86 @@
+"""HELLO: the first frame of both sides."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from hub import __version__
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import encode_frame
+from hub.overflow import Overflow, QueueLimits
+from peers.wire.kinds import Kind
+
+__all__ = ["FRAME_LIMIT_BYTES", "ID_BYTES", "NAME_LIMIT_BYTES", "PROTOCOL", "SOFTWARE", "Hello", "QueueWish", "grant"]
+
+PROTOCOL = 1
+SOFTWARE = f"topichub {__version__}"
+
+FRAME_LIMIT_BYTES = 16 * 1024 * 1024
+"""Default of the largest body that a side takes, bytes."""
+
+NAME_LIMIT_BYTES = 64
+ID_BYTES = 16
+
+
+class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client wishes its queue to be; what it leaves out is the listener's default. Also what was granted."""
+
+    messages: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    overflow: Overflow | None = None
+
+
+class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who speaks, and what it takes."""
+
+    protocol: int
+    role: Literal["client", "hub"]
+    id: bytes = b""
+    """A hub's own, 16 random bytes; a client may leave it out."""
+    name: str = ""
+    """For people, at most 64 bytes."""
+    software: str = SOFTWARE
+    token: str = ""
+    queue: QueueWish | None = None
+    frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
+    """Largest body that the speaker takes, bytes."""
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        body: dict[str, object] = msgspec.to_builtins(self, builtin_types=(bytes,))
+        body["software"] = self.software  # told even where it is the default
+        return encode_frame(Kind.HELLO, msgspec.msgpack.encode(body))
+
+    @classmethod
+    def decode(cls, body: bytes) -> Hello:
+        """Read the body of a HELLO frame.
+
+        Raises:
+            ProtocolError: It is not such a map, or of another protocol version; the text says what is wrong.
+        """
+        try:
+            hello = msgspec.msgpack.decode(body, type=cls)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: {error}") from error
+        if hello.protocol != PROTOCOL:
+            raise ProtocolError(
+                CloseCode.PROTOCOL_ERROR, f"HELLO: protocol {hello.protocol}, this side speaks {PROTOCOL}"
+            )
+        if hello.role == "hub" and len(hello.id) != ID_BYTES:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: a hub's id has {ID_BYTES} bytes")
+        if len(hello.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: name is over {NAME_LIMIT_BYTES} bytes")
+        return hello
+
+
+def grant(wish: QueueWish | None, default: QueueLimits, most_messages: int, most_bytes: int) -> QueueLimits:
+    """Return the queue that a client gets: its wish, where it has one, but not more than what is allowed."""
+    if wish is None:
+        return default
+    return QueueLimits(
+        messages=default.messages if wish.messages is None else min(wish.messages, most_messages),
+        bytes=default.bytes if wish.bytes is None else min(wish.bytes, most_bytes),
+        overflow=default.overflow if wish.overflow is None else wish.overflow,
+    )

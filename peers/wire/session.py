@@ -1,0 +1,267 @@
+"""`Session`: the rules of a conversation, as a table. No I/O: bytes in, events out.
+
+```
+              HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE
+OPENING        ✓                                                            ✓
+WITH_CLIENT              ✓         ✓           ✓               ✓     ✓     ✓      this side is the hub
+WITH_HUB                 ✓                                 ✓   ✓     ✓     ✓      this side is a client
+WITH_LINK                ✓         ✓           ✓           ✓   ✓     ✓     ✓      both sides are hubs
+```
+
+A missing entry ends the connection with 1002. A shell feeds what it read to `receive`, acts on the events, then
+writes `take_outgoing()`. What the session answers by itself (PONG, CLOSE after an error, NOTICE for refused messages)
+is in there.
+
+Owner of the state: one connection. Invariants: after a `Closing` event nothing more is read.
+Not here: who may connect (`peers.tcp`), clocks: handshake and silence limits are kept by `peers.keepalive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.frame import Frame, encode_frame
+from peers.wire.control import (
+    PING_LIMIT_BYTES,
+    Notice,
+    decode_close,
+    decode_notice,
+    decode_subscription,
+    encode_close,
+    encode_notice,
+)
+from peers.wire.hello import Hello
+from peers.wire.kinds import IGNORABLE, Kind
+from peers.wire.scanner import Rejected, RouteTable, Run, Scanner
+
+__all__ = ["HANDSHAKE_LIMIT_BYTES", "Closing", "Phase", "Session", "SubscriptionChange"]
+
+HANDSHAKE_LIMIT_BYTES = 64 * 1024
+"""Default of what is read of a stranger that has not said HELLO, bytes."""
+
+_REJECTED_TEXTS = 16
+"""Different refusals told per read; the rest is summed up in the last one."""
+
+R = TypeVar("R")
+
+
+class Phase(Enum):
+    """Where a conversation stands."""
+
+    OPENING = "before HELLO"
+    WITH_CLIENT = "with a client"
+    WITH_HUB = "with a hub"
+    WITH_LINK = "with a peer hub"
+    CLOSED = "after CLOSE"
+
+
+class SubscriptionChange(NamedTuple):
+    """The far side subscribes or unsubscribes."""
+
+    subscribe: bool
+    prefixes: list[str]
+    request: int
+
+
+class Closing(NamedTuple):
+    """The conversation is over: write what is outgoing, then close the transport."""
+
+    code: int
+    text: str
+    by_far_side: bool
+
+
+Event = Hello | SubscriptionChange | Notice | Closing
+
+
+class Session(Generic[R]):
+    """One side of a conversation.
+
+    Args:
+        role: "client" or "hub", of this side.
+        routes: Where the messages of the far side are looked up.
+        frame_limit_bytes: Largest body taken.
+        handshake_limit_bytes: Largest HELLO taken.
+    """
+
+    __slots__ = (
+        "_frame_limit_bytes",
+        "_outgoing",
+        "_rejected",
+        "_role",
+        "_scanner",
+        "far",
+        "phase",
+        "rejected_messages",
+    )
+
+    def __init__(
+        self,
+        role: str,
+        routes: RouteTable[R],
+        frame_limit_bytes: int,
+        handshake_limit_bytes: int = HANDSHAKE_LIMIT_BYTES,
+    ) -> None:
+        self.phase = Phase.OPENING
+        self.far: Hello | None = None
+        self.rejected_messages = 0
+        self._role = role
+        self._frame_limit_bytes = frame_limit_bytes
+        self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
+        self._outgoing: list[bytes] = []
+        self._rejected: dict[str, Notice] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether one of the sides has said CLOSE."""
+        return self.phase is Phase.CLOSED
+
+    def send(self, frame: bytes) -> None:
+        """Put a frame into what goes out next."""
+        self._outgoing.append(frame)
+
+    def confirm(self, request: int) -> None:
+        """Tell the far side that its request was carried out, if it wants to know."""
+        if request:
+            self.send(encode_notice(Notice("confirmed", request=request)))
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        """Tell the far side that one request of its was refused."""
+        self.send(encode_notice(Notice("error", request=request, code=error.code, text=error.text)))
+
+    def close(self, code: int, text: str) -> None:
+        """End the conversation from this side."""
+        if self.phase is not Phase.CLOSED:
+            self.phase = Phase.CLOSED
+            self.send(encode_close(code, text))
+
+    def take_outgoing(self) -> bytes:
+        """Return and forget what is to be written now."""
+        if not self._outgoing:
+            return b""
+        outgoing, self._outgoing = self._outgoing, []
+        return b"".join(outgoing)
+
+    def receive(self, data: bytes) -> Iterator[Run[R] | Event]:
+        """Yield what the far side says. Never raises for bad input: that becomes CLOSE and a `Closing` event."""
+        if self.closed:
+            return
+        try:
+            for item in self._scanner.receive(data):
+                if type(item) is Run:
+                    yield self._message_run(item)
+                    continue
+                if isinstance(item, Rejected):
+                    self._count_rejected(item)
+                    continue
+                event = self._frame(item)  # type: ignore[arg-type]
+                if event is not None:
+                    yield event
+                if self.closed:
+                    return
+        except ProtocolError as error:
+            self.close(error.code, error.text)
+            yield Closing(error.code, error.text, by_far_side=False)
+        finally:
+            self._tell_rejected()
+
+    def _message_run(self, run: Run[R]) -> Run[R]:
+        if self.phase is Phase.OPENING:
+            raise self._unexpected(Kind.MESSAGES)
+        return run
+
+    def _frame(self, frame: Frame) -> Event | None:
+        try:
+            kind = Kind(frame.kind)
+        except ValueError:
+            if frame.kind & IGNORABLE:
+                return None
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"unknown kind {frame.kind}") from None
+        rule = _RULES[self.phase].get(kind)
+        if rule is None:
+            raise self._unexpected(kind)
+        return rule(self, frame)
+
+    def _unexpected(self, kind: Kind) -> ProtocolError:
+        return ProtocolError(CloseCode.PROTOCOL_ERROR, f"{kind.name} is not expected {self.phase.value}")
+
+    def _count_rejected(self, item: Rejected) -> None:
+        if self.phase is Phase.OPENING:
+            raise self._unexpected(Kind.MESSAGES)
+        self.rejected_messages += item.messages
+        text = item.text
+        if text not in self._rejected and len(self._rejected) >= _REJECTED_TEXTS:
+            text = "more messages were refused, for other reasons"
+        before = self._rejected.get(text)
+        count = item.messages + (before.count if before is not None else 0)
+        self._rejected[text] = Notice("error", count=count, code=item.code, text=text)
+
+    def _tell_rejected(self) -> None:
+        if self._rejected:
+            rejected, self._rejected = self._rejected, {}
+            self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
+
+    # The rules: what each kind means.
+
+    def _hello(self, frame: Frame) -> Event:
+        self.far = Hello.decode(frame.body)
+        if self._role == "client":
+            if self.far.role != "hub":
+                raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a client expects a hub, the far side is a client, too")
+            self.phase = Phase.WITH_HUB
+        else:
+            self.phase = Phase.WITH_LINK if self.far.role == "hub" else Phase.WITH_CLIENT
+        self._scanner.frame_limit_bytes = self._frame_limit_bytes
+        return self.far
+
+    def _subscription(self, frame: Frame) -> Event | None:
+        try:
+            request, prefixes = decode_subscription(frame.kind, frame.body)
+        except RejectedError as error:
+            self.reject(error)
+            return None
+        return SubscriptionChange(frame.kind == Kind.SUBSCRIBE, prefixes, request)
+
+    def _notice(self, frame: Frame) -> Event:
+        return decode_notice(frame.body)
+
+    def _ping(self, frame: Frame) -> None:
+        if len(frame.body) > PING_LIMIT_BYTES:
+            raise ProtocolError(
+                CloseCode.TOO_BIG, f"PING of {len(frame.body)} bytes, the limit is {PING_LIMIT_BYTES} bytes"
+            )
+        self.send(encode_frame(Kind.PONG, frame.body))
+
+    def _pong(self, _: Frame) -> None:
+        """Any byte counts as a sign of life; a PONG says no more."""
+
+    def _close(self, frame: Frame) -> Event:
+        code, text = decode_close(frame.body)
+        self.phase = Phase.CLOSED
+        return Closing(code, text, by_far_side=True)
+
+
+def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | None]]:
+    meanings: dict[Kind, Callable[[Session[Any], Frame], Event | None]] = {
+        Kind.HELLO: Session._hello,  # noqa: SLF001 -- the table belongs to the class
+        Kind.SUBSCRIBE: Session._subscription,  # noqa: SLF001
+        Kind.UNSUBSCRIBE: Session._subscription,  # noqa: SLF001
+        Kind.NOTICE: Session._notice,  # noqa: SLF001
+        Kind.PING: Session._ping,  # noqa: SLF001
+        Kind.PONG: Session._pong,  # noqa: SLF001
+        Kind.CLOSE: Session._close,  # noqa: SLF001
+    }
+    return {kind: meanings[kind] for kind in kinds}
+
+
+_ALIVE = (Kind.PING, Kind.PONG, Kind.CLOSE)
+_RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] = {
+    Phase.OPENING: _rules(Kind.HELLO, Kind.CLOSE),
+    Phase.WITH_CLIENT: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, *_ALIVE),
+    Phase.WITH_HUB: _rules(Kind.NOTICE, *_ALIVE),
+    Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, *_ALIVE),
+    Phase.CLOSED: {},
+}

@@ -1,0 +1,339 @@
+"""Settings: keys, ranges, sizes, and the merging of layers."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.config import (
+    DEFAULT,
+    KEYS,
+    ConfigError,
+    Key,
+    Kind,
+    Settings,
+    merge,
+    parse_size,
+    value_at,
+)
+from hub.errors import UsageError
+from hub.overflow import Overflow, QueueLimits
+
+NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
+
+
+def tree(path: str, value: object) -> dict[str, Any]:
+    """Nest one value as a TOML file would."""
+    section, _, name = path.rpartition(".")
+    return {section: {name: value}} if section else {name: value}
+
+
+def refusal(*layers: tuple[str, dict[str, Any]]) -> ConfigError:
+    """Merge layers that must be refused."""
+    with pytest.raises(ConfigError) as caught:
+        merge(layers)
+    return caught.value
+
+
+def by_path(key: Key) -> str:
+    """Name the cases of a parametrized test."""
+    return key.path
+
+
+def test_defaults() -> None:
+    """Without layers every value is the default, and says so."""
+    settings, origins = merge([])
+    assert settings == Settings()
+    assert settings.listen == ("tcp://127.0.0.1:7400", "ws://127.0.0.1:7401")
+    assert settings.queue == QueueLimits(8192, 64 * 1024 * 1024, Overflow.DROP_OLDEST)
+    assert settings.limits.frame_bytes == 16 * 1024 * 1024
+    assert origins == dict.fromkeys(KEYS, DEFAULT)
+
+
+def test_keys_are_complete() -> None:
+    """The table of keys names every field of the settings, each with a description, and each number with a unit."""
+    sections = [name for name in Settings.__struct_fields__ if isinstance(getattr(Settings(), name), msgspec.Struct)]
+    expected = {name for name in Settings.__struct_fields__ if name not in sections}
+    expected |= {f"{name}.{field}" for name in sections for field in getattr(Settings(), name).__struct_fields__}
+    assert set(KEYS) == expected
+    assert all(key.description.endswith(".") for key in KEYS.values())
+    assert all(key.unit for key in NUMBERS)
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=by_path)
+def test_defaults_are_in_range(key: Key) -> None:
+    """Each default passes its own check unchanged and is the one that `Settings` has."""
+    assert key.convert(msgspec.to_builtins(key.default)) == key.default
+    assert value_at(Settings(), key.path) == key.default
+
+
+@pytest.mark.parametrize("key", NUMBERS, ids=by_path)
+def test_ends_of_ranges(key: Key) -> None:
+    """The ends of a range are inside; a step beyond either is an error that tells the range."""
+    step = 0.01 if key.kind is Kind.SECONDS else 1
+    assert key.convert(key.least) == key.least
+    assert key.convert(key.most) == key.most
+    for value in (key.least - step, key.most + step):
+        error = refusal(("hub.toml", tree(key.path, value)))
+        assert error.key == key.path
+        assert key.expected in str(error)
+
+
+@pytest.mark.parametrize("key", NUMBERS, ids=by_path)
+def test_zero_never_means_nothing_or_everything(key: Key) -> None:
+    """0 is refused everywhere, but for the time to drain, where it means what it says."""
+    if key.path == "limits.drain_s":
+        assert key.convert(0) == 0.0
+    else:
+        assert "0 given" in str(refusal(("hub.toml", tree(key.path, 0))))
+
+
+@pytest.mark.parametrize("value", [True, "many", 1.5, None, [1], {"a": 1}, float("nan"), float("inf"), 10**30])
+@pytest.mark.parametrize("path", ["queue.messages", "queue.bytes", "limits.connections"])
+def test_wrong_type_of_number(path: str, value: object) -> None:
+    """What is not a whole number, a truth value included, is refused with key, source and what was expected."""
+    error = refusal(("hub.toml", tree(path, value)))
+    assert (error.source, error.key) == ("hub.toml", path)
+    assert str(error).startswith(f"hub.toml: {path}: ")
+    assert KEYS[path].expected in error.reason
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "5", True])
+def test_wrong_seconds(value: object) -> None:
+    """Seconds are a finite number: TOML's nan and inf are refused as well as texts."""
+    assert "expected a number from 0.1 to 3600 (seconds)" in str(
+        refusal(("hub.toml", {"limits": {"handshake_s": value}}))
+    )
+
+
+def test_whole_seconds() -> None:
+    """A whole number of seconds is fine."""
+    settings, _ = merge([("hub.toml", {"limits": {"handshake_s": 3}})])
+    assert settings.limits.handshake_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("65536", 65_536),
+        ("65_536", 65_536),
+        ("12 B", 12),
+        ("64KiB", 65_536),
+        ("16 MiB", 16 * 1024**2),
+        ("2gib", 2 * 1024**3),
+        ("1TiB", 1024**4),
+        ("1KB", 1000),
+        ("1MB", 10**6),
+        ("1GB", 10**9),
+        (" 1TB ", 10**12),
+    ],
+)
+def test_sizes(text: str, expected: int) -> None:
+    """Sizes are bytes, or carry a unit of powers of 1024 (KiB ...) or of 1000 (KB ...)."""
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "1K", "1 M", "1.5MiB", "-1", "+1", "1  MiB", "1MiB/s", "٣", "9" * 5000])
+def test_not_sizes(text: str) -> None:
+    """Units of which nobody knows whether they mean 1000 or 1024, fractions and signs are refused."""
+    with pytest.raises(ValueError, match="expected a size"):
+        parse_size(text)
+
+
+@given(st.integers(0, 10**12), st.sampled_from([("KiB", 1024), ("MiB", 1024**2), ("MB", 10**6), ("", 1)]))
+def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
+    """Any number times its unit is what is read."""
+    assert parse_size(f"{number}{unit[0]}") == number * unit[1]
+
+
+def test_sizes_as_texts() -> None:
+    """Every size takes a text with a unit; a count does not."""
+    for key in NUMBERS:
+        if key.kind is Kind.SIZE:
+            assert key.convert("64KiB") == 65_536
+        elif key.kind is Kind.COUNT:
+            with pytest.raises(ValueError, match="whole number"):
+                key.convert("64KiB")
+
+
+@pytest.mark.parametrize(
+    ("layer", "key", "place", "hint"),
+    [
+        ({"queue": {"mesages": 1}}, "queue.mesages", "in [queue]", "did you mean queue.messages?"),
+        ({"messages": 1}, "messages", "at the top level", "did you mean queue.messages?"),
+        ({"quee": {"messages": 1}}, "quee", "at the top level", "did you mean queue?"),
+        ({"limits": {"queue": {}}}, "limits.queue", "in [limits]", ""),
+        ({"": 1}, "", "at the top level", ""),
+        ({"x" * 1000: 1}, "x" * 20, "at the top level", ""),
+        ({"\x1b[2J\n": 1}, "\\x1b[2J\\n", "at the top level", ""),
+    ],
+)
+def test_unknown_key(layer: dict[str, Any], key: str, place: str, hint: str) -> None:
+    """An unknown key is an error that names key, source, place and the nearest known key, on one printable line."""
+    error = refusal(("hub.toml", layer))
+    assert error.source == "hub.toml"
+    assert key in error.key
+    assert "unknown key" in error.reason
+    assert place in error.reason
+    assert hint in error.reason
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
+def test_section_that_is_no_table() -> None:
+    """A value where a section belongs is refused, and so is a section where a value belongs."""
+    assert "expected a table [queue]" in str(refusal(("hub.toml", {"queue": 5})))
+    assert "expected a list of one or more URLs" in str(refusal(("hub.toml", {"listen": {"tcp": 1}})))
+
+
+@pytest.mark.parametrize("value", [int("f" * 100_000, 16), "x" * 100_000, [[[[]]]] * 1000], ids=type)
+def test_monstrous_values(value: object) -> None:
+    """A value of any size gives one short error."""
+    assert len(str(refusal(("hub.toml", {"queue": {"messages": value}})))) < 300
+
+
+def test_nested_beyond_reason() -> None:
+    """Tables in tables by the thousand give one short error."""
+    value: dict[str, Any] = {}
+    for _ in range(20_000):
+        value = {"a": value}
+    assert "too large to show" in str(refusal(("hub.toml", {"queue": {"messages": value}})))
+
+
+def test_names() -> None:
+    """A name has up to 64 bytes of UTF-8 and no control characters."""
+    assert merge([("x", {"name": "ä" * 32})])[0].name == "ä" * 32
+    for name in ("ä" * 33, "a\nb", "a\x00", "\x9b", "\ud800", 5):
+        assert "text of at most 64 bytes" in str(refusal(("x", {"name": name})))
+
+
+def test_choices() -> None:
+    """A choice takes its texts, in exactly that writing."""
+    settings, _ = merge([("x", {"queue": {"overflow": "disconnect"}, "log": {"level": "debug", "format": "json"}})])
+    assert settings.queue.overflow is Overflow.DISCONNECT
+    assert (settings.log.level, settings.log.format) == ("debug", "json")
+    assert "one of debug, info, warning, error" in str(refusal(("x", {"log": {"level": "INFO"}})))
+    assert "one of disconnect, drop-oldest, drop-newest" in str(refusal(("x", {"queue": {"overflow": "drop"}})))
+
+
+def test_choices_are_the_types_own() -> None:
+    """The table tells exactly the texts that the types have."""
+    assert KEYS["queue.overflow"].choices == tuple(policy.value for policy in Overflow)
+    for field in msgspec.structs.fields(type(Settings().log)):
+        assert KEYS[f"log.{field.name}"].choices == get_args(get_args(field.type)[0])
+
+
+def test_lists() -> None:
+    """Lists are taken as a list or a tuple of texts; a later layer replaces the list of an earlier one."""
+    settings, origins = merge([("a", {"peers": ["tcp://a:1"]}), ("b", {"peers": ("tcp://b:1", "tcp://c:1")})])
+    assert settings.peers == ("tcp://b:1", "tcp://c:1")
+    assert origins["peers"] == "b"
+    assert merge([("a", {"peers": []})])[0].peers == ()
+    for wrong in ("tcp://a:1", [1], [""], ["a\nb"], ["x" * 3000]):
+        assert "expected a list of URLs" in str(refusal(("a", {"peers": wrong})))
+
+
+def test_a_hub_listens() -> None:
+    """An empty list of listeners is refused: nobody could reach the hub."""
+    assert "one or more" in str(refusal(("a", {"listen": []})))
+
+
+@pytest.mark.parametrize("origin", ["https://example.org", "http://localhost:8000", "http://[::1]:80", "null"])
+def test_origins(origin: str) -> None:
+    """Origins are taken as browsers send them."""
+    assert merge([("a", {"websocket": {"origins": [origin]}})])[0].websocket.origins == (origin,)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://example.org/", "example.org", "https://Example.org", "https://u@h", "*", ""]
+)
+def test_origins_that_never_match(origin: str) -> None:
+    """What no browser ever sends as its origin is refused."""
+    assert "such as 'https://example.org'" in str(refusal(("a", {"websocket": {"origins": [origin]}})))
+
+
+def test_later_layers_win_key_by_key() -> None:
+    """A later layer wins for the keys that it has, and only for those; the origins tell which layer it was."""
+    settings, origins = merge(
+        [
+            ("hub.toml", {"name": "one", "queue": {"messages": 10, "bytes": "1MiB"}}),
+            ("environment HUB_QUEUE_MESSAGES", {"queue": {"messages": 20}}),
+            ("flag --name", {"name": "two"}),
+        ]
+    )
+    assert settings.name == "two"
+    assert settings.queue == QueueLimits(20, 1024 * 1024, Overflow.DROP_OLDEST)
+    assert {path: origin for path, origin in origins.items() if origin != DEFAULT} == {
+        "name": "flag --name",
+        "queue.messages": "environment HUB_QUEUE_MESSAGES",
+        "queue.bytes": "hub.toml",
+    }
+
+
+def test_every_layer_is_checked() -> None:
+    """A wrong value is an error also where a later layer would have overruled it."""
+    error = refusal(("hub.toml", {"queue": {"messages": 0}}), ("flag --queue-messages", {"queue": {"messages": 5}}))
+    assert error.source == "hub.toml"
+
+
+def test_default_queue_above_the_largest() -> None:
+    """The default queue may not be above what a client may wish for; the error names both and who set them."""
+    error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))
+    assert (error.source, error.key) == ("hub.toml", "queue.bytes")
+    assert "queue_max.bytes = 268435456 (default)" in error.reason
+    error = refusal(("hub.toml", {"queue_max": {"messages": 100}}))
+    assert (error.source, error.key) == ("hub.toml", "queue_max.messages")
+    assert "queue.messages = 8192 (default)" in error.reason
+    assert merge([("a", {"queue": {"messages": 50}, "queue_max": {"messages": 50}})])[0].queue.messages == 50
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("queue.messages", "1000", 1000),
+        ("queue.messages", " 1_000 ", 1000),
+        ("queue.messages", "many", "many"),
+        ("queue.messages", "9" * 5000, "9" * 5000),
+        ("queue.bytes", "1MiB", "1MiB"),
+        ("limits.handshake_s", "2.5", 2.5),
+        ("limits.handshake_s", "soon", "soon"),
+        ("peers", "", ()),
+        ("peers", "tcp://a:1, tcp://b:2,", ("tcp://a:1", "tcp://b:2")),
+        ("name", " x", " x"),
+        ("log.level", "debug", "debug"),
+    ],
+)
+def test_from_text(path: str, text: str, value: object) -> None:
+    """Texts become plain values; those that cannot stay texts, for the check to refuse."""
+    assert KEYS[path].from_text(text) == value
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["queue", "messages", "log", "listen", "x"]), inner)
+        ),
+    )
+)
+def test_any_tree_is_taken_or_refused(value: Any) -> None:
+    """Whatever a file holds, the result is settings or a `ConfigError`, never another exception."""
+    layer = value if isinstance(value, dict) else {"queue": value}
+    try:
+        settings, _ = merge([("hub.toml", layer)])
+        told = repr(settings)
+    except ConfigError as error:
+        told = str(error)
+    assert told.isprintable()
+
+
+def test_config_error_is_the_callers() -> None:
+    """Whoever runs the hub must act."""
+    assert issubclass(ConfigError, UsageError)
+    assert str(ConfigError("hub.toml", "", "not TOML")) == "hub.toml: not TOML"
