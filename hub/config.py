@@ -135,7 +135,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefixes_per_client: Annotated[
         int,
         _between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
-    ] = 10_000
+    ] = 1_000
     frame_bytes: Annotated[
         int,
         _between("bytes", _SMALLEST_FRAME_BYTES, _GIB, "Largest body of a frame or WebSocket message; above it 1009."),

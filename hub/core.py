@@ -17,6 +17,7 @@ Not here: sockets, the wire (`peers`), wall clock: what happens once a second is
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,8 +33,12 @@ from hub.topics import check_prefix, check_topic
 
 __all__ = ["Core"]
 
-PREFIXES_LIMIT = 10_000
-"""Default of most different prefixes of one client."""
+PREFIXES_LIMIT = 1_000
+"""Default of most different prefixes of one client. Subscribing to so many in one frame takes about 15 ms."""
+
+_LEAVING_PREFIXES_PER_TURN = 1_000
+"""How many subscriptions of handlers that have left are removed in one turn, so that losing a peer hub with 100,000
+prefixes does not block the loop for a second. Until then the handler stands in routes and takes nothing."""
 
 
 class Core:
@@ -59,6 +64,7 @@ class Core:
         self._links: dict[Handler, Callable[[Change], None]] = {}
         self._dirty: list[Handler] = []
         self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
+        self._leaving: deque[Handler] = deque()  # gone, but not yet out of the multimap
         self._last_id = 0
         self.handlers: dict[int, Handler] = {}
         self.routes = Routes(self._multimap, routes_limit)
@@ -88,12 +94,25 @@ class Core:
             return
         handler.shut()
         self._links.pop(handler, None)
-        for prefix in handler.prefixes:
-            self._remove(handler, prefix)
-        handler.prefixes = {}
+        self._leaving.append(handler)
+        self._remove_leaving()
         self.counters.forget(handler)
         if handler.role is not Role.LOCAL:
             self.announce((peer_left if handler.role is Role.LINK else client_left)(handler, reason))
+
+    def _remove_leaving(self) -> None:
+        """Take a turn's share of subscriptions out that belong to handlers that have left."""
+        budget = _LEAVING_PREFIXES_PER_TURN
+        while self._leaving:
+            handler = self._leaving[0]
+            while handler.prefixes:
+                if not budget:
+                    self._wake()
+                    return
+                prefix, _ = handler.prefixes.popitem()
+                self._remove(handler, prefix)
+                budget -= 1
+            self._leaving.popleft()
 
     # Subscriptions.
 
@@ -201,6 +220,8 @@ class Core:
             for handler in dirty:
                 handler.flush()
             dirty = self._dirty
+        if self._leaving:
+            self._remove_leaving()
 
     def _mark_dirty(self, handler: Handler) -> None:
         if not self._dirty:

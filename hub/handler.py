@@ -72,7 +72,7 @@ class HandlerStatistics(NamedTuple):
     published_messages: int
     """Taken from it."""
     delivered_messages: int
-    """Offered to it and not lost: written, or still queued."""
+    """Written to it."""
     delivered_bytes: int
     queued_messages: int
     queued_bytes: int
@@ -89,18 +89,20 @@ class Handler:
     """One data sink."""
 
     __slots__ = (
+        "_direct",
         "_dirty",
         "_dropped_messages",
+        "_offered_messages",
         "_on_dirty",
         "_on_drop",
         "_pending",
         "_pending_bytes",
         "_queue",
         "_writable",
+        "_writing",
         "address",
         "closed",
         "delivered_bytes",
-        "delivered_messages",
         "id",
         "limits",
         "name",
@@ -129,14 +131,16 @@ class Handler:
         self.prefixes: dict[str, int] = {}  # prefix → how often it was subscribed; kept by the core
         self.closed = False
         self.published_messages = 0
-        self.delivered_messages = 0
         self.delivered_bytes = 0
         self.reported_messages = 0  # of the dropped ones, how many `$hub/overflow` has told; kept by the core
+        self._offered_messages = 0  # without what was thrown away with the connection
         self._dropped_messages = 0
         self._queue: BoundedQueue | None = None
         self._pending: list[Batch] = []
         self._pending_bytes = 0
         self._writable = True
+        self._direct = True  # the outlet takes bytes, and no queue has to go before what is offered
+        self._writing = False  # inside the outlet: nothing else may be written before it returns
         self._dirty = False
         self._on_dirty: Callable[[Handler], None] = _ignore
         self._on_drop: Callable[[Handler], None] = _ignore
@@ -156,16 +160,21 @@ class Handler:
         return self._dropped_messages + (self._queue.lost_messages if self._queue is not None else 0)
 
     @property
+    def delivered_messages(self) -> int:
+        """How many messages were written to it."""
+        return self._offered_messages - self.dropped_messages - self._held_messages()
+
+    @property
     def writable(self) -> bool:
         """Whether the outlet takes bytes now."""
         return self._writable
 
     def offer(self, batch: Batch) -> None:
         """Take a batch: to be written at the end of the turn, to be queued, or to be dropped by the policy."""
-        self.delivered_messages += batch.messages
-        if not self._writable:
+        if not self._direct:
             self._hold(batch)
             return
+        self._offered_messages += batch.messages
         self._pending.append(batch)
         self._pending_bytes += batch.size_bytes
         if not self._dirty:
@@ -181,38 +190,68 @@ class Handler:
             self.write_pending()
 
     def write_pending(self) -> None:
-        """Write what the turn brought so far."""
+        """Write what the turn brought so far. What is offered from within that write waits for the end of the turn."""
+        if self._writing:
+            return
         pending, self._pending = self._pending, []
         self.delivered_bytes += self._pending_bytes
         self._pending_bytes = 0
-        self.outlet.send(pending)
+        self._writing = True
+        try:
+            self.outlet.send(pending)
+        finally:
+            self._writing = False
+        if self._queue is not None and self._writable:  # it paused and resumed within the write
+            self._write_queue()
 
     def pause(self) -> None:
         """The outlet takes no more bytes: queue from now on."""
-        self._writable = False
+        self._writable = self._direct = False
 
     def resume(self) -> None:
         """The outlet takes bytes again: hand it the queue, until it pauses again or all is written."""
         if self.closed:
             return
         self._writable = True
+        if self._queue is None:
+            self._direct = True
+        elif self._writing:
+            pass  # the write under way goes on with the queue
+        elif self._pending:
+            self.write_pending()  # it is older than the queue
+        else:
+            self._write_queue()
+
+    def _write_queue(self) -> None:
+        """Write the queue. What is offered from within goes behind it."""
         queue = self._queue
-        while queue and self._writable:
-            lost = queue.take_gap()
-            if lost:
-                self.outlet.send_gap(lost)
-                continue
-            batches = queue.take(WRITE_LIMIT_BYTES)
-            self.delivered_bytes += sum(batch.size_bytes for batch in batches)
-            self.outlet.send(batches)
-        if queue is not None and not queue:
+        self._writing = True
+        try:
+            while queue and self._writable:
+                self._write_next(queue)
+        finally:
+            self._writing = False
+        if queue is not None and queue is self._queue and not queue:
             self._dropped_messages += queue.lost_messages
             self._queue = None
+            self._direct = self._writable
+
+    def _write_next(self, queue: BoundedQueue) -> None:
+        """Write a gap, or the batches up to the next one."""
+        before = queue.lost_messages
+        gap = queue.take_gap()
+        if queue.lost_messages > before:  # the rest of a BATCH that could not be cut
+            self._on_drop(self)
+        if gap:
+            self.outlet.send_gap(gap)
+            return
+        batches = queue.take(WRITE_LIMIT_BYTES)
+        self.delivered_bytes += sum(batch.size_bytes for batch in batches)
+        self.outlet.send(batches)
 
     def lose(self, messages: int) -> None:
         """Count messages that the outlet could not bring into its form, and tell the far side."""
         self._dropped_messages += messages
-        self.delivered_messages -= messages
         self._on_drop(self)
         self.outlet.send_gap(messages)
 
@@ -226,7 +265,8 @@ class Handler:
     def shut(self) -> None:
         """Take nothing more. Called when the connection is gone."""
         self.closed = True
-        self._writable = False
+        self._writable = self._direct = False
+        self._offered_messages -= self._held_messages()
         self._dropped_messages = self.dropped_messages
         self._queue = None
         self._pending = []
@@ -252,34 +292,38 @@ class Handler:
             paused=not self._writable,
         )
 
+    def _held_messages(self) -> int:
+        """Messages that wait for the end of the turn or in the queue."""
+        pending = sum(batch.messages for batch in self._pending)
+        return pending + (self._queue.messages if self._queue is not None else 0)
+
     def _hold(self, batch: Batch) -> None:
         """Queue a batch, or do what the policy says."""
         if self.closed:
-            self.delivered_messages -= batch.messages
             return
+        self._offered_messages += batch.messages
         queue = self._queue
         if queue is None:
             queue = self._queue = BoundedQueue(self.limits)
         if queue.fits(batch):
             queue.append(batch)
             return
-        before = queue.lost_messages
         match self.limits.overflow:
             case Overflow.DROP_OLDEST:
                 queue.append_dropping_oldest(batch)
             case Overflow.DROP_NEWEST:
                 queue.append_dropping_newest(batch)
             case Overflow.DISCONNECT:
-                self._overrun(queue, batch)
+                self._overrun(batch)
                 return
-        self.delivered_messages -= queue.lost_messages - before
         self._on_drop(self)
 
-    def _overrun(self, queue: BoundedQueue, batch: Batch) -> None:
-        lost = queue.messages + batch.messages
-        queue.clear()
-        queue.lost_messages += batch.messages
-        self.delivered_messages -= lost
+    def _overrun(self, batch: Batch) -> None:
+        """Lose everything, what the turn had brought before the queue too, and close."""
+        lost = self._held_messages() + batch.messages
+        self._dropped_messages = self.dropped_messages + lost
+        self._queue = None
+        self._pending = []
         self._on_drop(self)
         limits = self.limits
         self.close(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterator
 from typing import cast
 
 from hub.batch import Batch
@@ -36,7 +37,11 @@ from peers.wire.kinds import Kind
 from peers.wire.scanner import Run
 from peers.wire.session import Closing, Event, Session, SubscriptionChange
 
-__all__ = ["Connection"]
+__all__ = ["TURN_EVENTS", "Connection"]
+
+TURN_EVENTS = 1_000
+"""What one connection may ask for in one turn besides messages: frames, and prefixes in them. A prefix costs about
+15 µs, so that one client does not block a turn for more than some 20 ms. What is left waits for the next turn."""
 
 
 class Connection(asyncio.Protocol):
@@ -57,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_queue",
         "_session",
         "_transport",
+        "_unread",
         "address",
         "dialled",
         "due_s",
@@ -76,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._pinged_s = -math.inf
         self._far_frame_limit = limits.frame_bytes
         self._announcement: Announcement | None = None
+        self._unread: list[bytes] | None = None  # while the rest of a read waits for its turn: what came after it
         self.handler: Handler | None = None
         self.dialled = dialled
         self.used = False
@@ -103,14 +110,46 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Route what came; act on the rest."""
         self._heard_s = self._node.loop.time()
-        session = self._session
+        if self._unread is not None:
+            self._unread.append(data)  # uvloop hands over what it had read when reading was paused
+            return
+        self._work(self._session.receive(data))
+
+    def _work(self, events: Iterator[Run[Route] | Event | None]) -> None:
+        """Act on events until a turn's share is used up; the rest is for the next turn, after everybody else's."""
         publish = self._node.core.publish
-        for event in session.receive(data):
+        left = TURN_EVENTS
+        for event in events:
             if type(event) is Run:
                 publish(self.handler, event.route, event.batch)  # type: ignore[arg-type]
-            else:
-                self._act(event)  # type: ignore[arg-type]
+                continue
+            left -= self._act(event) if event is not None else 1  # type: ignore[arg-type]
+            if left <= 0 and not self._session.closed:
+                self._put_off(events)
+                break
         self._write_outgoing()
+
+    def _put_off(self, events: Iterator[Run[Route] | Event | None]) -> None:
+        if self._unread is None:
+            self._unread = []
+        self._transport.pause_reading()
+        self._node.after_turn(lambda: self._go_on(events))
+
+    def _go_on(self, events: Iterator[Run[Route] | Event | None]) -> None:
+        """A turn later: the rest of a read that was more than a turn's share."""
+        unread, self._unread = self._unread, None
+        self._work(events)
+        while unread and self._unread is None:
+            self._work(self._session.receive(unread.pop(0)))
+        if unread:
+            cast("list[bytes]", self._unread).extend(unread)
+        if self._unread is None:
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Read on, unless a turn's rest is waiting or the far side does not read what it makes us write."""
+        if self._unread is None and (self.handler is None or self.handler.writable or self._session.closed):
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """The transport has more than its high-water mark to write."""
@@ -126,7 +165,7 @@ class Connection(asyncio.Protocol):
             elif self._announcement is not None and self._announcement:
                 self._announce()
         if not self._transport.is_reading() and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back everything that the connection had."""
@@ -146,12 +185,15 @@ class Connection(asyncio.Protocol):
 
     # What the session reports.
 
-    def _act(self, event: Event) -> None:
+    def _act(self, event: Event) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        cost = 1
         if self.handler is not None:
             self.used = True
         match event:
             case SubscriptionChange():
                 self._change_subscription(event)
+                cost += len(event.prefixes)
             case Hello():
                 self._greet(event)
             case Notice():
@@ -162,10 +204,12 @@ class Connection(asyncio.Protocol):
                     self._transport.close()
                 else:
                     self._linger()
+        return cost
 
     def _change_subscription(self, change: SubscriptionChange) -> None:
         handler = self.handler
-        assert handler is not None  # noqa: S101 -- the session lets no subscription pass before HELLO
+        if handler is None or handler.closed:  # lost while the rest of a read waited for its turn
+            return
         if not change.subscribe:
             self._node.core.unsubscribe(handler, change.prefixes)
         else:
@@ -300,6 +344,7 @@ class Connection(asyncio.Protocol):
             return
         if self._transport.can_write_eof():
             self._transport.write_eof()
+        self._unread = None
         self._transport.resume_reading()
         node.keepalive.watch(self, node.loop.time() + LINGER_S)
 

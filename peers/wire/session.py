@@ -145,8 +145,12 @@ class Session(Generic[R]):
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
-    def receive(self, data: bytes) -> Iterator[Run[R] | Event]:
-        """Yield what the far side says. Never raises for bad input: that becomes CLOSE and a `Closing` event."""
+    def receive(self, data: bytes) -> Iterator[Run[R] | Event | None]:
+        """Yield what the far side says. Never raises for bad input: that becomes CLOSE and a `Closing` event.
+
+        None stands for something that is dealt with already (PING, refused messages) and has cost time: a shell that
+        wants to be fair counts it.
+        """
         if self.closed:
             return
         try:
@@ -156,10 +160,9 @@ class Session(Generic[R]):
                     continue
                 if isinstance(item, Rejected):
                     self._count_rejected(item)
+                    yield None
                     continue
-                event = self._frame(item)  # type: ignore[arg-type]
-                if event is not None:
-                    yield event
+                yield self._frame(item)  # type: ignore[arg-type]
                 if self.closed:
                     return
         except ProtocolError as error:

@@ -1,0 +1,350 @@
+"""Batches: cut between any two messages, and never in the middle of what cannot be read."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import BATCH_OVERHEAD_BYTES, Batch, Message, decode_values, encode_values, value_ends
+from hub.errors import RejectedError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
+from tests.hub.fakes import FLAG_BROKER, Shape, frame, numbers_of, opaque_frame, shapes, values_of
+
+limits_bytes = st.integers(0, 2500)
+
+
+def cuts_of(batch: Batch) -> list[tuple[int, Batch, Batch | None]]:
+    """Every way to cut a batch in two, made by cutting it."""
+    return [(messages, *batch.split(messages)) for messages in range(1, batch.messages + 1)]
+
+
+def test_a_batch_is_charged_for_its_frames_and_itself() -> None:
+    """The bound of a queue is real memory, so small batches are not free."""
+    batch = Batch.of("/a", [1])
+    assert batch.size_bytes == len(batch.frames) + BATCH_OVERHEAD_BYTES
+    assert repr(batch) == "<Batch of 1 messages, 11 bytes>"
+    assert Message("/a", 1) == ("/a", 1)
+
+
+VALUES: list[list[Any]] = [
+    [None],
+    [1, 2, 3],
+    ["text", b"bytes", 1.5, True, -(2**63), 2**64 - 1],
+    [{"a": [1, {"b": None}]}, {1: 2}, []],
+    [datetime.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=datetime.UTC)],
+]
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_values_come_out_as_they_went_in(values: list[Any]) -> None:
+    """One value is its own frame, several are a BATCH; both decode to what was given."""
+    batch = Batch.of("/é", values)
+    assert batch.messages == len(values)
+    (part,) = batch.parts()
+    assert part.key.decode() == "/é"
+    assert part.flags == (FLAG_BATCH if len(values) > 1 else 0)
+    assert part.messages == len(values)
+    assert decode_values(part) == values
+
+
+NO_MSGPACK: list[Any] = [object(), 2**64, {1, 2}, 1j, datetime.datetime(2024, 1, 1)]  # noqa: DTZ001: without a zone
+DEEP: list[Any] = []
+for _ in range(1100):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize("value", [*NO_MSGPACK, DEEP], ids=lambda value: type(value).__name__)
+def test_values_without_a_msgpack_form_are_refused(value: object) -> None:
+    """The publisher is told, by the errors that the docstring names."""
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        Batch.of("/a", [1, value])
+
+
+def test_the_number_of_values_is_limited() -> None:
+    """None at all, or more than a frame may hold, is refused; the limit itself is taken."""
+    for count in (0, BATCH_LIMIT_MESSAGES + 1):
+        with pytest.raises(RejectedError, match=f"a batch of {count} values") as refused:
+            encode_values(b"/a", [b"\xc0"] * count)
+        assert refused.value.code == 1009
+    with pytest.raises(RejectedError):
+        Batch.of("/a", [])
+    full = Batch(encode_values(b"/a", [b"\xc0"] * BATCH_LIMIT_MESSAGES), BATCH_LIMIT_MESSAGES)
+    head, rest = full.split(1)
+    assert rest is not None
+    assert (head.messages, rest.messages) == (1, BATCH_LIMIT_MESSAGES - 1)
+
+
+def test_other_forms_are_made_once() -> None:
+    """All who ask with the same function share one result, also when that is None; another function has its own."""
+    calls = []
+
+    def nothing(batch: Batch) -> None:
+        calls.append(batch)
+
+    def size(batch: Batch) -> int:
+        calls.append(batch)
+        return batch.messages
+
+    batch = Batch.of("/a", [1, 2])
+    asked: list[Callable[[Batch], int | None]] = [nothing, size, nothing, size]
+    assert [batch.form(make) for make in asked] == [None, 2, None, 2]
+    assert calls == [batch, batch]
+
+
+def test_a_form_that_fails_is_tried_again() -> None:
+    """An error is not kept in place of a form."""
+    batch = Batch.of("/a", [1])
+
+    def fail(_: Batch) -> None:
+        raise ValueError("no such form")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such form"):
+            batch.form(fail)
+
+
+# Cutting.
+
+
+@given(shapes)
+def test_split_cuts_after_any_message(shape: Shape) -> None:
+    """Head and rest are batches of the asked size that hold the same messages in order."""
+    batch = shape.batch(0)
+    numbers = list(range(shape.messages))
+    assert numbers_of([batch]) == numbers
+    for messages, head, rest in cuts_of(batch):
+        assert head.messages == messages
+        assert numbers_of([head]) == numbers[:messages]
+        if rest is None:
+            assert messages == shape.messages
+            assert head is batch
+        else:
+            assert rest.messages == shape.messages - messages
+            assert numbers_of([rest]) == numbers[messages:]
+        for part in (head, *([rest] if rest else [])):
+            assert sum(frame.messages for frame in part.parts()) == part.messages
+
+
+@given(shapes, st.integers(1, 30))
+def test_split_beyond_the_end_takes_all(shape: Shape, more: int) -> None:
+    """Nothing is left."""
+    batch = shape.batch(0)
+    assert batch.split(shape.messages + more) == (batch, None)
+
+
+@given(shapes)
+def test_frames_keep_topic_and_flags_when_cut(shape: Shape) -> None:
+    """What is cut is routed and read as before."""
+    batch = shape.batch(0)
+    kept = {(part.kind, part.key, part.encoding) for part in batch.parts()}
+    for _, head, rest in cuts_of(batch):
+        for half in (head, *([rest] if rest else [])):
+            assert {(part.kind, part.key, part.encoding) for part in half.parts()} <= kept
+
+
+@given(shapes, st.integers(0, 30), limits_bytes)
+def test_messages_within_is_the_largest_head_that_fits(shape: Shape, limit_messages: int, limit: int) -> None:
+    """As found by cutting everywhere and measuring."""
+    batch = shape.batch(0)
+    fitting = [
+        messages
+        for messages, head, _ in cuts_of(batch)
+        if head.messages <= limit_messages and head.size_bytes <= limit
+    ]
+    assert batch.messages_within(limit_messages, limit) == max(fitting, default=0)
+
+
+@given(shapes, limits_bytes)
+def test_messages_beyond_is_the_smallest_loss_after_which_the_rest_fits(shape: Shape, limit: int) -> None:
+    """As found by cutting everywhere and measuring."""
+    batch = shape.batch(0)
+    enough = [messages for messages, _, rest in cuts_of(batch) if rest is None or rest.size_bytes <= limit]
+    assert batch.messages_beyond(limit) == min(enough)
+
+
+@given(shapes)
+def test_cutting_further_never_makes_the_rest_larger(shape: Shape) -> None:
+    """Otherwise dropping one more message could break a bound that was kept."""
+    sizes = [rest.size_bytes for _, _, rest in cuts_of(shape.batch(0)) if rest is not None]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_cutting_a_mixed_run() -> None:
+    """Single frames and BATCH frames of several topics in one batch."""
+    frames = [frame([0]), frame([1, 2, 3], topic="/u"), frame([4], packed=True), frame([5])]
+    head, rest = Batch(b"".join(frames), 6).split(3)
+    assert head.frames == frames[0] + frame([1, 2], topic="/u")
+    assert rest is not None
+    assert rest.frames == frame([3], topic="/u", packed=True) + frames[2] + frames[3]
+
+
+# Bodies that are not what they say.
+
+OPAQUE = {
+    "Broker": opaque_frame(3, b"\x01\x02\x03", flags=FLAG_BROKER),
+    "unnamed encoding": opaque_frame(3, b"\x01\x02\x03", flags=0b110),
+    "truncated": opaque_frame(3, b"\x01\x02\x93\x01"),
+    "too few values": opaque_frame(3, b"\x01\x02"),
+    "trailing bytes": opaque_frame(3, b"\x01\x02\x03\x04"),
+    "no msgpack": opaque_frame(3, b"\x01\xc1\x01"),
+    "nested deep": opaque_frame(3, b"\x01\x02" + b"\x91" * 100_000 + b"\xc0"),
+    "huge array": opaque_frame(3, b"\x01\x02\xdd\xff\xff\xff\xff"),
+    "huge count": opaque_frame(2**32 - 1, b"\x01\x02\x03"),
+}
+
+
+@pytest.mark.parametrize("opaque", OPAQUE.values(), ids=OPAQUE)
+def test_what_cannot_be_told_apart_is_not_cut(opaque: bytes) -> None:
+    """It goes to the head as a whole; the numbers still add up."""
+    inside = BATCH_COUNT.unpack_from(opaque, 10)[0]
+    before, behind = frame([0, 1]), frame([2, 3])
+    batch = Batch(before + opaque + behind, inside + 4)
+    assert [part.messages for part in batch.parts()] == [2, inside, 2]
+    assert value_ends(list(batch.parts())[1]) is None
+
+    for messages in (3, 4, 2 + inside):
+        head, rest = batch.split(messages)
+        assert (head.frames, head.messages) == (before + opaque, inside + 2)
+        assert rest is not None
+        assert (rest.frames, rest.messages) == (behind, 2)
+    head, rest = Batch(before + opaque, inside + 2).split(3)
+    assert (head.frames, rest) == (before + opaque, None)
+
+
+@pytest.mark.parametrize("opaque", OPAQUE.values(), ids=OPAQUE)
+def test_measuring_passes_over_what_cannot_be_told_apart(opaque: bytes) -> None:
+    """It is kept or dropped as a whole."""
+    inside = BATCH_COUNT.unpack_from(opaque, 10)[0]
+    before = frame([0, 1])
+    batch = Batch(before + opaque, inside + 2)
+    for limit_messages in (2, 3, inside + 1):
+        assert batch.messages_within(limit_messages, batch.size_bytes) == 2
+    assert batch.messages_within(inside + 2, batch.size_bytes) == inside + 2
+    assert batch.messages_within(inside + 2, batch.size_bytes - 1) == 2
+    assert batch.messages_beyond(len(opaque) + BATCH_OVERHEAD_BYTES) == 2
+    assert batch.messages_beyond(len(opaque) + BATCH_OVERHEAD_BYTES - 1) == inside + 2
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(opaque_frame, st.integers(1, 9), st.binary(max_size=12), flags=st.sampled_from((0, FLAG_BROKER))),
+            st.builds(lambda shape: shape.batch(0).frames, shapes),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(1, 40),
+)
+def test_whatever_the_bodies_are_nothing_is_lost_in_cutting(frames: list[bytes], messages: int) -> None:
+    """Head and rest hold all messages together, the head at least those asked for."""
+    raw = b"".join(frames)
+    batch = Batch(raw, sum(part.messages for part in Batch(raw, 1).parts()))
+    head, rest = batch.split(messages)
+    assert head.messages >= min(messages, batch.messages)
+    assert head.messages + (rest.messages if rest else 0) == batch.messages
+    for half in (head, *([rest] if rest else [])):
+        assert half.messages > 0
+        assert sum(part.messages for part in half.parts()) == half.messages
+
+
+# Reading bodies.
+
+
+def body_of(count: int, values: bytes) -> bytes:
+    """A BATCH body."""
+    return BATCH_COUNT.pack(count) + values
+
+
+MALFORMED = {
+    "empty": (0, b"", "msgpack ends before the last of 1 values"),
+    "array cut short": (0, b"\x92\x01", "msgpack ends before"),
+    "text cut short": (0, b"\xd9\x05abc", "msgpack ends before"),
+    "trailing byte": (0, b"\x01\x02", "1 bytes follow the last of 1 values"),
+    "reserved byte": (0, b"\xc1", "not msgpack"),
+    "text not UTF-8": (0, b"\xa1\xff", "not msgpack"),
+    "array as map key": (0, b"\x81\x90\x01", "not msgpack"),
+    "arrays nested deep": (0, b"\x91" * 100_000 + b"\xc0", "not msgpack"),
+    "maps nested deep": (0, b"\x81\x01" * 100_000 + b"\xc0", "not msgpack"),
+    "huge array": (0, b"\xdd\xff\xff\xff\xff", "not msgpack"),
+    "huge map": (0, b"\xdf\xff\xff\xff\xff", "not msgpack"),
+    "huge bytes": (0, b"\xc6\xff\xff\xff\xff", "not msgpack|msgpack ends before"),
+    "timestamp out of range": (0, b"\xc7\x0c\xff\0\0\0\0" + b"\x7f" + b"\xff" * 7, "not msgpack"),
+    "timestamp of odd size": (0, b"\xc7\x03\xff123", "not msgpack"),
+    "Broker": (0b10, b"\x01", "encoding 1 is not read"),
+    "unnamed encoding": (0b110, b"\x01", "encoding 3 is not read"),
+    "fewer values than said": (FLAG_BATCH, body_of(3, b"\x01\x02"), "ends before the last of 3 values"),
+    "more values than said": (FLAG_BATCH, body_of(1, b"\x01\x02"), "1 bytes follow"),
+    "huge count": (FLAG_BATCH, body_of(2**32 - 1, b"\x01\x02"), "ends before"),
+    "values in a batch of none": (FLAG_BATCH, body_of(0, b"\x01"), "no values"),
+    "reserved byte in a batch": (FLAG_BATCH, body_of(2, b"\x01\xc1"), "not msgpack"),
+    "no room for the count": (FLAG_BATCH, b"", "shorter than its count"),
+    "half a count": (FLAG_BATCH, b"\0\0\0", "shorter than its count"),
+}
+
+
+@pytest.mark.parametrize(("flags", "body", "text"), MALFORMED.values(), ids=MALFORMED)
+def test_a_bad_body_is_a_value_error_that_says_why(flags: int, body: bytes, text: str) -> None:
+    """Truncated, trailing, nested, huge, wrong count, of another encoding."""
+    with pytest.raises(ValueError, match=text):
+        decode_values(Frame(KIND_MESSAGES, flags, b"/a", body))
+
+
+@given(st.sampled_from((0, FLAG_BATCH)), st.binary(max_size=60))
+def test_any_body_is_read_or_refused(flags: int, body: bytes) -> None:
+    """No bytes raise anything but `ValueError`; what is read is as many values as were announced."""
+    part = Frame(KIND_MESSAGES, flags, b"/a", body)
+    try:
+        values = decode_values(part)
+    except ValueError:
+        return
+    assert len(values) == part.messages
+
+
+@given(st.lists(st.sampled_from((b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff", b"\x81", b"\x92", b"\0", b"\xff" * 8, b"\xa1a"))))
+def test_any_mixture_of_hard_msgpack_is_read_or_refused(pieces: list[bytes]) -> None:
+    """Timestamps out of range, keys that cannot be keys: the same."""
+    try:
+        values = decode_values(Frame(KIND_MESSAGES, 0, b"/a", b"".join(pieces)))
+    except ValueError:
+        return
+    assert len(values) == 1
+
+
+@given(st.integers(0, 8), st.binary(max_size=30))
+def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
+    """Where a body decodes, its values are told apart; where they are told apart, they are msgpack to the end."""
+    part = Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", body_of(count, values))
+    ends = value_ends(part)
+    if ends is not None:
+        starts = [BATCH_COUNT.size, *ends]
+        assert len(ends) == count
+        assert all(start < end for start, end in zip(starts, ends, strict=False))
+        assert ends[-1] == len(part.body)
+        for start, end in zip(starts, ends, strict=False):
+            unpacker = msgpack.Unpacker()
+            unpacker.feed(part.body[start:end])
+            unpacker.skip()
+            assert unpacker.tell() == end - start
+    else:
+        with pytest.raises(ValueError, match="msgpack|follow|no values"):
+            decode_values(part)
+
+
+def test_a_batch_of_no_values_is_refused() -> None:
+    """A BATCH holds one value or more."""
+    with pytest.raises(ValueError, match="no values"):
+        decode_values(Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", struct.pack(">I", 0)))
+
+
+def test_map_keys_need_not_be_text() -> None:
+    """msgpack allows what JSON does not."""
+    (value,) = values_of([Batch.of("/a", [{1: "a", None: "b", b"c": 2}])])
+    assert value == {1: "a", None: "b", b"c": 2}

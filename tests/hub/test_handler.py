@@ -1,0 +1,543 @@
+"""Handlers: order, loss and counters, whatever the outlet does and whenever it does it.
+
+The stream that an outlet was told, batches and gaps, is read from the beginning: every number must be the one that is
+due, and a gap moves on by as many as it says. So order, the place of each gap and its size are checked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.handler import WRITE_LIMIT_BYTES, Handler, HandlerStatistics, Role
+from hub.overflow import Overflow, QueueLimits
+from tests.hub.fakes import ROOMY, FakeOutlet, Shape, Told, handler_of, numbers_of, opaque_frame, shapes, values_of
+
+KIB = 1024
+
+
+def place_after(told: list[Told], place: int) -> int:
+    """Where the stream stands after what was told; see the head of this file."""
+    for item in told:
+        if isinstance(item, int):
+            place += item
+        else:
+            numbers = numbers_of([item])
+            assert numbers == list(range(place, place + len(numbers))), "out of order, or missing without a gap"
+            place += len(numbers)
+    return place
+
+
+class Bench:
+    """A handler between a source of numbered batches and a fake outlet, without a core."""
+
+    def __init__(
+        self, messages: int = ROOMY.messages, limit_bytes: int = ROOMY.bytes, overflow: Overflow = Overflow.DROP_OLDEST
+    ) -> None:
+        self.outlet = FakeOutlet()
+        self.handler = handler_of(self.outlet, messages=messages, limit_bytes=limit_bytes, overflow=overflow)
+        self.dirty = 0
+        self.drops = 0
+        self.offered = 0
+        self.handler.attach(7, self._on_dirty, self._on_drop)
+
+    def _on_dirty(self, handler: Handler) -> None:
+        assert handler is self.handler
+        self.dirty += 1
+
+    def _on_drop(self, handler: Handler) -> None:
+        assert handler is self.handler
+        self.drops += 1
+
+    def offer(self, shape: Shape | int = 1) -> None:
+        """Offer the next messages."""
+        if isinstance(shape, int):
+            shape = Shape(((shape, True),))
+        first, self.offered = self.offered, self.offered + shape.messages
+        self.handler.offer(shape.batch(first))
+
+    def flush(self) -> None:
+        """End the turn as the core does."""
+        while self.dirty:
+            self.dirty = 0
+            self.handler.flush()
+
+    @property
+    def pending_messages(self) -> int:
+        """What waits for the end of the turn."""
+        return sum(batch.messages for batch in self.handler._pending)
+
+    def check(self) -> None:
+        """Order, gaps and counters as far as the stream has come."""
+        place_after(self.outlet.told, 0)
+        seen = self.handler.statistics()
+        assert seen.delivered_messages == len(numbers_of(self.outlet.batches))
+        assert seen.delivered_bytes == sum(batch.size_bytes for batch in self.outlet.batches)
+        held = seen.queued_messages + self.pending_messages
+        assert self.offered == seen.delivered_messages + seen.dropped_messages + held
+
+    def check_end(self) -> None:
+        """Let everything out: then all that was offered was either written or told as lost."""
+        self.outlet.act = lambda: None
+        self.handler.resume()
+        self.flush()
+        assert place_after(self.outlet.told, 0) == self.offered
+        assert sum(self.outlet.gaps) == self.handler.dropped_messages
+        assert self.handler._queue is None, "an idle handler has no queue"
+        self.check()
+
+
+class HandlerAndOutlet(RuleBasedStateMachine):
+    """Offers, turns, pauses and resumes in any order, from outside and from within the outlet."""
+
+    @initialize(
+        messages=st.sampled_from((1, 5, 30, ROOMY.messages)),
+        limit_bytes=st.sampled_from((300, 2000, ROOMY.bytes)),
+        overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
+    )
+    def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
+        """Begin with a handler that nothing was offered to."""
+        self.bench = Bench(messages, limit_bytes, overflow)
+        self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
+        self.plan: list[Callable[[], None]] = []
+        self.bench.outlet.act = self.act
+
+    def act(self) -> None:
+        """What the outlet does in the middle of a write."""
+        if self.plan:
+            self.plan.pop()()
+
+    @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much")), min_size=1))
+    def plan_actions(self, actions: list[str]) -> None:
+        """Lay down what the outlet will do."""
+        bench = self.bench
+        doing: dict[str, Callable[[], None]] = {
+            "nothing": lambda: None,
+            "pause": bench.handler.pause,
+            "resume": bench.handler.resume,
+            "offer": bench.offer,
+            "offer much": lambda: bench.offer(Shape(((1, True), (2, True)), padding=WRITE_LIMIT_BYTES // 2)),
+        }
+        self.plan.extend(doing[action] for action in actions)
+
+    @rule(shape=shapes)
+    def offer(self, shape: Shape) -> None:
+        """A batch."""
+        self.bench.offer(shape)
+
+    @rule(shape=shapes)
+    def offer_two(self, shape: Shape) -> None:
+        """Two batches in one turn."""
+        self.bench.offer(shape)
+        self.bench.offer(shape)
+
+    @rule()
+    def flush(self) -> None:
+        """The turn ends."""
+        self.bench.flush()
+        if self.bench.handler.writable:
+            assert not self.bench.handler._pending
+
+    @rule()
+    def pause(self) -> None:
+        """The outlet takes no more."""
+        self.bench.handler.pause()
+        assert not self.bench.handler.writable
+
+    @rule()
+    def resume(self) -> None:
+        """The outlet takes bytes again."""
+        self.bench.handler.resume()
+
+    @invariant()
+    def consistent(self) -> None:
+        """Order, gaps and counters at every moment; no loss where the limits are not reached."""
+        self.bench.check()
+        assert not (self.lossless and self.bench.handler.dropped_messages)
+        assert (self.bench.drops > 0) == (self.bench.handler.dropped_messages > 0)
+
+    def teardown(self) -> None:
+        """In the end all is told."""
+        self.bench.check_end()
+
+
+TestHandlerAndOutlet = HandlerAndOutlet.TestCase
+
+
+# Writing.
+
+
+def test_one_write_a_turn() -> None:
+    """What a turn brought leaves together at its end, and the core is told of it once."""
+    bench = Bench()
+    for count in (1, 3, 2):
+        bench.offer(count)
+    assert bench.dirty == 1
+    assert bench.outlet.writes == 0
+    bench.flush()
+    assert bench.outlet.writes == 1
+    assert numbers_of(bench.outlet.batches) == list(range(6))
+    bench.offer()
+    assert bench.dirty == 1
+    bench.flush()
+    assert bench.outlet.writes == 2
+
+
+def test_a_turn_without_messages_writes_nothing() -> None:
+    """Flushing a handler that was written early, or offered nothing, is harmless."""
+    bench = Bench()
+    bench.handler.flush()
+    assert bench.outlet.writes == 0
+
+
+def test_a_large_turn_is_written_early() -> None:
+    """A handler does not collect more than one read's worth."""
+    bench = Bench()
+    for _ in range(8):
+        bench.offer(Shape(((1, False),), padding=64 * KIB))
+        assert bench.handler._pending_bytes < WRITE_LIMIT_BYTES
+    assert bench.outlet.writes == 2
+    assert bench.dirty == 1
+    bench.check_end()
+
+
+def test_nothing_is_lost_while_the_outlet_takes_bytes() -> None:
+    """The bounds of the queue do not apply to what is written through, in one turn or in many."""
+    bench = Bench(messages=2, limit_bytes=200)
+    for number in range(1000):
+        bench.offer(3)
+        if number % 100 == 0:
+            bench.flush()
+    bench.check_end()
+    assert bench.outlet.gaps == []
+    assert bench.drops == 0
+
+
+def test_what_is_offered_after_a_pause_is_queued() -> None:
+    """Also within the turn; what the turn had brought before is written at its end, the queue on resume."""
+    bench = Bench()
+    bench.offer()
+    bench.handler.pause()
+    bench.offer()
+    assert bench.handler.statistics().queued_messages == 1
+    bench.flush()
+    assert numbers_of(bench.outlet.batches) == [0]
+    bench.handler.resume()
+    assert numbers_of(bench.outlet.batches) == [0, 1]
+    bench.check_end()
+
+
+def test_what_the_turn_brought_goes_before_the_queue() -> None:
+    """An outlet that pauses and resumes before the turn ends gets everything in order."""
+    bench = Bench()
+    bench.offer()
+    bench.handler.pause()
+    bench.offer()
+    bench.handler.resume()
+    assert numbers_of(bench.outlet.batches) == [0, 1]
+    bench.check_end()
+
+
+def test_a_pause_in_the_middle_of_the_queue_stops_it() -> None:
+    """The rest waits; what is offered meanwhile stands behind it."""
+    bench = Bench()
+    bench.handler.pause()
+    for _ in range(5):
+        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
+    bench.outlet.act = bench.handler.pause
+    bench.handler.resume()
+    assert numbers_of(bench.outlet.batches) == [0]
+    bench.offer()
+    bench.handler.resume()
+    assert numbers_of(bench.outlet.batches) == [0, 1]
+    assert bench.handler.statistics().paused
+    bench.check_end()
+
+
+def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
+    """The last write of a queue may pause the outlet again; what is offered then is queued anew."""
+    bench = Bench()
+    bench.handler.pause()
+    bench.offer()
+    bench.outlet.act = bench.handler.pause
+    bench.handler.resume()
+    bench.offer()
+    assert numbers_of(bench.outlet.batches) == [0]
+    bench.check_end()
+
+
+def test_what_is_offered_while_the_queue_is_written_stands_behind_it() -> None:
+    """A subscriber that publishes while its queue is handed to it, more than a turn's worth, keeps the order."""
+    bench = Bench()
+    bench.handler.pause()
+    for _ in range(4):
+        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
+    todo = [Shape(((1, False),), padding=WRITE_LIMIT_BYTES)] * 3
+    bench.outlet.act = lambda: bench.offer(todo.pop()) if todo else None
+    bench.handler.resume()
+    bench.flush()
+    assert numbers_of(bench.outlet.batches) == list(range(7))
+    bench.check_end()
+
+
+def test_what_is_offered_from_within_a_write_waits_for_its_end() -> None:
+    """A subscriber that publishes to itself from within a write gets that after what it is being given."""
+    bench = Bench()
+    bench.offer()
+    bench.offer()
+    todo = [Shape(((1, False),), padding=WRITE_LIMIT_BYTES)] * 3
+    bench.outlet.act = lambda: bench.offer(todo.pop()) if todo else None
+    bench.flush()
+    assert numbers_of(bench.outlet.batches) == list(range(5))
+    bench.check_end()
+
+
+def test_resuming_from_within_every_write_does_not_nest() -> None:
+    """An outlet that pauses and resumes in each write empties a long queue without deep recursion."""
+    bench = Bench()
+    bench.handler.pause()
+    for _ in range(2000):
+        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
+
+    def blink() -> None:
+        bench.handler.pause()
+        bench.handler.resume()
+
+    bench.outlet.act = blink
+    bench.handler.resume()
+    assert len(bench.outlet.batches) == 2000
+    bench.check_end()
+
+
+# Losing.
+
+
+@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
+def test_a_gap_is_told_where_the_messages_would_have_stood(overflow: Overflow) -> None:
+    """In front of the rest with drop-oldest, behind it with drop-newest; the core hears of every loss."""
+    bench = Bench(messages=4, overflow=overflow)
+    bench.offer(2)
+    bench.flush()
+    bench.handler.pause()
+    for _ in range(3):
+        bench.offer(2)
+    assert bench.drops == 1
+    assert bench.handler.dropped_messages == 2
+    bench.handler.resume()
+    told = [item if isinstance(item, int) else numbers_of([item]) for item in bench.outlet.told]
+    if overflow is Overflow.DROP_OLDEST:
+        assert told == [[0, 1], 2, [4, 5], [6, 7]]
+    else:
+        assert told == [[0, 1], [2, 3], [4, 5], 2]
+    bench.check_end()
+
+
+def test_losses_are_counted_once_when_a_write_resumes() -> None:
+    """An outlet that resumes from within the last write of its queue does not double the number lost."""
+    bench = Bench(messages=1)
+    bench.handler.pause()
+    bench.offer(3)
+    bench.outlet.act = bench.handler.resume
+    bench.handler.resume()
+    assert bench.handler.dropped_messages == 2
+    assert bench.outlet.gaps == [2]
+    bench.check_end()
+
+
+def test_losses_that_show_when_the_queue_is_taken_are_counted() -> None:
+    """A BATCH that cannot be cut is lost whole when its turn comes: counted, told, and reported to the core."""
+    bench = Bench(messages=5)
+    bench.handler.pause()
+    bench.handler.offer(Batch(opaque_frame(5), 5))
+    bench.handler.offer(Shape(((1, False),)).batch(5))
+    assert (bench.drops, bench.handler.dropped_messages) == (1, 1)
+    bench.handler.resume()
+    assert (bench.drops, bench.handler.dropped_messages) == (2, 5)
+    assert bench.handler.delivered_messages == 1
+    assert bench.outlet.told[0] == 5
+    assert numbers_of(bench.outlet.batches) == [5]
+
+
+def test_what_has_no_form_for_this_outlet_is_told_and_counted() -> None:
+    """An outlet that cannot bring a message into its form says so from within its write."""
+    bench = Bench()
+    bench.outlet.act = lambda: bench.handler.lose(2) if not bench.outlet.gaps else None
+    bench.offer(3)
+    bench.flush()
+    assert bench.outlet.gaps == [2]
+    assert bench.drops == 1
+    seen = bench.handler.statistics()
+    assert (seen.delivered_messages, seen.dropped_messages) == (1, 2)
+
+
+# Ending.
+
+
+def test_overflow_with_disconnect_ends_the_connection_and_says_why() -> None:
+    """Code 4008, the size of the queue and the number lost; nothing more is written or queued."""
+    bench = Bench(messages=4, limit_bytes=100_000, overflow=Overflow.DISCONNECT)
+    bench.offer(3)
+    bench.flush()
+    bench.handler.pause()
+    bench.offer(4)
+    assert bench.outlet.closed == []
+    bench.offer(2)
+    ((code, text),) = bench.outlet.closed
+    assert code == CloseCode.OVERFLOW
+    assert text.startswith("queue full (4 messages, 100000 bytes), 6 messages lost")
+    assert bench.handler.closed
+    assert bench.drops == 1
+    bench.handler.resume()
+    bench.offer(5)
+    bench.flush()
+    assert bench.outlet.closed == [(code, text)]
+    assert numbers_of(bench.outlet.batches) == [0, 1, 2]
+    seen = bench.handler.statistics()
+    assert (seen.delivered_messages, seen.dropped_messages) == (3, 6)
+    assert (seen.queued_messages, seen.queued_bytes) == (0, 0)
+
+
+def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
+    """Messages that waited for the end of the turn are lost with the connection, and part of the number."""
+    bench = Bench(messages=4, overflow=Overflow.DISCONNECT)
+    bench.offer(3)
+    bench.handler.pause()
+    bench.offer(4)
+    bench.offer(1)
+    ((_, text),) = bench.outlet.closed
+    assert "8 messages lost" in text
+    bench.flush()
+    assert bench.outlet.writes == 0
+    seen = bench.handler.statistics()
+    assert (seen.delivered_messages, seen.dropped_messages) == (0, 8)
+
+
+def test_overflow_in_bytes_disconnects_too() -> None:
+    """Both bounds are in force."""
+    bench = Bench(limit_bytes=1000, overflow=Overflow.DISCONNECT)
+    bench.handler.pause()
+    bench.offer(Shape(((1, False),), padding=2000))
+    ((code, text),) = bench.outlet.closed
+    assert code == CloseCode.OVERFLOW
+    assert "1000 bytes), 1 messages lost" in text
+
+
+def test_overflow_while_the_queue_is_written() -> None:
+    """A subscriber that disconnects by what it publishes from within a write gets nothing more."""
+    bench = Bench(messages=3, overflow=Overflow.DISCONNECT)
+    bench.handler.pause()
+    for _ in range(3):
+        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
+    bench.outlet.act = lambda: bench.offer(9)
+    bench.handler.resume()
+    assert numbers_of(bench.outlet.batches) == [0]
+    assert [code for code, _ in bench.outlet.closed] == [CloseCode.OVERFLOW]
+    assert bench.handler.dropped_messages == 11
+    assert bench.handler.delivered_messages == 1
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_closing_throws_away_what_waits(paused: bool) -> None:  # noqa: FBT001
+    """Pending or queued messages do not count as delivered; closing twice, or resuming, does nothing."""
+    bench = Bench()
+    bench.offer(2)
+    bench.flush()
+    if paused:
+        bench.handler.pause()
+    bench.offer(3)
+    bench.handler.close(CloseCode.GOING_AWAY, "the hub stops")
+    bench.handler.close(CloseCode.DONE, "again")
+    assert bench.outlet.closed == [(1001, "the hub stops")]
+    bench.handler.resume()
+    bench.flush()
+    bench.offer(1)
+    bench.flush()
+    assert not bench.handler.writable
+    assert numbers_of(bench.outlet.batches) == [0, 1]
+    seen = bench.handler.statistics()
+    assert (seen.delivered_messages, seen.queued_messages, seen.dropped_messages) == (2, 0, 0)
+
+
+def test_losses_are_remembered_when_the_handler_is_shut() -> None:
+    """The number lost outlives the queue, also when the connection goes before the gap was told."""
+    bench = Bench(messages=2)
+    bench.handler.pause()
+    bench.offer(5)
+    bench.handler.shut()
+    bench.handler.shut()
+    assert bench.handler.dropped_messages == 3
+    assert bench.handler.delivered_messages == 0
+
+
+def test_shutting_from_within_a_write() -> None:
+    """The connection may break in the middle of emptying the queue."""
+    bench = Bench(messages=3)
+    bench.handler.pause()
+    for _ in range(4):
+        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
+    bench.outlet.act = lambda: bench.handler.shut() if bench.outlet.batches else None
+    bench.handler.resume()
+    assert numbers_of(bench.outlet.batches) == [1]
+    assert bench.handler.dropped_messages == 1
+    assert bench.handler.delivered_messages == 1
+
+
+def test_shutting_when_the_last_of_the_queue_is_written() -> None:
+    """Nothing is counted twice."""
+    bench = Bench(messages=1)
+    bench.handler.pause()
+    bench.offer(4)
+    bench.outlet.act = lambda: bench.handler.shut() if bench.outlet.batches else None
+    bench.handler.resume()
+    assert bench.handler.dropped_messages == 3
+    assert bench.handler.delivered_messages == 1
+
+
+# Looking at it.
+
+
+def test_statistics_name_everything() -> None:
+    """A frozen view of the handler; a sample of its prefixes, not all."""
+    outlet = FakeOutlet()
+    limits = QueueLimits(2, 10_000, Overflow.DROP_NEWEST)
+    handler = Handler(outlet, role=Role.LINK, limits=limits, name="hub-2", address="tcp://127.0.0.1:7400")
+    assert repr(handler) == "<Handler 0 link 'hub-2'>"
+    assert repr(handler_of()) == "<Handler 0 client 'nowhere'>"
+    handler.prefixes = {f"/{number}": 1 for number in range(9)}
+    handler.published_messages = 11
+    handler.offer(Batch.of("/a", [1, 2]))
+    handler.flush()
+    handler.pause()
+    queued = Batch.of("/a", [3])
+    handler.offer(queued)
+    handler.offer(Batch.of("/a", [4, 5]))
+    assert values_of(outlet.batches) == [1, 2]
+    assert handler.statistics() == HandlerStatistics(
+        id=0,
+        role="link",
+        name="hub-2",
+        address="tcp://127.0.0.1:7400",
+        prefixes=9,
+        sample=("/0", "/1", "/2", "/3", "/4"),
+        published_messages=11,
+        delivered_messages=2,
+        delivered_bytes=Batch.of("/a", [1, 2]).size_bytes,
+        queued_messages=2,
+        queued_bytes=queued.size_bytes + Batch.of("/a", [4]).size_bytes + 4,
+        dropped_messages=1,
+        overflow="drop-newest",
+        paused=True,
+    )
+
+
+def test_without_a_core_nobody_is_told() -> None:
+    """A handler may be used before it is attached."""
+    handler = handler_of(messages=1)
+    handler.pause()
+    handler.offer(Batch.of("/a", [1, 2]))
+    assert handler.dropped_messages == 1

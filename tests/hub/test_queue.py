@@ -1,0 +1,391 @@
+"""The bounded queue against a naive one that knows every single message.
+
+Values are numbered, so that what is held and what is missing can be read off. The naive queue drops one message at a
+time and measures everything anew; the real one must hold exactly the same messages at every moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hub.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_value
+from hub.errors import InternalError
+from hub.frame import BATCH_COUNT, HEADER_BYTES
+from hub.overflow import Overflow, QueueLimits
+from hub.queue import BoundedQueue
+from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame, shapes
+
+KEY_BYTES = len("/t")
+
+
+def offer(queue: BoundedQueue, batch: Batch, overflow: Overflow) -> None:
+    """What a handler does with a batch while its outlet takes none."""
+    if queue.fits(batch):
+        queue.append(batch)
+    elif overflow is Overflow.DROP_OLDEST:
+        queue.append_dropping_oldest(batch)
+    else:
+        queue.append_dropping_newest(batch)
+
+
+# The naive queue.
+
+
+@dataclass
+class NaiveFrame:
+    """Numbered values and their sizes."""
+
+    packed: bool
+    values: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length on the wire."""
+        return (
+            HEADER_BYTES + KEY_BYTES + BATCH_COUNT.size * self.packed + sum(size_bytes for _, size_bytes in self.values)
+        )
+
+
+NaiveBatch = list[NaiveFrame]
+
+
+def naive_batch(shape: Shape, first: int) -> NaiveBatch:
+    """What `Shape.batch` makes, as a list."""
+    frames = zip(shape.values(first), shape.frames, strict=True)
+    return [
+        NaiveFrame(packed, [(value[0], len(encode_value(value))) for value in values]) for values, (_, packed) in frames
+    ]
+
+
+def size_of(batch: NaiveBatch) -> int:
+    """What a queue is charged for it."""
+    return BATCH_OVERHEAD_BYTES + sum(frame.size_bytes for frame in batch) if batch else 0
+
+
+def numbers_in(batches: list[NaiveBatch]) -> list[int]:
+    """The numbers, in order."""
+    return [number for batch in batches for frame in batch for number, _ in frame.values]
+
+
+class NaiveQueue:
+    """Message by message, measured anew each time."""
+
+    def __init__(self, limits: QueueLimits) -> None:
+        self.limits = limits
+        self.items: list[NaiveBatch | int] = []
+        self.lost = 0
+
+    @property
+    def batches(self) -> list[NaiveBatch]:
+        """Without the gaps."""
+        return [item for item in self.items if not isinstance(item, int)]
+
+    @property
+    def messages(self) -> int:
+        """Messages held."""
+        return len(numbers_in(self.batches))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held."""
+        return sum(map(size_of, self.batches))
+
+    def offer(self, batch: NaiveBatch) -> None:
+        """Add, then restore the bounds."""
+        if self.limits.overflow is Overflow.DROP_OLDEST:
+            self.items.append(batch)
+            while self.messages > self.limits.messages or self.size_bytes > self.limits.bytes:
+                self._lose_oldest()
+        else:
+            self._offer_newest(batch)
+
+    def _lose_oldest(self) -> None:
+        if not isinstance(self.items[0], int):
+            self.items.insert(0, 0)
+        gap, first = self.items[:2]
+        assert isinstance(gap, int)
+        assert not isinstance(first, int)
+        del first[0].values[0]
+        if not first[0].values:
+            del first[0]
+        if not first:
+            del self.items[1]
+        self.items[0] = gap + 1
+        self.lost += 1
+
+    def _offer_newest(self, batch: NaiveBatch) -> None:
+        kept: NaiveBatch = []
+        self.items.append(kept)
+        values = [(frame.packed, value, index) for index, frame in enumerate(batch) for value in frame.values]
+        for place, (packed, value, index) in enumerate(values):
+            if index == len(kept):
+                kept.append(NaiveFrame(packed))
+            kept[-1].values.append(value)
+            if self.messages > self.limits.messages or self.size_bytes > self.limits.bytes:
+                del kept[-1].values[-1]
+                self._lose_newest(len(values) - place)
+                break
+
+    def _lose_newest(self, messages: int) -> None:
+        kept = self.items[-1]
+        assert not isinstance(kept, int)
+        if not kept[-1].values:
+            del kept[-1]
+        if not kept:
+            del self.items[-1]
+        self.lost += messages
+        if self.items and isinstance(self.items[-1], int):
+            messages += self.items.pop()  # type: ignore[operator]
+        self.items.append(messages)
+
+    def take_gap(self) -> int:
+        """The gap in front."""
+        return self.items.pop(0) if self.items and isinstance(self.items[0], int) else 0  # type: ignore[return-value]
+
+    def take(self, limit_bytes: int) -> list[NaiveBatch]:
+        """Batches up to a gap or the limit."""
+        taken: list[NaiveBatch] = []
+        while self.items and not isinstance(self.items[0], int) and sum(map(size_of, taken)) < limit_bytes:
+            taken.append(self.items.pop(0))  # type: ignore[arg-type]
+        return taken
+
+    def clear(self) -> None:
+        """Lose everything."""
+        gaps = sum(item for item in self.items if isinstance(item, int))
+        self.lost += self.messages
+        gap = gaps + self.messages
+        self.items = [gap] if gap else []
+
+
+class QueueAgainstNaive(RuleBasedStateMachine):
+    """Both drop policies, under bounds in messages, in bytes and in both."""
+
+    @initialize(
+        messages=st.sampled_from((1, 2, 5, 16, ROOMY.messages)),
+        limit_bytes=st.sampled_from((1, 180, 250, 600, 1500, 4000, ROOMY.bytes)),
+        overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
+    )
+    def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
+        """Begin with an empty queue."""
+        self.limits = QueueLimits(messages, limit_bytes, overflow)
+        self.real = BoundedQueue(self.limits)
+        self.naive = NaiveQueue(self.limits)
+        self.offered = 0
+        self.taken = 0
+        self.told = 0
+
+    @rule(shape=shapes)
+    def offer(self, shape: Shape) -> None:
+        """A batch of whatever shape."""
+        offer(self.real, shape.batch(self.offered), self.limits.overflow)
+        self.naive.offer(naive_batch(shape, self.offered))
+        self.offered += shape.messages
+
+    @rule(more=st.lists(shapes, min_size=3, max_size=6))
+    def offer_several(self, more: list[Shape]) -> None:
+        """Several in a row, so that the bounds are reached."""
+        for shape in more:
+            self.offer(shape)
+            self.same()
+
+    @rule()
+    def take_gap(self) -> None:
+        """The gap in front."""
+        gap = self.real.take_gap()
+        assert gap == self.naive.take_gap()
+        self.told += gap
+        assert self.real.size_bytes == self.naive.size_bytes, "lost messages still pin memory when the rest is taken"
+
+    @rule(limit_bytes=st.sampled_from((1, 300, 1000, 1 << 30)))
+    def take(self, limit_bytes: int) -> None:
+        """The batches in front."""
+        taken = self.real.take(limit_bytes)
+        numbers = numbers_of(taken)
+        naive = self.naive.take(limit_bytes)
+        assert numbers == numbers_in(naive)
+        assert [batch.size_bytes for batch in taken] == [size_of(batch) for batch in naive]
+        self.taken += len(numbers)
+
+    @rule()
+    def clear(self) -> None:
+        """Lose everything."""
+        self.real.clear()
+        self.naive.clear()
+
+    @invariant()
+    def same(self) -> None:
+        """The same messages held and lost, within the bounds, and every message accounted for."""
+        assert self.real.messages == self.naive.messages
+        assert self.real.lost_messages == self.naive.lost
+        assert bool(self.real) == bool(self.naive.items)
+        assert 0 <= self.real.messages <= self.limits.messages
+        assert self.naive.size_bytes <= self.real.size_bytes <= self.limits.bytes
+        assert self.offered == self.taken + self.real.messages + self.real.lost_messages
+
+    def teardown(self) -> None:
+        """What is left is told in order; every lost message was part of one gap."""
+        while self.real:
+            self.take_gap()
+            self.take(ROOMY.bytes)
+        assert self.told == self.real.lost_messages
+        assert self.real.size_bytes == self.real.messages == 0
+
+
+TestQueueAgainstNaive = QueueAgainstNaive.TestCase
+
+
+# Bodies that cannot be split.
+
+opaque = st.tuples(st.integers(2, 6), st.sampled_from((0, FLAG_BROKER)))
+pieces = st.one_of(shapes, opaque)
+
+
+def mixed_batch(parts: list[Shape | tuple[int, int]], first: int) -> Batch:
+    """Frames that can be split and frames that cannot, in one batch; numbers count the messages of both."""
+    frames = []
+    number = first
+    for part in parts:
+        if isinstance(part, Shape):
+            frames.append(part.batch(number).frames)
+            number += part.messages
+        else:
+            frames.append(opaque_frame(part[0], b"\xc1" * 9, flags=part[1]))
+            number += part[0]
+    return Batch(b"".join(frames), number - first)
+
+
+def place_after(batch: Batch, place: int) -> int:
+    """Where the stream stands after `batch`; every number that can be read must be the one that is due."""
+    for part in batch.parts():
+        try:
+            numbers = [number for number, _ in decode_values(part)]
+        except ValueError:
+            pass
+        else:
+            assert numbers == list(range(place, place + part.messages))
+        place += part.messages
+    return place
+
+
+@given(
+    st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
+    st.sampled_from((3, 10, ROOMY.messages)),
+    st.sampled_from((250, 600, 2000, ROOMY.bytes)),
+    st.lists(st.one_of(st.lists(pieces, min_size=1, max_size=4), st.none()), max_size=25),
+)
+def test_what_cannot_be_split_is_accounted_for(
+    overflow: Overflow,
+    messages: int,
+    limit_bytes: int,
+    steps: list[list[Shape | tuple[int, int]] | None],
+) -> None:
+    """Such frames are held or lost as a whole; gaps still stand where messages are missing, and all adds up."""
+    limits = QueueLimits(messages, limit_bytes, overflow)
+    queue = BoundedQueue(limits)
+    offered = place = 0
+    for step in [*steps, *[None] * (3 * len(steps) + 3)]:
+        if step is None:
+            place += queue.take_gap()
+            for batch in queue.take(1):
+                place = place_after(batch, place)
+        else:
+            batch = mixed_batch(step, offered)
+            offered += batch.messages
+            offer(queue, batch, overflow)
+        assert 0 <= queue.messages <= messages
+        assert 0 <= queue.size_bytes <= limit_bytes
+    assert not queue
+    assert queue.messages == queue.size_bytes == 0
+    assert place == offered
+
+
+# Plain examples of what the models say.
+
+
+def numbered(count: int, first: int = 0) -> Batch:
+    """One BATCH frame."""
+    return Shape(((count, True),)).batch(first)
+
+
+def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
+    """Exactly the newest are held, and the gap in front tells of the others."""
+    queue = BoundedQueue(QueueLimits(messages=10))
+    queue.append(numbered(8))
+    offer(queue, numbered(5, first=8), Overflow.DROP_OLDEST)
+    assert (queue.messages, queue.lost_messages) == (10, 3)
+    assert queue.take(ROOMY.bytes) == [], "the gap comes first"
+    assert queue.take_gap() == 3
+    assert queue.take_gap() == 0
+    assert numbers_of(queue.take(ROOMY.bytes)) == list(range(3, 13))
+    assert not queue
+
+
+def test_newest_messages_go_and_leave_gaps_between() -> None:
+    """What fits later stands behind the gap; gaps without anything between them are one."""
+    queue = BoundedQueue(QueueLimits(messages=10, overflow=Overflow.DROP_NEWEST))
+    for first in (0, 8, 16):
+        offer(queue, numbered(8, first), Overflow.DROP_NEWEST)
+    assert (queue.messages, queue.lost_messages) == (10, 14)
+    assert numbers_of(queue.take(1)) == list(range(8))
+    offer(queue, numbered(3, first=24), Overflow.DROP_NEWEST)
+    assert numbers_of(queue.take(ROOMY.bytes)) == [8, 9]
+    assert queue.take(ROOMY.bytes) == []
+    assert queue.take_gap() == 14
+    assert numbers_of(queue.take(ROOMY.bytes)) == [24, 25, 26]
+    assert queue.take_gap() == 0
+
+
+def test_a_message_that_alone_is_too_large_goes_itself() -> None:
+    """With drop-oldest all before it went to make room, and what follows it is held."""
+    queue = BoundedQueue(QueueLimits(messages=10, bytes=1000))
+    offer(queue, numbered(3), Overflow.DROP_OLDEST)
+    offer(queue, Shape(((1, False),), padding=2000).batch(3), Overflow.DROP_OLDEST)
+    assert (queue.messages, queue.lost_messages, queue.size_bytes) == (0, 4, 0)
+    assert bool(queue)
+    offer(queue, numbered(2, first=4), Overflow.DROP_OLDEST)
+    assert queue.take_gap() == 4
+    assert numbers_of(queue.take(ROOMY.bytes)) == [4, 5]
+
+
+def test_dropping_many_messages_one_by_one_is_cheap() -> None:
+    """Dropped messages at the front of a large batch are only counted; the batch is cut once, when it is taken."""
+    queue = BoundedQueue(QueueLimits(messages=1000))
+    large = numbered(1000)
+    queue.append(large)
+    for number in range(500):
+        offer(queue, numbered(1, first=1000 + number), Overflow.DROP_OLDEST)
+    assert queue._items[0] is large
+    assert queue.take_gap() == 500
+    assert numbers_of(queue.take(ROOMY.bytes)) == list(range(500, 1500))
+
+
+def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
+    """A dropped message in an unreadable BATCH takes the others of that frame with it, and they are told."""
+    queue = BoundedQueue(QueueLimits(messages=5))
+    queue.append(Batch(opaque_frame(5), 5))
+    offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
+    assert (queue.messages, queue.lost_messages) == (5, 1)
+    assert queue.take_gap() == 5
+    assert (queue.messages, queue.lost_messages) == (1, 5)
+    assert numbers_of(queue.take(1)) == [5]
+
+
+def test_a_queue_obeys_one_policy() -> None:
+    """A gap in the middle and drop-oldest do not go together: that would be a bug, and it is not passed over."""
+    queue = BoundedQueue(QueueLimits(messages=2))
+    offer(queue, numbered(3), Overflow.DROP_NEWEST)
+    queue.take(1)
+    queue.append(numbered(2, first=3))
+    with pytest.raises(InternalError):
+        offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    """8192 messages, 64 MiB, drop-oldest; policies are spelled with hyphens."""
+    assert QueueLimits() == QueueLimits(8192, 67108864, Overflow("drop-oldest"))
+    assert {policy.value for policy in Overflow} == {"disconnect", "drop-oldest", "drop-newest"}

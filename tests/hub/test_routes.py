@@ -1,0 +1,227 @@
+"""The route cache: always what a fresh look-up would give, and bounded."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
+from hub.handler import Handler, Role
+from hub.multimap import PrefixMultimap
+from hub.routes import ROUTES_LIMIT, Routes
+from tests.hub.fakes import FLAG_BROKER, handler_of
+
+
+def key_of(topic: str | bytes, flags: int = 0, kind: int = KIND_MESSAGES) -> bytes:
+    """The routing key of a topic."""
+    raw = topic.encode() if isinstance(topic, str) else topic
+    return HEADER.pack(0, kind, flags, len(raw))[4:] + raw
+
+
+def topic_of(key: bytes) -> str:
+    """The topic of a routing key."""
+    return key[4:].decode()
+
+
+def numbered(*roles: Role) -> list[Handler]:
+    """Handlers with the ids that a core would give them."""
+    handlers = [handler_of(role=role) for role in roles]
+    for number, handler in enumerate(handlers, 1):
+        handler.attach(number, lambda _: None, lambda _: None)
+    return handlers
+
+
+prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=2).map("".join)
+topics = prefixes.filter(bool)
+flags_taken = st.sampled_from((0, FLAG_BATCH, FLAG_BROKER, FLAG_BATCH | FLAG_BROKER))
+
+
+class RoutesAgainstMultimap(RuleBasedStateMachine):
+    """Whatever is subscribed and looked up, what the table remembers is never stale."""
+
+    @initialize(limit=st.sampled_from((1, 3, 8, 1000)))
+    def start(self, limit: int) -> None:
+        """Begin with an empty table of some size."""
+        self.multimap: PrefixMultimap[Handler] = PrefixMultimap()
+        self.routes = Routes(self.multimap, limit)
+        self.handlers = numbered(Role.CLIENT, Role.CLIENT, Role.LINK, Role.LOCAL)
+        self.subscribed: set[tuple[str, int]] = set()
+
+    @rule(prefix=prefixes, number=st.integers(0, 3))
+    def subscribe(self, prefix: str, number: int) -> None:
+        """A subscription changes and the routes under its prefix are forgotten, no others."""
+        if self.multimap.add(prefix, self.handlers[number]):
+            self.subscribed.add((prefix, number))
+            self.forget(prefix)
+
+    @precondition(lambda self: self.subscribed)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        """The opposite."""
+        prefix, number = data.draw(st.sampled_from(sorted(self.subscribed)))
+        self.subscribed.discard((prefix, number))
+        assert self.multimap.discard(prefix, self.handlers[number])
+        self.forget(prefix)
+
+    def forget(self, prefix: str) -> None:
+        """Forget, and compare what is left with a naive filter, unless the table was emptied."""
+        before = dict(self.routes.table)
+        clears = self.routes.clears
+        self.routes.forget(prefix)
+        kept = {key: route for key, route in before.items() if not topic_of(key).startswith(prefix)}
+        if self.routes.clears == clears:
+            assert self.routes.table == kept
+        else:
+            assert len(before) - len(kept) > len(before) // 4, "emptied for the sake of a few"
+            assert not self.routes.table
+
+    @rule(keys=st.lists(st.builds(key_of, topics, flags_taken), min_size=1, max_size=12))
+    def look_up(self, keys: list[bytes]) -> None:
+        """What connections do with each new key."""
+        for key in keys:
+            if key not in self.routes.table:
+                misses = self.routes.misses
+                route = self.routes.miss(key)
+                assert self.routes.table[key] is route
+                assert self.routes.misses == misses + 1
+
+    @rule()
+    def clear(self) -> None:
+        """Forget everything."""
+        self.routes.clear()
+        assert not self.routes.table
+
+    @invariant()
+    def nothing_is_stale(self) -> None:
+        """Every remembered route is what the multimap says now; equal handlers share one route."""
+        by_handlers: dict[frozenset[Handler], object] = {}
+        for key, route in self.routes.table.items():
+            naive = {self.handlers[number] for prefix, number in self.subscribed if topic_of(key).startswith(prefix)}
+            assert set(route.handlers) == naive
+            assert len(route.handlers) == len(naive)
+            assert list(route.near) == [handler for handler in route.handlers if handler.role is not Role.LINK]
+            assert by_handlers.setdefault(frozenset(naive), route) is route
+
+    @invariant()
+    def bounded(self) -> None:
+        """The table and its index hold the same keys, within the limit."""
+        assert len(self.routes.table) <= self.routes.limit
+        assert sorted(entry[-4:] + entry[:-4] for entry in self.routes._by_topic) == sorted(self.routes.table)
+
+
+TestRoutesAgainstMultimap = RoutesAgainstMultimap.TestCase
+
+
+def test_the_key_is_that_of_the_frame() -> None:
+    """What `Frame.routing_key` gives is what `miss` takes."""
+    batch = Batch.of("/a", [1])
+    assert next(iter(batch.parts())).routing_key == key_of("/a")
+
+
+def test_keys_with_equal_handlers_share_one_route() -> None:
+    """Also when the handlers were found in another order: `is` tells whether two frames take the same way."""
+    multimap: PrefixMultimap[Handler] = PrefixMultimap()
+    one, other = numbered(Role.CLIENT, Role.CLIENT)
+    for prefix, handler in (("/a", one), ("/a", other), ("/b", other), ("/b", one)):
+        multimap.add(prefix, handler)
+    routes = Routes(multimap)
+    route = routes.miss(key_of("/a"))
+    assert routes.miss(key_of("/b")) is route
+    assert routes.miss(key_of("/b", FLAG_BATCH)) is route
+    assert routes.find("/a/c") is route
+    assert set(route.handlers) == {one, other}
+
+
+def test_forgetting_leaves_the_rest() -> None:
+    """A changed subscription on one branch does not slow another."""
+    routes = Routes(PrefixMultimap())
+    for number in range(100):
+        routes.miss(key_of(f"/{'b' if number % 10 == 0 else 'a'}/{number}"))
+    kept = {key: route for key, route in routes.table.items() if topic_of(key).startswith("/a/")}
+    routes.forget("/b/")
+    assert routes.table == kept
+    assert len(kept) == 90
+    assert routes.clears == 0
+
+
+def test_a_table_that_loses_much_is_emptied() -> None:
+    """Where more than a quarter goes, all goes at once, and is counted."""
+    routes = Routes(PrefixMultimap())
+    for number in range(100):
+        routes.miss(key_of(f"/{'b' if number % 3 == 0 else 'a'}/{number}"))
+    routes.forget("/b/")
+    assert not routes.table
+    assert routes.clears == 1
+
+
+def test_a_full_table_is_emptied() -> None:
+    """It never holds more than its limit; an empty one is not counted as cleared."""
+    routes = Routes(PrefixMultimap(), 10)
+    routes.clear()
+    assert routes.clears == 0
+    for number in range(25):
+        routes.miss(key_of(f"/{number}"))
+        assert len(routes.table) <= 10
+    assert (routes.clears, routes.misses, len(routes.table)) == (2, 25, 5)
+    assert Routes(PrefixMultimap()).limit == ROUTES_LIMIT
+
+
+NOT_ALLOWED = [key_of("$hub/"), key_of("$hub/client/joined"), key_of("$hub/x", FLAG_BATCH)]
+BAD = [
+    key_of(""),
+    key_of("/a\nb"),
+    key_of("/\x7f"),
+    key_of(b"/\xff"),
+    key_of(b"\xed\xa0\x80"),
+    key_of("a" * 1025),
+    *(key_of("/a", 1 << bit) for bit in range(2, 8)),
+    key_of("/a", 0b101),
+    key_of("/a", 0xFF),
+    key_of("/a", kind=3),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [*((key, CloseCode.NOT_ALLOWED) for key in NOT_ALLOWED), *((key, CloseCode.BAD_DATA) for key in BAD)],
+)
+def test_refused_keys_are_not_remembered(key: bytes, code: CloseCode) -> None:
+    """The hub's own topics, what is no topic, and flags that this version does not know: each time anew."""
+    routes = Routes(PrefixMultimap())
+    for _ in range(2):
+        with pytest.raises(RejectedError) as refused:
+            routes.miss(key)
+        assert refused.value.code == code
+        assert refused.value.text
+    assert not routes.table
+    assert not routes._by_topic
+
+
+@pytest.mark.parametrize("topic", ["$hub", "$HUB/x", "/$hub/x", "$hubs"])
+def test_topics_like_the_hubs_own_are_taken(topic: str) -> None:
+    """Only what begins with `$hub/` is the hub's."""
+    routes = Routes(PrefixMultimap())
+    assert routes.miss(key_of(topic)) is routes.table[key_of(topic)]
+
+
+def test_found_routes_are_not_remembered() -> None:
+    """`find` is for topics that come once; a route that nobody uses any more goes, and its handlers with it."""
+    multimap: PrefixMultimap[Handler] = PrefixMultimap()
+    handler = handler_of()
+    multimap.add("/a", handler)
+    routes = Routes(multimap)
+    route = routes.find("/a/b")
+    assert route.handlers == (handler,)
+    assert not routes.table
+    assert routes.misses == 0
+    gone = weakref.ref(route)
+    del route
+    gc.collect()
+    assert gone() is None
+    assert not routes._interned

@@ -1,0 +1,108 @@
+"""What topics and prefixes may look like."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import InvalidTopicError
+from hub.topics import (
+    RESERVED,
+    TOPIC_LIMIT_BYTES,
+    check_prefix,
+    check_topic,
+    decode_prefix,
+    decode_topic,
+    printable,
+)
+
+GOOD = ["a", "/", "//", "/zeek/dns/10.0.0.7", " ", "/é/漢/😀", "$hub/client/joined", "/*/#", "a" * TOPIC_LIMIT_BYTES]
+CONTROL = ["\x00", "/a\nb", "/a\tb", "\x1b[2J", "\x7f", "/\x80", "\x9f", "\ud800", "/a\udfff"]
+
+
+@pytest.mark.parametrize("topic", GOOD)
+def test_good_topics_are_returned_as_they_are(topic: str) -> None:
+    """A topic is any text without control characters; it comes back unchanged, from text and from bytes."""
+    assert check_topic(topic) == topic
+    assert check_prefix(topic) == topic
+    assert decode_topic(topic.encode()) == topic
+    assert decode_prefix(topic.encode()) == topic
+
+
+def test_only_prefixes_may_be_empty() -> None:
+    """The empty prefix matches everything; a message must bear a topic."""
+    assert check_prefix("") == ""
+    assert decode_prefix(b"") == ""
+    with pytest.raises(InvalidTopicError, match="topic is empty"):
+        check_topic("")
+    with pytest.raises(InvalidTopicError, match="topic is empty"):
+        decode_topic(b"")
+
+
+@pytest.mark.parametrize("text", CONTROL)
+def test_control_characters_and_surrogates_are_refused_with_their_place(text: str) -> None:
+    """The error names the character and where it stands."""
+    place = next(index for index, character in enumerate(text) if character not in "/ab[2J")
+    named = f"U\\+{ord(text[place]):04X} at character {place}"
+    with pytest.raises(InvalidTopicError, match=f"topic .* {named}"):
+        check_topic(text)
+    with pytest.raises(InvalidTopicError, match=f"prefix .* {named}"):
+        check_prefix(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("a" * (TOPIC_LIMIT_BYTES + 1), 1025), ("é" * 513, 1026), ("😀" * 257, 1028)]
+)
+def test_length_is_counted_in_bytes(text: str, size_bytes: int) -> None:
+    """1024 bytes of UTF-8 is the longest; the error says how long it was."""
+    with pytest.raises(InvalidTopicError, match=f"is {size_bytes} bytes long, the limit is 1024 bytes"):
+        check_topic(text)
+    with pytest.raises(InvalidTopicError, match=f"is {size_bytes} bytes long"):
+        check_prefix(text)
+    with pytest.raises(InvalidTopicError):
+        decode_topic(text.encode())
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"/a/\xc3", b"/a/\xed\xa0\x80", b"/a/\xc0\xaf"])
+def test_bytes_that_are_not_utf8_are_refused(raw: bytes) -> None:
+    """Truncated, overlong and surrogate sequences too; the error says at which byte."""
+    place = 0 if raw[0] == 0xFF else 3
+    with pytest.raises(InvalidTopicError, match=f"topic .* is not UTF-8 at byte {place}"):
+        decode_topic(raw)
+    with pytest.raises(InvalidTopicError, match="prefix .* is not UTF-8"):
+        decode_prefix(raw)
+
+
+@given(st.text(st.characters(codec=None), max_size=400))
+def test_an_error_is_one_short_line_of_ascii(text: str) -> None:
+    """Whatever is refused, its error can stand in a log: no line breaks, no terminal codes, bounded length."""
+    try:
+        check_topic(text * 10)
+    except InvalidTopicError as error:
+        message = str(error)
+        assert message.isascii()
+        assert message.isprintable()
+        assert len(message) < 1000
+
+
+@given(st.binary(max_size=50))
+def test_any_bytes_are_taken_or_refused(raw: bytes) -> None:
+    """Decoding gives the text whose bytes these are, or `InvalidTopicError`, nothing else."""
+    try:
+        topic = decode_topic(raw)
+    except InvalidTopicError:
+        return
+    assert topic.encode() == raw
+
+
+def test_printable_shortens() -> None:
+    """At most 80 characters are shown, and that something is missing."""
+    assert printable("/a") == "'/a'"
+    assert printable("x" * 80) == repr("x" * 80)
+    assert printable("x" * 81) == ascii("x" * 80 + "…")
+
+
+def test_reserved_topics() -> None:
+    """What the hub itself publishes stands under `$hub/`."""
+    assert RESERVED == "$hub/"
