@@ -1,6 +1,6 @@
 """`Scanner`: from the bytes of a stream to runs of messages, each with its route.
 
-This is the hot path. It does not take frames apart; it finds where runs begin and end:
+It does not take frames apart; it finds where runs begin and end (`peers.wire.runs` is the hot loop):
 
 ```
 read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
@@ -14,8 +14,7 @@ several topics with the same handlers (`hub.routes` interns them). The bytes of 
 Owner: one session. Invariants: at most one incomplete frame is held, at most `frame_limit_bytes` + 4104 bytes of it
 plus one read. Frames are yielded one step at a time, so that a SUBSCRIBE takes effect on the messages behind it.
 
-Cost, measured (docs/performance.md): one `startswith` a frame while headers repeat, else one header, one slice and one
-dictionary hit a frame.
+Cost: one call of `next_run` and one slice a run; figures are in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import (
-    BATCH_COUNT,
-    BATCH_LIMIT_MESSAGES,
     FLAG_BATCH,
     HEADER,
     HEADER_BYTES,
     KEY_LIMIT_BYTES,
     KIND_MESSAGES,
     Frame,
+    iterate_frames,
 )
+from peers.wire.runs import batch_count, next_run
 
 __all__ = ["Rejected", "RouteTable", "Run", "Scanner"]
 
@@ -48,7 +47,7 @@ class RouteTable(Protocol[R]):
     table: dict[bytes, R]
 
     def miss(self, key: bytes) -> R:
-        """Return the route of a key that is not in `table`; may put it there.
+        """Put the route of a key that is not in `table` there, and return it.
 
         Raises:
             RejectedError: Messages with this key are refused.
@@ -100,94 +99,55 @@ class Scanner(Generic[R]):
             self._held = bytearray()
         return self._scan(data)
 
-    def _scan(self, data: bytes) -> Iterator[Run[R] | Frame | Rejected]:  # noqa: C901, PLR0912, PLR0915 -- the hot path
-        # One loop and local names on purpose: a call or an attribute here is paid for every message.
-        find = self.routes.table.get
-        unpack = HEADER.unpack_from
-        starts_with = data.startswith
-        limit = self.frame_limit_bytes
-        end = len(data)
-        start = position = messages = 0
-        route: R | None = None
-        last_key = b""
-        while end - position >= HEADER_BYTES:
-            body_length, _, flags, key_length = unpack(data, position)
-            key_end = position + HEADER_BYTES + key_length
-            frame_end = key_end + body_length
-            if body_length > limit or key_length > KEY_LIMIT_BYTES:
-                if messages:
-                    yield Run(route, Batch(data[start:position], messages))  # type: ignore[arg-type]
-                raise self._over_limit(body_length, key_length)
-            if frame_end > end:
-                break
-            key = data[position + 4 : key_end]
-            found = find(key)
-            count = _batch_count(data, key_end, body_length) if flags & FLAG_BATCH else 1
-            if found is None or not count:
-                # A control frame, an unknown key, or a bad count: the run ends before it.
-                if messages:
-                    yield Run(route, Batch(data[start:position], messages))  # type: ignore[arg-type]
-                    messages, route = 0, None
-                odd, found = self._slow(Frame(key[0], flags, key[4:], data[key_end:frame_end]), key)
-                if odd is not None:
-                    yield odd
-                    start = position = frame_end
-                    limit = self.frame_limit_bytes  # HELLO raises it
-                    continue
-            if found is not route:
-                if messages:
-                    yield Run(route, Batch(data[start:position], messages))  # type: ignore[arg-type]
-                route, start, messages = found, position, 0
-            messages += count
-            if key == last_key and not flags & FLAG_BATCH:
-                # The same topic again: while whole headers repeat, sizes repeat too.
-                header = data[position:key_end]
-                size = frame_end - position
-                last_start = end - size
-                position = frame_end
-                while position <= last_start and starts_with(header, position):
-                    position += size
-                    messages += 1
-            else:
-                position = frame_end
-            last_key = key
-        if messages:
-            batch = Batch(data if start == 0 and position == end else data[start:position], messages)
-            yield Run(route, batch)  # type: ignore[arg-type]
-        self._hold(data, position)
+    def _scan(self, data: bytes) -> Iterator[Run[R] | Frame | Rejected]:
+        table = self.routes.table
+        position = 0
+        while True:
+            route, end, messages = next_run(data, position, table, self.frame_limit_bytes)
+            if messages:
+                whole = position == 0 and end == len(data)
+                yield Run(route, Batch(data if whole else data[position:end], messages))  # type: ignore[arg-type]
+                position = end
+                if end == len(data):
+                    return
+                continue
+            size = self._frame_size(data, position)
+            if position + size > len(data):
+                self._hold(data, position, size)
+                return
+            odd = self._slow(data, position, size)
+            if odd is not None:
+                yield odd
+                position += size
 
-    def _slow(self, frame: Frame, key: bytes) -> tuple[Frame | Rejected | None, R | None]:
-        """What is not a hit: a control frame or a refusal, or else the route of a new key."""
-        if frame.kind != KIND_MESSAGES:
-            return frame, None
-        if frame.flags & FLAG_BATCH and not _batch_count(frame.body, 0, len(frame.body)):
-            text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
-            return Rejected(CloseCode.BAD_DATA, text, 1), None
-        try:
-            return None, self.routes.miss(key)
-        except RejectedError as error:
-            return Rejected(error.code, error.text, frame.messages), None
-
-    def _hold(self, data: bytes, position: int) -> None:
-        left = len(data) - position
-        if not left:
-            return
-        if left >= HEADER_BYTES:
-            body_length, _, _, key_length = HEADER.unpack_from(data, position)
-            self._needed_bytes = HEADER_BYTES + key_length + body_length
-        else:
-            self._needed_bytes = HEADER_BYTES
-        self._held = bytearray(memoryview(data)[position:])
-
-    def _over_limit(self, body_length: int, key_length: int) -> ProtocolError:
+    def _frame_size(self, data: bytes, position: int) -> int:
+        """Size of the frame at `position`, or of a header while that is not complete."""
+        if len(data) - position < HEADER_BYTES:
+            return HEADER_BYTES
+        body_length, _, _, key_length = HEADER.unpack_from(data, position)
         if key_length > KEY_LIMIT_BYTES:
-            return ProtocolError(CloseCode.TOO_BIG, f"routing key of {key_length} bytes, limit {KEY_LIMIT_BYTES}")
-        return ProtocolError(CloseCode.TOO_BIG, f"body of {body_length} bytes, limit {self.frame_limit_bytes}")
+            raise ProtocolError(CloseCode.TOO_BIG, f"routing key of {key_length} bytes, limit {KEY_LIMIT_BYTES}")
+        if body_length > self.frame_limit_bytes:
+            raise ProtocolError(CloseCode.TOO_BIG, f"body of {body_length} bytes, limit {self.frame_limit_bytes}")
+        size: int = HEADER_BYTES + key_length + body_length
+        return size
 
+    def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | None:
+        """What is not a hit: a control frame or a refusal, or None for a new key, which is in the table now."""
+        frame = next(iterate_frames(data[position : position + size]))
+        if frame.kind != KIND_MESSAGES:
+            return frame
+        if frame.flags & FLAG_BATCH and not batch_count(frame.body, 0, len(frame.body)):
+            text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
+            return Rejected(CloseCode.BAD_DATA, text, 1)
+        try:
+            self.routes.miss(frame.routing_key)
+        except RejectedError as error:
+            return Rejected(error.code, error.text, frame.messages)
+        return None
 
-def _batch_count(data: bytes, body_start: int, body_length: int) -> int:
-    """How many values a BATCH body holds, 0 if it cannot be: each value takes at least one byte."""
-    if body_length <= BATCH_COUNT.size:
-        return 0
-    count: int = BATCH_COUNT.unpack_from(data, body_start)[0]
-    return count if count <= min(body_length - BATCH_COUNT.size, BATCH_LIMIT_MESSAGES) else 0
+    def _hold(self, data: bytes, position: int, size: int) -> None:
+        """Keep the beginning of a frame that is `size` bytes long."""
+        if position < len(data):
+            self._held = bytearray(memoryview(data)[position:])
+            self._needed_bytes = size
