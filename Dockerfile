@@ -2,8 +2,10 @@
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends gcc libc6-dev
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY hub hub
 COPY peers peers
 RUN python -m venv /opt/topichub \

@@ -14,6 +14,7 @@ from peers.wire.kinds import Kind
 __all__ = [
     "CLOSE_TEXT_LIMIT_BYTES",
     "PING_LIMIT_BYTES",
+    "PREFIXES_LIMIT",
     "Notice",
     "decode_close",
     "decode_notice",
@@ -27,8 +28,12 @@ PING_LIMIT_BYTES = 128
 CLOSE_TEXT_LIMIT_BYTES = 123
 """WebSocket's own limit, so that one text serves both."""
 
+PREFIXES_LIMIT = 10_000
+"""Most prefixes in one frame: ten times what a client may have, by default. A frame of the largest size could hold
+eight million of them, and keep the hub busy for seconds."""
+
 _CODE = Struct(">H")
-_Subscription = tuple[Annotated[int, msgspec.Meta(ge=0)], list[str]]
+_Subscription = tuple[Annotated[int, msgspec.Meta(ge=0)], Annotated[list[str], msgspec.Meta(max_length=PREFIXES_LIMIT)]]
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -33,7 +33,12 @@ from hub.frame import (
     Frame,
     iterate_frames,
 )
-from peers.wire.runs import batch_count, next_run
+from peers.wire.runs import batch_count
+
+try:
+    from peers.wire._runs import next_run
+except ImportError:  # not built: no compiler was there
+    from peers.wire.runs import next_run
 
 __all__ = ["Rejected", "RouteTable", "Run", "Scanner"]
 

@@ -136,6 +136,7 @@ class Session(Generic[R]):
         """End the conversation from this side."""
         if self.phase is not Phase.CLOSED:
             self.phase = Phase.CLOSED
+            self._tell_rejected()  # CLOSE is the last frame
             self.send(encode_close(code, text))
 
     def take_outgoing(self) -> bytes:
@@ -157,13 +158,12 @@ class Session(Generic[R]):
             for item in self._scanner.receive(data):
                 if type(item) is Run:
                     yield self._message_run(item)
-                    continue
-                if isinstance(item, Rejected):
+                elif isinstance(item, Rejected):
                     self._count_rejected(item)
                     yield None
-                    continue
-                yield self._frame(item)  # type: ignore[arg-type]
-                if self.closed:
+                else:
+                    yield self._frame(item)  # type: ignore[arg-type]
+                if self.phase is Phase.CLOSED:  # by this item, or by the shell while it acted on it
                     return
         except ProtocolError as error:
             self.close(error.code, error.text)
@@ -205,7 +205,8 @@ class Session(Generic[R]):
     def _tell_rejected(self) -> None:
         if self._rejected:
             rejected, self._rejected = self._rejected, {}
-            self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
+            if self._role == "hub":  # a hub takes no NOTICE from a client; there the number alone is kept
+                self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
 
     # The rules: what each kind means.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ VALUES: list[list[Any]] = [
     [1, 2, 3],
     ["text", b"bytes", 1.5, True, -(2**63), 2**64 - 1],
     [{"a": [1, {"b": None}]}, {1: 2}, []],
-    [datetime.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=datetime.UTC)],
+    [dt.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=dt.UTC)],
 ]
 
 
@@ -54,7 +54,7 @@ def test_values_come_out_as_they_went_in(values: list[Any]) -> None:
     assert decode_values(part) == values
 
 
-NO_MSGPACK: list[Any] = [object(), 2**64, {1, 2}, 1j, datetime.datetime(2024, 1, 1)]  # noqa: DTZ001: without a zone
+NO_MSGPACK: list[Any] = [object(), 2**64, {1, 2}, 1j, dt.datetime(2024, 1, 1)]  # noqa: DTZ001 -- without a zone
 DEEP: list[Any] = []
 for _ in range(1100):
     DEEP = [DEEP]
@@ -154,9 +154,7 @@ def test_messages_within_is_the_largest_head_that_fits(shape: Shape, limit_messa
     """As found by cutting everywhere and measuring."""
     batch = shape.batch(0)
     fitting = [
-        messages
-        for messages, head, _ in cuts_of(batch)
-        if head.messages <= limit_messages and head.size_bytes <= limit
+        messages for messages, head, _ in cuts_of(batch) if head.messages <= limit_messages and head.size_bytes <= limit
     ]
     assert batch.messages_within(limit_messages, limit) == max(fitting, default=0)
 
@@ -308,7 +306,11 @@ def test_any_body_is_read_or_refused(flags: int, body: bytes) -> None:
     assert len(values) == part.messages
 
 
-@given(st.lists(st.sampled_from((b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff", b"\x81", b"\x92", b"\0", b"\xff" * 8, b"\xa1a"))))
+@given(
+    st.lists(
+        st.sampled_from((b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff", b"\x81", b"\x92", b"\0", b"\xff" * 8, b"\xa1a"))
+    )
+)
 def test_any_mixture_of_hard_msgpack_is_read_or_refused(pieces: list[bytes]) -> None:
     """Timestamps out of range, keys that cannot be keys: the same."""
     try:
@@ -334,7 +336,7 @@ def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
             unpacker.skip()
             assert unpacker.tell() == end - start
     else:
-        with pytest.raises(ValueError, match="msgpack|follow|no values"):
+        with pytest.raises(ValueError, match=r"msgpack|follow|no values"):
             decode_values(part)
 
 
@@ -345,6 +347,6 @@ def test_a_batch_of_no_values_is_refused() -> None:
 
 
 def test_map_keys_need_not_be_text() -> None:
-    """msgpack allows what JSON does not."""
+    """Binary and nil too: msgpack allows what JSON does not."""
     (value,) = values_of([Batch.of("/a", [{1: "a", None: "b", b"c": 2}])])
     assert value == {1: "a", None: "b", b"c": 2}

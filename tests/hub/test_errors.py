@@ -46,7 +46,7 @@ def test_an_error_of_the_far_side_bears_a_code_and_a_text() -> None:
 
 def test_an_error_of_the_far_side_survives_pickling() -> None:
     """It may cross from one process to another."""
-    error = pickle.loads(pickle.dumps(ProtocolError(CloseCode.BAD_DATA, "not UTF-8")))  # noqa: S301: our own bytes
+    error = pickle.loads(pickle.dumps(ProtocolError(CloseCode.BAD_DATA, "not UTF-8")))  # noqa: S301 -- our own bytes
     assert type(error) is ProtocolError
     assert (error.code, error.text, str(error)) == (1007, "not UTF-8", "not UTF-8 (1007)")
 

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from hub.frame import FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, encode_frame, iterate_frames
 
-frames = st.builds(
-    Frame, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=40)
-)
+frames = st.builds(Frame, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=40))
 
 
 def test_layout() -> None:

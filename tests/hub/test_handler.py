@@ -1,173 +1,24 @@
-"""Handlers: order, loss and counters, whatever the outlet does and whenever it does it.
-
-The stream that an outlet was told, batches and gaps, is read from the beginning: every number must be the one that is
-due, and a gap moves on by as many as it says. So order, the place of each gap and its size are checked at once.
-"""
+"""Handlers: writing, losing and ending, one example each. In any mixture: `test_handler_model`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.handler import WRITE_LIMIT_BYTES, Handler, HandlerStatistics, Role
 from hub.overflow import Overflow, QueueLimits
-from tests.hub.fakes import ROOMY, FakeOutlet, Shape, Told, handler_of, numbers_of, opaque_frame, shapes, values_of
+from tests.hub.fakes import (
+    Bench,
+    FakeOutlet,
+    Shape,
+    handler_of,
+    numbers_of,
+    opaque_frame,
+    values_of,
+)
 
 KIB = 1024
-
-
-def place_after(told: list[Told], place: int) -> int:
-    """Where the stream stands after what was told; see the head of this file."""
-    for item in told:
-        if isinstance(item, int):
-            place += item
-        else:
-            numbers = numbers_of([item])
-            assert numbers == list(range(place, place + len(numbers))), "out of order, or missing without a gap"
-            place += len(numbers)
-    return place
-
-
-class Bench:
-    """A handler between a source of numbered batches and a fake outlet, without a core."""
-
-    def __init__(
-        self, messages: int = ROOMY.messages, limit_bytes: int = ROOMY.bytes, overflow: Overflow = Overflow.DROP_OLDEST
-    ) -> None:
-        self.outlet = FakeOutlet()
-        self.handler = handler_of(self.outlet, messages=messages, limit_bytes=limit_bytes, overflow=overflow)
-        self.dirty = 0
-        self.drops = 0
-        self.offered = 0
-        self.handler.attach(7, self._on_dirty, self._on_drop)
-
-    def _on_dirty(self, handler: Handler) -> None:
-        assert handler is self.handler
-        self.dirty += 1
-
-    def _on_drop(self, handler: Handler) -> None:
-        assert handler is self.handler
-        self.drops += 1
-
-    def offer(self, shape: Shape | int = 1) -> None:
-        """Offer the next messages."""
-        if isinstance(shape, int):
-            shape = Shape(((shape, True),))
-        first, self.offered = self.offered, self.offered + shape.messages
-        self.handler.offer(shape.batch(first))
-
-    def flush(self) -> None:
-        """End the turn as the core does."""
-        while self.dirty:
-            self.dirty = 0
-            self.handler.flush()
-
-    @property
-    def pending_messages(self) -> int:
-        """What waits for the end of the turn."""
-        return sum(batch.messages for batch in self.handler._pending)
-
-    def check(self) -> None:
-        """Order, gaps and counters as far as the stream has come."""
-        place_after(self.outlet.told, 0)
-        seen = self.handler.statistics()
-        assert seen.delivered_messages == len(numbers_of(self.outlet.batches))
-        assert seen.delivered_bytes == sum(batch.size_bytes for batch in self.outlet.batches)
-        held = seen.queued_messages + self.pending_messages
-        assert self.offered == seen.delivered_messages + seen.dropped_messages + held
-
-    def check_end(self) -> None:
-        """Let everything out: then all that was offered was either written or told as lost."""
-        self.outlet.act = lambda: None
-        self.handler.resume()
-        self.flush()
-        assert place_after(self.outlet.told, 0) == self.offered
-        assert sum(self.outlet.gaps) == self.handler.dropped_messages
-        assert self.handler._queue is None, "an idle handler has no queue"
-        self.check()
-
-
-class HandlerAndOutlet(RuleBasedStateMachine):
-    """Offers, turns, pauses and resumes in any order, from outside and from within the outlet."""
-
-    @initialize(
-        messages=st.sampled_from((1, 5, 30, ROOMY.messages)),
-        limit_bytes=st.sampled_from((300, 2000, ROOMY.bytes)),
-        overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
-    )
-    def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
-        """Begin with a handler that nothing was offered to."""
-        self.bench = Bench(messages, limit_bytes, overflow)
-        self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
-        self.plan: list[Callable[[], None]] = []
-        self.bench.outlet.act = self.act
-
-    def act(self) -> None:
-        """What the outlet does in the middle of a write."""
-        if self.plan:
-            self.plan.pop()()
-
-    @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much")), min_size=1))
-    def plan_actions(self, actions: list[str]) -> None:
-        """Lay down what the outlet will do."""
-        bench = self.bench
-        doing: dict[str, Callable[[], None]] = {
-            "nothing": lambda: None,
-            "pause": bench.handler.pause,
-            "resume": bench.handler.resume,
-            "offer": bench.offer,
-            "offer much": lambda: bench.offer(Shape(((1, True), (2, True)), padding=WRITE_LIMIT_BYTES // 2)),
-        }
-        self.plan.extend(doing[action] for action in actions)
-
-    @rule(shape=shapes)
-    def offer(self, shape: Shape) -> None:
-        """A batch."""
-        self.bench.offer(shape)
-
-    @rule(shape=shapes)
-    def offer_two(self, shape: Shape) -> None:
-        """Two batches in one turn."""
-        self.bench.offer(shape)
-        self.bench.offer(shape)
-
-    @rule()
-    def flush(self) -> None:
-        """The turn ends."""
-        self.bench.flush()
-        if self.bench.handler.writable:
-            assert not self.bench.handler._pending
-
-    @rule()
-    def pause(self) -> None:
-        """The outlet takes no more."""
-        self.bench.handler.pause()
-        assert not self.bench.handler.writable
-
-    @rule()
-    def resume(self) -> None:
-        """The outlet takes bytes again."""
-        self.bench.handler.resume()
-
-    @invariant()
-    def consistent(self) -> None:
-        """Order, gaps and counters at every moment; no loss where the limits are not reached."""
-        self.bench.check()
-        assert not (self.lossless and self.bench.handler.dropped_messages)
-        assert (self.bench.drops > 0) == (self.bench.handler.dropped_messages > 0)
-
-    def teardown(self) -> None:
-        """In the end all is told."""
-        self.bench.check_end()
-
-
-TestHandlerAndOutlet = HandlerAndOutlet.TestCase
-
 
 # Writing.
 

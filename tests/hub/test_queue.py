@@ -340,6 +340,15 @@ def test_newest_messages_go_and_leave_gaps_between() -> None:
     assert queue.take_gap() == 0
 
 
+def test_asking_to_drop_the_newest_of_what_fits_drops_nothing() -> None:
+    """No gap appears where nothing was lost."""
+    queue = BoundedQueue(QueueLimits(messages=10))
+    queue.append_dropping_newest(numbered(10))
+    assert queue.lost_messages == queue.take_gap() == 0
+    assert numbers_of(queue.take(1)) == list(range(10))
+    assert not queue
+
+
 def test_a_message_that_alone_is_too_large_goes_itself() -> None:
     """With drop-oldest all before it went to make room, and what follows it is held."""
     queue = BoundedQueue(QueueLimits(messages=10, bytes=1000))

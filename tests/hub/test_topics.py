@@ -70,7 +70,7 @@ def test_bytes_that_are_not_utf8_are_refused(raw: bytes) -> None:
     place = 0 if raw[0] == 0xFF else 3
     with pytest.raises(InvalidTopicError, match=f"topic .* is not UTF-8 at byte {place}"):
         decode_topic(raw)
-    with pytest.raises(InvalidTopicError, match="prefix .* is not UTF-8"):
+    with pytest.raises(InvalidTopicError, match=r"prefix .* is not UTF-8"):
         decode_prefix(raw)
 
 

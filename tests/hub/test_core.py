@@ -1,0 +1,369 @@
+"""The core: who gets what, once, in order; what peers are told; and that nothing is left of who leaves."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hub.config import Settings
+from hub.core import PREFIXES_LIMIT
+from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.handler import Handler, Role
+from hub.overflow import Overflow
+from tests.hub.fakes import FakeOutlet, FarSide, Turn, handler_of
+
+# Messages.
+
+
+def test_a_message_reaches_every_handler_that_matches_once() -> None:
+    """Also a handler that matches through several of its prefixes, and the publisher when it subscribes."""
+    turn = Turn()
+    source, echo = turn.join("/a/")
+    _, other = turn.join("/b", "/a/c")
+    _, several = turn.join("/", "/a", "/a/", "/a/b", "")
+    turn.publish(source, "/a/b", 1, 2)
+    turn.core.flush()
+    assert echo.messages == several.messages == [("/a/b", 1), ("/a/b", 2)]
+    assert other.messages == []
+    assert source.published_messages == 2
+
+
+def test_order_is_kept_over_all_topics() -> None:
+    """Each handler gets what one publisher sent in the order in which it was sent."""
+    turn = Turn()
+    source, _ = turn.join()
+    _, all_of_it = turn.join("")
+    sent = [(f"/{number % 3}", number) for number in range(30)]
+    for topic, value in sent:
+        turn.publish(source, topic, value)
+        if value % 7 == 0:
+            turn.core.flush()
+    turn.core.flush()
+    assert [message for message in all_of_it.messages if message[0][0] == "/"] == sent
+
+
+def test_each_handler_writes_once_a_turn_and_the_shell_is_woken_once() -> None:
+    """Whatever the turn brought; a turn that brought nothing for anybody wakes nobody."""
+    turn = Turn()
+    source, _ = turn.join()
+    outlets = [turn.join("/a")[1] for _ in range(3)]
+    turn.publish(source, "/b", 0)
+    assert turn.wakes == 0
+    for number in range(5):
+        turn.publish(source, "/a", number)
+    assert turn.wakes == 1
+    assert [outlet.writes for outlet in outlets] == [0, 0, 0]
+    turn.core.flush()
+    assert [outlet.writes for outlet in outlets] == [1, 1, 1]
+    assert all(outlet.values == [0, 1, 2, 3, 4] for outlet in outlets)
+    turn.core.flush()
+    assert [outlet.writes for outlet in outlets] == [1, 1, 1]
+    turn.publish(source, "/a", 5)
+    assert turn.wakes == 2
+
+
+def test_a_paused_handler_wakes_nobody() -> None:
+    """What goes to a queue needs no end of turn."""
+    turn = Turn()
+    source, _ = turn.join()
+    slow, outlet = turn.join("/a")
+    slow.pause()
+    turn.publish(source, "/a", 1)
+    assert turn.wakes == 0
+    turn.core.flush()
+    assert outlet.told == []
+    slow.resume()
+    assert outlet.values == [1]
+
+
+def test_publishing_from_within_a_write() -> None:
+    """What a handler publishes while it is being written to is written before the turn ends, in order."""
+    turn = Turn()
+    asker, answers = turn.join("/answer")
+    _, questions = turn.join("/question")
+    todo = ["first", "second"]
+
+    def answer() -> None:
+        if todo:
+            turn.publish(asker, "/answer", todo.pop(0))
+            turn.publish(asker, "/question", "and this?")
+
+    questions.act = answer
+    turn.publish(asker, "/question", "what?")
+    turn.core.flush()
+    assert answers.values == ["first", "second"]
+    assert questions.values == ["what?", "and this?", "and this?"]
+    assert not turn.core._dirty
+
+
+def test_a_slow_handler_costs_the_others_nothing() -> None:
+    """It is disconnected in the middle of a publish, and everybody behind it gets the message."""
+    turn = Turn()
+    source, _ = turn.join()
+    _, before = turn.join("/a")
+    slow, slow_outlet = turn.join("/a", messages=1, overflow=Overflow.DISCONNECT, name="slow")
+    _, behind = turn.join("/a", "$hub/client/left")
+    slow_outlet.on_close = lambda: turn.core.detach(slow, "overflow")
+    slow.pause()
+    for number in range(3):
+        turn.publish(source, "/a", number)
+    turn.core.flush()
+    assert before.values == [0, 1, 2]
+    assert [value for topic, value in behind.messages if topic == "/a"] == [0, 1, 2]
+    (left,) = [value for topic, value in behind.messages if topic == "$hub/client/left"]
+    assert (left["name"], left["reason"]) == ("slow", "overflow")
+    assert [code for code, _ in slow_outlet.closed] == [CloseCode.OVERFLOW]
+    assert turn.core.statistics().dropped_messages_total["disconnect"] == 2
+
+
+def test_local_publishing() -> None:
+    """Reaches everybody, links too; returns to how many handlers it was offered; is counted."""
+    turn = Turn()
+    outlets = [turn.join("/a", role=role)[1] for role in Role]
+    assert turn.core.publish_local("/a/b", [1, 2]) == 3
+    assert turn.core.publish_local("/a/b", iter([3, 4])) == 3
+    assert turn.core.publish_local("/b", ["nobody"]) == 0
+    turn.core.flush()
+    for outlet in outlets:
+        assert outlet.values == [1, 2, 3, 4]
+    assert turn.core.statistics().published_messages_total == 5
+    assert turn.core.statistics().routing.misses_total == 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "values", "error"),
+    [
+        ("", [1], InvalidTopicError),
+        ("/a\n", [1], InvalidTopicError),
+        ("$hub/statistics", [1], RejectedError),
+        ("/a", [], RejectedError),
+        ("/a", [object()], TypeError),
+        ("/a", [2**64], OverflowError),
+    ],
+)
+def test_local_publishing_refuses_with_a_reason(topic: str, values: list[Any], error: type[Exception]) -> None:
+    """Nothing is offered and nothing is counted."""
+    turn = Turn()
+    _, outlet = turn.join("")
+    with pytest.raises(error):
+        turn.core.publish_local(topic, values)
+    turn.core.flush()
+    assert outlet.told == []
+    assert turn.core.statistics().published_messages_total == 0
+    assert not turn.core.routes.table
+
+
+# Subscriptions.
+
+
+def test_subscriptions_are_counted_per_handler() -> None:
+    """Subscribed twice must be taken back twice; what one handler takes back stays for another."""
+    turn = Turn()
+    source, _ = turn.join()
+    handler, outlet = turn.join("/a", "/a")
+    _, other = turn.join("/a")
+    turn.core.subscribe(handler, ["/b"])
+    for wanted in ([], ["/a"], ["/a", "/b"], ["/a", "/c", ""]):
+        turn.core.unsubscribe(handler, wanted)
+        turn.publish(source, "/a", len(wanted))
+    turn.core.flush()
+    assert outlet.values == [0, 1]
+    assert other.values == [0, 1, 2, 3]
+    assert handler.prefixes == {}
+    assert turn.core.statistics().routing.subscriptions == 1
+
+
+def test_a_subscription_takes_effect_at_once() -> None:
+    """On the next message, although the route was remembered before."""
+    turn = Turn()
+    source, _ = turn.join()
+    handler, outlet = turn.join()
+    for wanted, number in ((False, 0), (True, 1), (False, 2), (True, 3)):
+        (turn.core.subscribe if wanted else turn.core.unsubscribe)(handler, ["/a"])
+        turn.publish(source, "/a/b", number)
+    turn.core.flush()
+    assert outlet.values == [1, 3]
+
+
+def test_all_prefixes_or_none() -> None:
+    """One bad prefix refuses the request, whole."""
+    turn = Turn()
+    handler, _ = turn.join("/kept")
+    with pytest.raises(InvalidTopicError):
+        turn.core.subscribe(handler, ["/a", "/b\x00"])
+    assert handler.prefixes == {"/kept": 1}
+    assert turn.core.statistics().routing.subscriptions == 1
+    assert turn.core.minimal_filter == ("/kept",)
+
+
+def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
+    """Different ones are counted; over the limit the whole request is refused, and the connection goes on."""
+    turn = Turn(prefixes_limit=3)
+    handler, _ = turn.join("/1", "/2")
+    turn.core.subscribe(handler, ["/1", "/2", "/1", "/2"])
+    with pytest.raises(RejectedError, match="4 prefixes, the limit for a client is 3") as refused:
+        turn.core.subscribe(handler, ["/3", "/4"])
+    assert refused.value.code == CloseCode.NOT_ALLOWED
+    assert handler.prefixes == {"/1": 3, "/2": 3}
+    turn.core.subscribe(handler, ["/3", "/3"])
+    turn.core.unsubscribe(handler, ["/1"] * 3)
+    turn.core.subscribe(handler, ["/4"])
+    assert set(handler.prefixes) == {"/2", "/3", "/4"}
+    assert Settings().limits.prefixes_per_client == PREFIXES_LIMIT
+
+
+@pytest.mark.parametrize("role", [Role.LINK, Role.LOCAL])
+def test_links_and_local_subscribers_have_no_limit(role: Role) -> None:
+    """A link speaks for a whole hub."""
+    turn = Turn(prefixes_limit=1)
+    handler, _ = turn.join("/1", "/2", role=role)
+    assert len(handler.prefixes) == 2
+
+
+def test_only_attached_handlers_subscribe() -> None:
+    """A request that arrives when its connection is gone changes nothing."""
+    turn = Turn()
+    handler, _ = turn.join("/a")
+    turn.core.detach(handler, "gone")
+    for late in (handler, handler_of()):
+        with pytest.raises(ClosedError):
+            turn.core.subscribe(late, ["/a"])
+        turn.core.unsubscribe(late, ["/a"])
+    assert turn.core.statistics().routing.subscriptions == 0
+
+
+# Leaving.
+
+
+def test_nothing_is_left_of_a_handler_that_leaves() -> None:
+    """Subscriptions, routes, filter, pending batches: all is gone, and the handler itself can be collected."""
+    turn = Turn()
+    source, _ = turn.join()
+    handler, outlet = turn.join("", "/a", "/a", "/a/b/c", "é", name="leaving")
+    turn.publish(source, "/a/b/c/d", 1)
+    turn.core.detach(handler, "done")
+    turn.core.detach(handler, "done twice")
+    turn.publish(source, "/a/b/c/d", 2)
+    turn.core.flush()
+    assert outlet.told == []
+    assert handler.closed
+    assert list(turn.core.handlers.values()) == [source]
+    seen = turn.core.statistics()
+    assert (seen.clients, seen.routing.subscriptions, seen.routing.filter_prefixes) == (1, 0, 0)
+    assert not turn.core._multimap._trie
+    assert not turn.core._filter._counts
+    gone = weakref.ref(outlet)
+    del handler, outlet
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
+    """So that losing it does not block the loop; meanwhile it takes nothing, and others come and go as ever."""
+    turn = Turn()
+    source, _ = turn.join()
+    many, outlet = turn.join(*(f"/{number}/" for number in range(2500)), role=Role.LOCAL)
+    few, _ = turn.join("/few")
+    told = FarSide()
+    turn.core.attach(handler_of(role=Role.LINK), told)
+    assert len(told.known) == 2501
+
+    turn.core.detach(many, "lost")
+    turn.core.detach(few, "done")
+    left = turn.core.statistics().routing.subscriptions
+    assert 0 < left < 2500
+    for number in (0, 1250, 2499):
+        turn.publish(source, f"/{number}/x", number)
+    while left:
+        wakes = turn.wakes
+        turn.core.flush()
+        before, left = left, turn.core.statistics().routing.subscriptions
+        assert before - left in range(1, 2000)
+        assert (turn.wakes > wakes) == (left > 0), "woken as long as something is left to do"
+    assert outlet.told == []
+    assert told.known == set()
+    assert not turn.core._leaving
+    assert not turn.core._multimap._trie
+
+
+def test_what_a_handler_counted_stays() -> None:
+    """Totals do not fall when somebody leaves."""
+    turn = Turn()
+    source, _ = turn.join()
+    slow, _ = turn.join("/a", messages=1)
+    slow.pause()
+    turn.publish(source, "/a", 1, 2, 3)
+    slow.resume()
+    before = turn.core.statistics()
+    assert before.dropped_messages_total == {"drop-oldest": 2}
+    for handler in (source, slow):
+        turn.core.detach(handler, "")
+    after = turn.core.statistics()
+    assert after.published_messages_total == before.published_messages_total == 3
+    assert after.delivered_messages_total == before.delivered_messages_total == 1
+    assert after.delivered_bytes_total == before.delivered_bytes_total > 0
+    assert after.dropped_messages_total == before.dropped_messages_total
+    assert turn.core.handler_statistics() == []
+
+
+# Looking at it.
+
+
+def test_statistics() -> None:
+    """Counts of handlers, routes and messages as they are now."""
+    turn = Turn(routes_limit=2)
+    source, _ = turn.join("/a", "/a/b")
+    turn.join("/c", role=Role.LINK)
+    slow, _ = turn.join("/a", role=Role.LOCAL)
+    slow.pause()
+    for topic in ("/a", "/b", "/c", "/a"):
+        turn.publish(source, topic, topic)
+    turn.core.flush()
+    seen = turn.core.statistics()
+    assert (seen.clients, seen.links, seen.paused_handlers) == (1, 1, 1)
+    assert seen.routing._asdict() == {
+        "subscriptions": 4,
+        "routes": 2,
+        "misses_total": 4,
+        "clears_total": 1,
+        "filter_prefixes": 1,
+    }
+    assert seen.published_messages_total == 4
+    assert seen.delivered_messages_total == 3
+    assert seen.queued_messages == 2
+    assert [(one.id, one.role, one.prefixes) for one in turn.core.handler_statistics()] == [
+        (1, "client", 2),
+        (2, "link", 1),
+        (3, "local", 1),
+    ]
+    assert turn.core.minimal_filter == ("/a",)
+
+
+def test_ids_are_given_once() -> None:
+    """A number that a handler had is never given to another."""
+    turn = Turn()
+    ids = []
+    for _ in range(3):
+        handler, _ = turn.join()
+        ids.append(handler.id)
+        turn.core.detach(handler, "")
+    assert ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_a_handler_may_leave_while_a_turn_is_written(leave: bool) -> None:  # noqa: FBT001
+    """From within its own write or another's; the others are written all the same."""
+    turn = Turn()
+    source, _ = turn.join()
+    joined: list[tuple[Handler, FakeOutlet]] = [turn.join("/a") for _ in range(3)]
+    (first, first_outlet), (second, second_outlet), (_, third_outlet) = joined
+    gone: Callable[[], None] = lambda: turn.core.detach(first if leave else second, "broke")  # noqa: E731
+    first_outlet.act = gone
+    turn.publish(source, "/a", 1)
+    turn.core.flush()
+    assert first_outlet.values == third_outlet.values == [1]
+    assert second_outlet.values == ([1] if leave else [])

@@ -1,0 +1,146 @@
+"""What the core tells: peers its filter, subscribers of `$hub/` who came, who left and who lost messages."""
+
+from __future__ import annotations
+
+from hub.filter import Change
+from hub.handler import Role
+from hub.overflow import Overflow
+from tests.hub.fakes import FarSide, Turn, handler_of
+
+# Links.
+
+
+def test_nothing_goes_from_link_to_link() -> None:
+    """What came over a link stays here: neither back, nor on (one hop)."""
+    turn = Turn()
+    near, near_outlet = turn.join("/")
+    link, link_outlet = turn.join("/", role=Role.LINK)
+    _, other_link = turn.join("", role=Role.LINK)
+    _, local = turn.join("/a", role=Role.LOCAL)
+    turn.publish(link, "/a", "from afar")
+    turn.publish(near, "/a", "from here")
+    turn.core.flush()
+    assert near_outlet.values == local.values == ["from afar", "from here"]
+    assert link_outlet.values == other_link.values == ["from here"]
+    assert link.published_messages == 1
+
+
+def test_links_are_told_the_filter_and_its_changes() -> None:
+    """All of it at first, then only what changes; not what other links want; nothing after they leave."""
+    turn = Turn()
+    turn.join("/a/", "/a/b", "/c")
+    told = FarSide()
+    link = handler_of(role=Role.LINK)
+    turn.core.attach(link, told)
+    assert told.changes == [Change(("/a/", "/c"))]
+    turn.core.subscribe(link, ["/far"])
+    client, _ = turn.join("/a/x", "/d", "/d")
+    turn.core.subscribe(client, ["/"])
+    turn.core.unsubscribe(client, ["/", "/d"])
+    assert told.changes[1:] == [
+        Change(("/d",)),
+        Change(("/",), ("/a/", "/c", "/d")),
+        Change(("/a/", "/c", "/d"), ("/",)),
+    ]
+    turn.core.detach(client, "done")
+    assert told.changes[4:] == [Change(removed=("/d",))]
+    assert told.known == set(turn.core.minimal_filter) == {"/a/", "/c"}
+    turn.core.detach(link, "done")
+    turn.join("/e")
+    assert len(told.changes) == 5
+
+
+def test_a_link_that_joins_an_idle_hub_is_told_so() -> None:
+    """The first announcement is made even if it is empty."""
+    turn = Turn()
+    told = FarSide()
+    turn.core.attach(handler_of(role=Role.LINK), told)
+    assert told.changes == [Change()]
+
+
+def test_links_alone_make_no_topic_wanted() -> None:
+    """Local subscribers and clients do."""
+    turn = Turn()
+    turn.join("/a", role=Role.LINK)
+    assert not turn.core.is_wanted("/a")
+    turn.join("/a", role=Role.LOCAL)
+    assert turn.core.is_wanted("/a/b")
+    assert not turn.core.is_wanted("/")
+
+
+# The hub's own messages.
+
+
+def test_clients_and_peers_are_announced() -> None:
+    """When they join and when they leave, to subscribers here and never over a link; local ones are not announced."""
+    turn = Turn()
+    _, watcher = turn.join("$hub/", role=Role.LOCAL)
+    _, link = turn.join("$hub/", "", role=Role.LINK, name="hub-2")
+    client, own = turn.join("$hub/client/", name="one")
+    turn.core.detach(client, "done")
+    turn.core.flush()
+    seen = [(topic, value["name"], value.get("reason")) for topic, value in watcher.messages]
+    assert seen == [
+        ("$hub/peer/joined", "hub-2", None),
+        ("$hub/client/joined", "one", None),
+        ("$hub/client/left", "one", "done"),
+    ]
+    assert link.messages == []
+    assert own.messages == []
+    left = turn.join(role=Role.LINK, name="hub-3")[0]
+    turn.core.detach(left, "lost")
+    turn.core.flush()
+    assert [topic for topic, _ in watcher.messages[3:]] == ["$hub/peer/joined", "$hub/peer/left"]
+
+
+def test_nobody_pays_for_events_that_nobody_wants() -> None:
+    """Without a subscriber they are not made, and their topics are not remembered."""
+    turn = Turn()
+    turn.join("/a")
+    assert turn.wakes == 0
+    assert not turn.core.routes.table
+
+
+def test_losses_are_reported_once() -> None:
+    """One event for each handler that lost messages since the last report, with that number and the total."""
+    turn = Turn()
+    source, _ = turn.join()
+    _, watcher = turn.join("$hub/overflow")
+    slow = [turn.join("/a", messages=2, name=f"slow-{number}")[0] for number in range(2)]
+    for handler in slow:
+        handler.pause()
+    assert turn.core.report_drops() == []
+    for _ in range(3):
+        turn.publish(source, "/a", 1, 2)
+    slow[1].resume()
+    reported = turn.core.report_drops()
+    assert [(event.value["name"], event.value["lost"], event.value["queued"]) for event in reported] == [
+        ("slow-0", 4, 2),
+        ("slow-1", 4, 0),
+    ]
+    assert turn.core.report_drops() == []
+    turn.publish(source, "/a", 1)
+    (again,) = turn.core.report_drops()
+    assert (again.value["name"], again.value["lost"], again.value["total"]) == ("slow-0", 1, 5)
+    turn.core.flush()
+    assert watcher.values == [event.value for event in [*reported, again]]
+
+
+def test_a_handler_that_lost_and_left_is_still_reported() -> None:
+    """Losses of a connection that ended before the report are not silent."""
+    turn = Turn()
+    source, _ = turn.join()
+    slow, outlet = turn.join("/a", messages=2, overflow=Overflow.DISCONNECT)
+    outlet.on_close = lambda: turn.core.detach(slow, "overflow")
+    slow.pause()
+    turn.publish(source, "/a", 1, 2, 3)
+    (event,) = turn.core.report_drops()
+    assert (event.value["id"], event.value["lost"], event.value["overflow"]) == (slow.id, 3, "disconnect")
+
+
+def test_a_drop_that_was_reported_already_is_not_reported_again() -> None:
+    """A handler may be marked although its number did not change since."""
+    turn = Turn()
+    slow, _ = turn.join()
+    turn.core._mark_dropping(slow)
+    assert turn.core.report_drops() == []

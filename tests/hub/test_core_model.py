@@ -1,0 +1,151 @@
+"""The core against a naive hub that asks every handler about every message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from hub.filter import Change
+from hub.handler import Handler, Role
+from tests.hub.fakes import FakeOutlet, Turn, handler_of
+
+prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)
+topics = prefixes.filter(bool)
+
+
+@dataclass(eq=False)
+class Member:
+    """A handler, what it should have got, and what it was told of the filter."""
+
+    handler: Handler
+    outlet: FakeOutlet
+    wanted: Counter[str] = field(default_factory=Counter)
+    due: list[tuple[str, int]] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)
+
+    def on_filter(self, change: Change) -> None:
+        """Replay a change."""
+        self.known |= set(change.added)
+        self.known -= set(change.removed)
+
+    @property
+    def got(self) -> list[tuple[str, int]]:
+        """What it got, without the hub's own messages."""
+        return [message for message in self.outlet.messages if not message[0].startswith("$hub/")]
+
+
+class CoreAgainstNaive(RuleBasedStateMachine):
+    """Handlers of all roles come, subscribe, publish and go, in any order."""
+
+    members = Bundle[Member]("members")
+
+    @initialize(target=members, routes_limit=st.sampled_from((1, 4, 1000)))
+    def start(self, routes_limit: int) -> Member:
+        """A hub with one client."""
+        self.turn = Turn(routes_limit=routes_limit)
+        self.present: list[Member] = []
+        self.number = 0
+        return self.new(Role.CLIENT)
+
+    @rule(target=members, role=st.sampled_from(Role))
+    def join(self, role: Role) -> Member:
+        """Somebody comes."""
+        return self.new(role)
+
+    def new(self, role: Role) -> Member:
+        """Attach a handler."""
+        outlet = FakeOutlet()
+        member = Member(handler_of(outlet, role=role), outlet)
+        self.turn.core.attach(member.handler, member.on_filter if role is Role.LINK else None)
+        self.present.append(member)
+        return member
+
+    @rule(member=members, wanted=st.lists(prefixes, min_size=1, max_size=5))
+    def subscribe(self, member: Member, wanted: list[str]) -> None:
+        """Somebody wants more."""
+        self.turn.core.subscribe(member.handler, wanted)
+        member.wanted.update(wanted)
+
+    @rule(member=members, data=st.data())
+    def unsubscribe(self, member: Member, data: st.DataObject) -> None:
+        """Somebody wants less, or takes back what it never wanted."""
+        held = sorted(member.wanted)
+        unwanted = data.draw(st.lists(st.sampled_from(held) if held else prefixes, max_size=5))
+        self.turn.core.unsubscribe(member.handler, unwanted)
+        member.wanted -= Counter(unwanted)
+
+    @rule(member=members, sent=st.lists(topics, min_size=1, max_size=8))
+    def publish(self, member: Member, sent: list[str]) -> None:
+        """Somebody publishes."""
+        for topic in sent:
+            self.number += 1
+            self.turn.publish(member.handler, topic, self.number)
+            self.expect(topic, from_link=member.handler.role is Role.LINK)
+
+    @rule(topic=topics)
+    def publish_local(self, topic: str) -> None:
+        """This process publishes."""
+        self.number += 1
+        offered = self.turn.core.publish_local(topic, [self.number])
+        assert offered == self.expect(topic, from_link=False)
+
+    def expect(self, topic: str, *, from_link: bool) -> int:
+        """Ask everybody."""
+        due = [
+            member
+            for member in self.present
+            if any(topic.startswith(prefix) for prefix in member.wanted)
+            and not (from_link and member.handler.role is Role.LINK)
+        ]
+        for member in due:
+            member.due.append((topic, self.number))
+        return len(due)
+
+    @rule(member=consumes(members))
+    def leave(self, member: Member) -> None:
+        """Somebody goes; what was not written is not written any more."""
+        before = member.got
+        self.turn.core.detach(member.handler, "done")
+        self.present.remove(member)
+        self.turn.core.flush()
+        assert member.got == before == member.due[: len(before)]
+
+    @rule()
+    def flush(self) -> None:
+        """The turn ends: everybody has what was due, in order, once."""
+        self.turn.core.flush()
+        for member in self.present:
+            assert member.got == member.due
+
+    @invariant()
+    def peers_know_the_filter(self) -> None:
+        """Every link knows the smallest set of prefixes that covers what is wanted here."""
+        wanted = {prefix for member in self.present if member.handler.role is not Role.LINK for prefix in member.wanted}
+        cover = {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
+        assert set(self.turn.core.minimal_filter) == cover
+        for member in self.present:
+            if member.handler.role is Role.LINK:
+                assert member.known == cover
+
+    @invariant()
+    def counts(self) -> None:
+        """What is counted is what is there."""
+        seen = self.turn.core.statistics()
+        assert seen.routing.subscriptions == sum(len(member.wanted) for member in self.present)
+        assert all(member.handler.prefixes == member.wanted for member in self.present)
+        assert seen.published_messages_total == self.number
+
+    def teardown(self) -> None:
+        """When all have gone, nothing is left."""
+        self.flush()
+        for member in list(self.present):
+            self.leave(member)
+        assert len(self.turn.core._multimap) == 0
+        assert not self.turn.core._multimap._trie
+        assert not any(route.handlers for route in self.turn.core.routes.table.values())
+
+
+TestCoreAgainstNaive = CoreAgainstNaive.TestCase

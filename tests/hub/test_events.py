@@ -1,0 +1,70 @@
+"""The hub's own messages: their topics and fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hub import events
+from hub.batch import Batch
+from hub.events import STATISTICS_TOPIC, Event, client_joined, client_left, overflow, peer_joined, peer_left
+from hub.handler import Handler, Role
+from hub.overflow import Overflow
+from hub.topics import RESERVED
+from tests.hub.fakes import handler_of, values_of
+
+
+def handler(role: Role) -> Handler:
+    """Handler 5, named."""
+    made = handler_of(role=role, name="zeek-1", messages=1, overflow=Overflow.DROP_NEWEST)
+    made.attach(5, lambda _: None, lambda _: None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("event", "topic", "more"),
+    [
+        (client_joined(handler(Role.CLIENT)), "$hub/client/joined", {"role": "client"}),
+        (client_left(handler(Role.CLIENT), "done"), "$hub/client/left", {"role": "client", "reason": "done"}),
+        (peer_joined(handler(Role.LINK)), "$hub/peer/joined", {"role": "link"}),
+        (peer_left(handler(Role.LINK), "lost"), "$hub/peer/left", {"role": "link", "reason": "lost"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> None:
+    """They say who, and at the end why."""
+    assert event == Event(topic, {"id": 5, "name": "zeek-1", "address": "nowhere"} | more)
+    assert values_of([Batch.of(event.topic, [event.value])]) == [event.value]
+
+
+def test_overflow_says_what_was_lost_and_what_is_held() -> None:
+    """Since the last event, in total, by which policy, and by whom: prefixes too."""
+    slow = handler(Role.CLIENT)
+    slow.prefixes = {"/a": 1, "/b": 2}
+    slow.pause()
+    slow.offer(Batch.of("/a", [1, 2, 3]))
+    event = overflow(slow, 2)
+    assert event.topic == "$hub/overflow"
+    assert event.value == {
+        "id": 5,
+        "name": "zeek-1",
+        "address": "nowhere",
+        "role": "client",
+        "lost": 2,
+        "total": 2,
+        "overflow": "drop-newest",
+        "queued": 1,
+        "prefixes": ["/a", "/b"],
+    }
+
+
+def test_all_topics_are_the_hubs_own_and_documented() -> None:
+    """Clients may subscribe to them and not publish; the module's table lists them."""
+    documented = events.__doc__ or ""
+    made = [client_joined, peer_joined]
+    topics = [make(handler(Role.CLIENT)).topic for make in made]
+    topics += [leave(handler(Role.CLIENT), "").topic for leave in (client_left, peer_left)]
+    for topic in [*topics, overflow(handler(Role.CLIENT), 1).topic, STATISTICS_TOPIC]:
+        assert topic.startswith(RESERVED)
+        assert topic in documented

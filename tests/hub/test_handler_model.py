@@ -1,0 +1,94 @@
+"""Handlers: order, loss and counters, whatever the outlet does and whenever it does it.
+
+The stream that an outlet was told, batches and gaps, is read from the beginning (`place_after` in `fakes`): every
+number must be the one that is due, and a gap moves on by as many as it says. So order, the place of each gap and its
+size are checked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hub.handler import WRITE_LIMIT_BYTES
+from hub.overflow import Overflow
+from tests.hub.fakes import ROOMY, Bench, Shape, shapes
+
+
+class HandlerAndOutlet(RuleBasedStateMachine):
+    """Offers, turns, pauses and resumes in any order, from outside and from within the outlet."""
+
+    @initialize(
+        messages=st.sampled_from((1, 5, 30, ROOMY.messages)),
+        limit_bytes=st.sampled_from((300, 2000, ROOMY.bytes)),
+        overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
+    )
+    def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
+        """Begin with a handler that nothing was offered to."""
+        self.bench = Bench(messages, limit_bytes, overflow)
+        self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
+        self.plan: list[Callable[[], None]] = []
+        self.bench.outlet.act = self.act
+
+    def act(self) -> None:
+        """What the outlet does in the middle of a write."""
+        if self.plan:
+            self.plan.pop()()
+
+    @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much")), min_size=1))
+    def plan_actions(self, actions: list[str]) -> None:
+        """Lay down what the outlet will do."""
+        bench = self.bench
+        doing: dict[str, Callable[[], None]] = {
+            "nothing": lambda: None,
+            "pause": bench.handler.pause,
+            "resume": bench.handler.resume,
+            "offer": bench.offer,
+            "offer much": lambda: bench.offer(Shape(((1, True), (2, True)), padding=WRITE_LIMIT_BYTES // 2)),
+        }
+        self.plan.extend(doing[action] for action in actions)
+
+    @rule(shape=shapes)
+    def offer(self, shape: Shape) -> None:
+        """A batch."""
+        self.bench.offer(shape)
+
+    @rule(shape=shapes)
+    def offer_two(self, shape: Shape) -> None:
+        """Two batches in one turn."""
+        self.bench.offer(shape)
+        self.bench.offer(shape)
+
+    @rule()
+    def flush(self) -> None:
+        """The turn ends."""
+        self.bench.flush()
+        if self.bench.handler.writable:
+            assert not self.bench.handler._pending
+
+    @rule()
+    def pause(self) -> None:
+        """The outlet takes no more."""
+        self.bench.handler.pause()
+        assert not self.bench.handler.writable
+
+    @rule()
+    def resume(self) -> None:
+        """The outlet takes bytes again."""
+        self.bench.handler.resume()
+
+    @invariant()
+    def consistent(self) -> None:
+        """Order, gaps and counters at every moment; no loss where the limits are not reached."""
+        self.bench.check()
+        assert not (self.lossless and self.bench.handler.dropped_messages)
+        assert (self.bench.drops > 0) == (self.bench.handler.dropped_messages > 0)
+
+    def teardown(self) -> None:
+        """In the end all is told."""
+        self.bench.check_end()
+
+
+TestHandlerAndOutlet = HandlerAndOutlet.TestCase

@@ -1,0 +1,176 @@
+"""What the tests of the wire share: a route table, streams of frames, and two sessions on a pretend wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
+from peers.wire.scanner import Rejected, Run
+from peers.wire.session import Closing, Event, Session
+
+HUB_ID = bytes(range(16))
+
+CLIENT_HELLO = Hello(protocol=1, role="client", name="reader")
+HUB_HELLO = Hello(protocol=1, role="hub", id=HUB_ID, name="far")
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A route: told from others by being the same object."""
+
+    name: str
+
+
+class Table:
+    """A route table that does as the test says. Topics that begin with `!` are refused, others need no subscriber.
+
+    `swap` changes where topics go, as a subscription does, and forgets what is remembered.
+    """
+
+    def __init__(self, ways: dict[bytes, str] | None = None, *, other: str = "nobody") -> None:
+        self.table: dict[bytes, Way] = {}
+        self.misses = 0
+        self._ways = dict(ways or {})
+        self._other = other
+        self._interned: dict[str, Way] = {}
+
+    def way(self, name: str) -> Way:
+        """The route of that name, always the same object."""
+        return self._interned.setdefault(name, Way(name))
+
+    def route(self, topic: bytes) -> Way:
+        """Where messages of that topic go now."""
+        return self.way(self._ways.get(topic, self._other))
+
+    def miss(self, key: bytes) -> Way:
+        """Remember the route of a key, unless its topic is refused."""
+        self.misses += 1
+        topic = key[4:]
+        if topic.startswith(b"!"):
+            raise refusal(topic)
+        self.table[key] = self.route(topic)
+        return self.table[key]
+
+    def swap(self, topic: bytes, name: str) -> None:
+        """Messages of that topic go another way from now on."""
+        self._ways[topic] = name
+        self.table.clear()
+
+
+def refusal(topic: bytes) -> RejectedError:
+    """Why `Table` refuses a topic."""
+    return RejectedError(CloseCode.BAD_DATA, f"topic {topic!r} is refused")
+
+
+def message(topic: bytes, body: bytes = b"\xc0", *, flags: int = 0) -> bytes:
+    """One MESSAGES frame of one value."""
+    return encode_frame(KIND_MESSAGES, body, key=topic, flags=flags)
+
+
+def packed(topic: bytes, count: int, body: bytes | None = None, *, flags: int = 0) -> bytes:
+    """One BATCH frame that says it holds `count` values; nil each, unless `body` says otherwise."""
+    values = b"\xc0" * count if body is None else body
+    return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + values, key=topic, flags=flags | FLAG_BATCH)
+
+
+def parts(stream: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """The stream in pieces, cut at these places."""
+    places = sorted({0, len(stream), *(cut for cut in cuts if 0 < cut < len(stream))})
+    return [stream[start:end] for start, end in pairwise(places)]
+
+
+def frames_of(stream: bytes) -> list[Frame]:
+    """All frames that an outgoing stream holds."""
+    return list(iterate_frames(stream))
+
+
+# What comes out, in a form in which it can be compared whatever the runs are.
+
+Seen = tuple[Way, bytes] | Frame | Rejected
+"""One message frame with its route, one control frame, or one refusal."""
+
+
+def seen(items: Iterable[Run[Way] | Frame | Rejected]) -> Iterator[Seen]:
+    """Take runs apart; check that they hold what they say."""
+    for item in items:
+        if not isinstance(item, Run):
+            yield item
+            continue
+        inside = list(iterate_frames(item.batch.frames))
+        assert sum(frame.messages for frame in inside) == item.batch.messages > 0
+        assert b"".join(encoded(frame) for frame in inside) == item.batch.frames
+        for frame in inside:
+            yield item.route, encoded(frame)
+
+
+def encoded(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags)
+
+
+# Two sessions.
+
+
+@dataclass
+class Side:
+    """One session, what it routes with, and what it has reported."""
+
+    session: Session[Way]
+    table: Table
+    events: list[Run[Way] | Event] = field(default_factory=list)
+
+    @property
+    def closings(self) -> list[Closing]:
+        """How the conversation ended, as far as this side was told."""
+        return [event for event in self.events if isinstance(event, Closing)]
+
+    @property
+    def topics(self) -> list[bytes]:
+        """Topics of the messages that came, in order."""
+        runs = [event for event in self.events if isinstance(event, Run)]
+        return [frame.key for run in runs for frame in iterate_frames(run.batch.frames)]
+
+    def hear(self, data: bytes) -> None:
+        """Let the session read, and remember what it reports."""
+        self.events.extend(event for event in self.session.receive(data) if event is not None)
+
+
+def side_of(role: str, *, frame_limit_bytes: int = FRAME_LIMIT_BYTES) -> Side:
+    """A session at its beginning."""
+    table = Table()
+    return Side(Session(role, table, frame_limit_bytes), table)
+
+
+class Pair:
+    """Two sessions and a pretend wire that cuts the stream where it likes.
+
+    Args:
+        near: Role of the side that connects.
+        piece_bytes: Size of what each read brings.
+    """
+
+    def __init__(self, near: str = "client", *, piece_bytes: int = 1 << 20) -> None:
+        self.near = side_of(near)
+        self.far = side_of("hub")
+        self._piece_bytes = piece_bytes
+
+    def run(self) -> None:
+        """Carry bytes to and fro until both are silent."""
+        while self._carry(self.near, self.far) or self._carry(self.far, self.near):
+            pass
+
+    def _carry(self, source: Side, target: Side) -> bool:
+        outgoing = source.session.take_outgoing()
+        for piece in parts(outgoing, range(0, len(outgoing), self._piece_bytes)):
+            target.hear(piece)
+        return bool(outgoing)
+
+    def greet(self) -> None:
+        """Both say HELLO and take note of the other's."""
+        self.near.session.send((CLIENT_HELLO if self.near.session._role == "client" else HUB_HELLO).encode())
+        self.far.session.send(HUB_HELLO.encode())
+        self.run()

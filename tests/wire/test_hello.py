@@ -1,0 +1,175 @@
+"""HELLO: what is said, what is taken, and what a queue's wish is granted."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import encode_frame
+from hub.overflow import Overflow, QueueLimits
+from peers.wire.hello import FRAME_LIMIT_BYTES, SOFTWARE, Hello, QueueWish, grant
+from peers.wire.kinds import Kind
+from tests.wire.pair import HUB_ID, frames_of, side_of
+
+CLIENT = {"protocol": 1, "role": "client"}
+HUB = {"protocol": 1, "role": "hub", "id": HUB_ID}
+
+
+def nested(depth: int) -> bytes:
+    """A map whose only field holds a list in a list in a list ..."""
+    return b"\x81\xa5token" + b"\x91" * depth + b"\xc0"
+
+
+def unknown_nested(depth: int) -> bytes:
+    """The same, under a name that is not known."""
+    return b"\x81\xa5other" + b"\x91" * depth + b"\xc0"
+
+
+BAD = {
+    "empty": (b"", ""),
+    "nil": (b"\xc0", "object"),
+    "array": (b"\x90", "object"),
+    "text": (b"\xa5hello", "object"),
+    "no field": (b"\x80", "protocol"),
+    "no role": (msgpack.packb({"protocol": 1}), "role"),
+    "no protocol": (msgpack.packb({"role": "client"}), "protocol"),
+    "protocol 2": (msgpack.packb(CLIENT | {"protocol": 2}), "protocol 2, this side speaks 1"),
+    "protocol 0": (msgpack.packb(CLIENT | {"protocol": 0}), "protocol 0, this side speaks 1"),
+    "protocol as text": (msgpack.packb(CLIENT | {"protocol": "1"}), "protocol"),
+    "bogus role": (msgpack.packb(CLIENT | {"role": "broker"}), "broker"),
+    "hub without an id": (msgpack.packb({"protocol": 1, "role": "hub"}), "16 bytes"),
+    "hub with a short id": (msgpack.packb(HUB | {"id": HUB_ID[:15]}), "16 bytes"),
+    "hub with a long id": (msgpack.packb(HUB | {"id": HUB_ID + b"x"}), "16 bytes"),
+    "id as text": (msgpack.packb(HUB | {"id": 7}), "id"),
+    "long name": (msgpack.packb(CLIENT | {"name": "n" * 65}), "name is over 64 bytes"),
+    "long name in bytes": (msgpack.packb(CLIENT | {"name": "é" * 33}), "name is over 64 bytes"),
+    "name is no text": (msgpack.packb(CLIENT | {"name": 1}), "name"),
+    "name is not UTF-8": (b"\x81\xa4name\xa1\xff", ""),
+    "queue is no map": (msgpack.packb(CLIENT | {"queue": 1}), "queue"),
+    "queue of none": (msgpack.packb(CLIENT | {"queue": {"messages": 0}}), "queue.messages"),
+    "queue of nothing": (msgpack.packb(CLIENT | {"queue": {"bytes": -1}}), "queue.bytes"),
+    "unknown policy": (msgpack.packb(CLIENT | {"queue": {"overflow": "drop-all"}}), "queue.overflow"),
+    "frame of nothing": (msgpack.packb(CLIENT | {"frame": 0}), "frame"),
+    "nested 60,000 deep": (nested(60_000), ""),
+    "unknown field nested 60,000 deep": (unknown_nested(60_000), ""),
+    "trailing bytes": (msgpack.packb(CLIENT) + b"\x00", "trailing"),
+    "cut off": (msgpack.packb(CLIENT)[:-1], ""),
+    "a map of four billion": (b"\xdf\xff\xff\xff\xff", ""),
+    "a text of four billion": (b"\x81\xa4name\xdb\xff\xff\xff\xff", ""),
+}
+
+
+@pytest.mark.parametrize(("body", "cause"), BAD.values(), ids=BAD.keys())
+def test_a_bad_hello_ends_it(body: bytes, cause: str) -> None:
+    """With 1002 and a text that says what is wrong; nothing else happens."""
+    side = side_of("hub")
+    side.hear(encode_frame(Kind.HELLO, body))
+    (closing,) = side.closings
+    assert side.events == [closing]
+    assert (closing.code, closing.by_far_side) == (CloseCode.PROTOCOL_ERROR, False)
+    assert closing.text.startswith("HELLO: ")
+    assert len(closing.text) > len("HELLO: ")
+    assert cause in closing.text
+
+
+@pytest.mark.parametrize("body", [nested(100_000), unknown_nested(100_000), nested(1_000_000)])
+def test_a_hello_nested_deep(body: bytes) -> None:
+    """However deep: refused, and the process stands. A larger handshake limit changes nothing."""
+    with pytest.raises(ProtocolError, match="HELLO: "):
+        Hello.decode(body)
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    """A later version may say more."""
+    assert Hello.decode(msgpack.packb(CLIENT | {"later": [1, {"a": None}]})).role == "client"
+
+
+def test_what_may_be_left_out() -> None:
+    """All but protocol and role, and a hub's id."""
+    hello = Hello.decode(msgpack.packb(CLIENT))
+    assert (hello.id, hello.name, hello.token, hello.queue) == (b"", "", "", None)
+    assert hello.frame == FRAME_LIMIT_BYTES
+
+
+def test_what_is_said() -> None:
+    """A plain map; the software is always told, what has nothing to say is left out."""
+    (frame,) = frames_of(Hello(protocol=1, role="client").encode())
+    assert (frame.kind, frame.flags, frame.key) == (Kind.HELLO, 0, b"")
+    assert msgpack.unpackb(frame.body) == CLIENT | {"software": SOFTWARE}
+
+
+wishes = st.builds(
+    QueueWish,
+    messages=st.none() | st.integers(1, 2**40),
+    bytes=st.none() | st.integers(1, 2**40),
+    overflow=st.none() | st.sampled_from(Overflow),
+)
+hellos: st.SearchStrategy[Hello] = st.one_of(
+    st.builds(
+        Hello,
+        protocol=st.just(1),
+        role=st.just("client"),
+        id=st.binary(max_size=20),
+        name=st.text(max_size=16),
+        software=st.text(max_size=20),
+        token=st.text(max_size=20),
+        queue=st.none() | wishes,
+        frame=st.integers(1, 2**32),
+    ),
+    st.builds(Hello, protocol=st.just(1), role=st.just("hub"), id=st.binary(min_size=16, max_size=16)),
+)
+
+
+@given(hello=hellos)
+def test_round_trip(hello: Hello) -> None:
+    """What was said is what is understood."""
+    (frame,) = frames_of(hello.encode())
+    assert Hello.decode(frame.body) == hello
+
+
+@given(
+    body=st.one_of(
+        st.binary(max_size=60),
+        st.dictionaries(
+            st.sampled_from(["protocol", "role", "id", "name", "queue", "frame", "x"]),
+            st.recursive(st.none() | st.integers(-5, 5) | st.sampled_from(["client", "hub"]), st.lists, max_leaves=3),
+        ).map(msgpack.packb),
+    )
+)
+def test_anything_at_all(body: bytes) -> None:
+    """A HELLO or a protocol error, nothing else."""
+    with contextlib.suppress(ProtocolError):
+        assert Hello.decode(body).protocol == 1
+
+
+DEFAULT = QueueLimits(messages=100, bytes=10_000, overflow=Overflow.DROP_NEWEST)
+
+
+@pytest.mark.parametrize(
+    ("wish", "granted"),
+    [
+        (None, DEFAULT),
+        (QueueWish(), DEFAULT),
+        (QueueWish(messages=7), QueueLimits(7, 10_000, Overflow.DROP_NEWEST)),
+        (QueueWish(messages=5000), QueueLimits(1000, 10_000, Overflow.DROP_NEWEST)),
+        (QueueWish(bytes=5), QueueLimits(100, 5, Overflow.DROP_NEWEST)),
+        (QueueWish(bytes=10**12), QueueLimits(100, 50_000, Overflow.DROP_NEWEST)),
+        (QueueWish(1000, 50_000, Overflow.DISCONNECT), QueueLimits(1000, 50_000, Overflow.DISCONNECT)),
+    ],
+)
+def test_wishes_are_granted_within_the_maximum(wish: QueueWish | None, granted: QueueLimits) -> None:
+    """What is not wished for is the listener's default; what is too much is the most that is allowed."""
+    assert grant(wish, DEFAULT, 1000, 50_000) == granted
+
+
+def test_a_wish_is_a_whole_number() -> None:
+    """Half a message is no queue."""
+    wish: dict[str, Any] = CLIENT | {"queue": {"messages": 1.5}}
+    with pytest.raises(ProtocolError, match=r"queue\.messages"):
+        Hello.decode(msgpack.packb(wish))

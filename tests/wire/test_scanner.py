@@ -1,0 +1,360 @@
+"""The scanner against a naive reader that takes one frame at a time, for every way to cut the stream."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
+from peers.wire.kinds import Kind
+from peers.wire.scanner import Rejected, Run, Scanner
+from tests.wire.pair import Seen, Table, Way, encoded, frames_of, message, packed, parts, refusal, seen
+
+LIMIT_BYTES = 1 << 20
+FLAG_BROKER = 0b10
+WAYS = {b"/a": "one", b"/b": "one", b"/c": "two", b"/a/longer": "two"}
+"""Two topics that go the same way, two that go another one together, and the rest to nobody."""
+
+
+def table() -> Table:
+    """A fresh route table with these ways."""
+    return Table(WAYS)
+
+
+def apply(routes: Table, frame: Frame) -> None:
+    """What the owner does with a control frame: SUBSCRIBE lets the topic in its body go elsewhere from now on."""
+    if frame.kind == Kind.SUBSCRIBE:
+        routes.swap(frame.body, f"after {frame.body!r}")
+
+
+def naive(stream: bytes) -> tuple[list[tuple[str, bytes] | Frame | Rejected], bytes]:
+    """Frame by frame, without a table: what comes out, and the accepted bytes of messages."""
+    routes = table()
+    out: list[tuple[str, bytes] | Frame | Rejected] = []
+    accepted = b""
+    for frame in frames_of(stream):
+        raw = encoded(frame)
+        if frame.kind != Kind.MESSAGES:
+            out.append(frame)
+            apply(routes, frame)
+        elif frame.flags & 1 and not good_count(frame.body):
+            text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
+            out.append(Rejected(CloseCode.BAD_DATA, text, 1))
+        elif frame.key.startswith(b"!"):
+            out.append(Rejected(CloseCode.BAD_DATA, refusal(frame.key).text, frame.messages))
+        else:
+            out.append((routes.route(frame.key).name, raw))
+            accepted += raw
+    return out, accepted
+
+
+def good_count(body: bytes) -> bool:
+    """Whether a BATCH body can hold as many values as it says: one or more, at least one byte each."""
+    if len(body) < BATCH_COUNT.size:
+        return False
+    count: int = BATCH_COUNT.unpack_from(body)[0]
+    return 1 <= count <= min(len(body) - BATCH_COUNT.size, BATCH_LIMIT_MESSAGES)
+
+
+def read(scanner: Scanner[Way], routes: Table, pieces: list[bytes]) -> list[Seen]:
+    """Feed the pieces, and act on control frames as they come out."""
+    out: list[Seen] = []
+    for piece in pieces:
+        for item in seen(scanner.receive(piece)):
+            out.append(item)
+            if isinstance(item, Frame):
+                apply(routes, item)
+    return out
+
+
+def named(items: list[Seen]) -> list[tuple[str, bytes] | Frame | Rejected]:
+    """Routes by name."""
+    return [(item[0].name, item[1]) if isinstance(item[0], Way) else item for item in items]
+
+
+topics = st.sampled_from([b"/a", b"/a", b"/b", b"/c", b"/a/longer", b"/unknown", b"!refused", b"!other", b"", b"/\xff"])
+bodies = st.sampled_from([b"", b"\xc0", b"\xc0", b"\xa3abc", bytes(100), bytes(300)])
+singles = st.builds(message, topics, bodies, flags=st.sampled_from([0, 0, 0, FLAG_BROKER]))
+batches = st.builds(packed, topics, st.integers(1, 5), flags=st.sampled_from([0, FLAG_BROKER]))
+malformed = st.one_of(
+    st.builds(packed, topics, st.sampled_from([0, 4, 2**32 - 1]), st.binary(max_size=3)),
+    st.builds(lambda topic, body: encode_frame(Kind.MESSAGES, body, key=topic, flags=1), topics, st.binary(max_size=3)),
+)
+controls = st.one_of(
+    st.builds(lambda topic: encode_frame(Kind.SUBSCRIBE, topic), topics),
+    st.builds(encode_frame, st.sampled_from([1, 4, 7, 10, 99, 200]), bodies, key=topics, flags=st.integers(0, 255)),
+)
+repeated = st.builds(lambda frame, times: frame * times, st.one_of(singles, batches), st.integers(2, 6))
+streams = st.lists(st.one_of(singles, singles, repeated, batches, malformed, controls), max_size=14).map(b"".join)
+
+
+@given(stream=streams, data=st.data())
+def test_reads_what_a_naive_reader_reads(stream: bytes, data: st.DataObject) -> None:
+    """Same messages in the same order with the same routes, same control frames, same refusals, however it is cut."""
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
+    routes = table()
+    scanner = Scanner(routes, LIMIT_BYTES)
+    expected, accepted = naive(stream)
+    out = read(scanner, routes, parts(stream, cuts))
+    assert named(out) == expected
+    assert b"".join(item[1] for item in out if isinstance(item[0], Way)) == accepted
+    assert scanner.held_bytes == 0
+
+
+@given(stream=streams)
+def test_reads_byte_by_byte(stream: bytes) -> None:
+    """The hardest cut: every read brings one byte; what is held is exactly the incomplete frame."""
+    routes = table()
+    scanner = Scanner(routes, LIMIT_BYTES)
+    out: list[Seen] = []
+    whole = {0}
+    for frame in frames_of(stream):
+        whole.add(max(whole) + len(encoded(frame)))
+    for position in range(len(stream)):
+        out += read(scanner, routes, [stream[position : position + 1]])
+        assert scanner.held_bytes == position + 1 - max(place for place in whole if place <= position + 1)
+    assert named(out) == naive(stream)[0]
+
+
+@given(stream=streams)
+def test_runs_are_as_long_as_can_be(stream: bytes) -> None:
+    """Once its topics are known, a read has no two runs of one route next to each other."""
+    routes = table()
+    for frame in frames_of(stream):
+        if frame.kind == Kind.MESSAGES and not frame.key.startswith(b"!"):
+            routes.miss(frame.routing_key)
+    before: object = None
+    for item in Scanner(routes, LIMIT_BYTES).receive(stream):
+        if isinstance(item, Run):
+            assert before is not item.route
+        before = item.route if isinstance(item, Run) else None
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """One stream with everything in it."""
+
+    stream: bytes = b"".join(
+        [
+            message(b"/a") * 3,
+            message(b"/b", bytes(20)),
+            packed(b"/a", 3),
+            packed(b"/a", 3),
+            message(b"!refused"),
+            packed(b"/c", 0, b""),
+            encode_frame(Kind.SUBSCRIBE, b"/a"),
+            message(b"/a") * 2,
+            encode_frame(Kind.PING, b"12345678"),
+            message(b"/unknown", bytes(40)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("cut", range(1, len(Mixed().stream)))
+def test_every_cut_in_two(cut: int) -> None:
+    """There is no place where a cut loses or changes anything."""
+    stream = Mixed().stream
+    routes = table()
+    assert named(read(Scanner(routes, LIMIT_BYTES), routes, parts(stream, [cut]))) == naive(stream)[0]
+
+
+def test_a_subscription_takes_effect_on_what_is_behind_it() -> None:
+    """Also when all of it came in one read, and the route was known before."""
+    routes = table()
+    stream = message(b"/a") + encode_frame(Kind.SUBSCRIBE, b"/a") + message(b"/a")
+    out = named(read(Scanner(routes, LIMIT_BYTES), routes, [stream]))
+    assert [item[0] for item in out if not isinstance(item, Frame)] == ["one", "after b'/a'"]
+
+
+def test_topics_of_one_route_are_one_run() -> None:
+    """It is the route that makes a run, not the topic; the bytes are one slice of what was read."""
+    routes = table()
+    stream = message(b"/a") + message(b"/b", bytes(9)) + packed(b"/a", 7)
+    scanner = Scanner(routes, LIMIT_BYTES)
+    list(scanner.receive(stream))
+    runs = list(scanner.receive(stream))
+    assert [(run.route.name, run.batch.frames, run.batch.messages) for run in runs if isinstance(run, Run)] == [
+        ("one", stream, 9)
+    ]
+
+
+def test_a_read_that_is_one_run_is_not_copied() -> None:
+    """What came is what goes on, the same object."""
+    routes = table()
+    stream = message(b"/a", bytes(1000)) * 20
+    scanner = Scanner(routes, LIMIT_BYTES)
+    list(scanner.receive(message(b"/a")))
+    (run,) = scanner.receive(stream)
+    assert isinstance(run, Run)
+    assert run.batch.frames is stream
+
+
+def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
+    """A queued slice must not keep the whole read alive: it is a copy of its own size."""
+    routes = table()
+    stream = message(b"/a") + encode_frame(Kind.PING, bytes(10_000))
+    run = next(iter(Scanner(routes, LIMIT_BYTES).receive(stream)))
+    assert isinstance(run, Run)
+    assert type(run.batch.frames) is bytes
+    assert len(run.batch.frames) == len(message(b"/a"))
+
+
+@pytest.mark.parametrize("cut", [None, 3, HEADER_BYTES, HEADER_BYTES + 1])
+def test_a_body_over_the_limit(cut: int | None) -> None:
+    """The header is enough to refuse it; what came before it was delivered."""
+    scanner = Scanner(table(), 100)
+    fits, over = message(b"/a", bytes(100)), message(b"/a", bytes(101))
+    pieces = [fits + over] if cut is None else [fits + over[:cut], over[cut:]]
+    out: list[Seen] = []
+
+    def read_on() -> None:
+        for piece in pieces:
+            out.extend(seen(scanner.receive(piece)))
+
+    with pytest.raises(ProtocolError, match="body of 101 bytes, limit 100") as refused:
+        read_on()
+    assert refused.value.code == CloseCode.TOO_BIG
+    assert [item[1] for item in out if isinstance(item[0], Way)] == [fits]
+
+
+def test_a_header_over_the_limit_is_refused_before_its_body_comes() -> None:
+    """Nobody can make the hub hold what it will not take."""
+    scanner = Scanner(table(), 100)
+    with pytest.raises(ProtocolError, match="body of 4294967295 bytes"):
+        list(scanner.receive(HEADER.pack(2**32 - 1, Kind.MESSAGES, 0, 0)))
+
+
+def test_a_known_topic_is_no_way_round_the_limit() -> None:
+    """The limit holds for the route's second message as for its first."""
+    scanner = Scanner(table(), 100)
+    stream = message(b"/a", bytes(10)) * 3 + message(b"/a", bytes(101))
+    with pytest.raises(ProtocolError, match="body of 101 bytes"):
+        list(scanner.receive(stream))
+
+
+@pytest.mark.parametrize("kind", [Kind.MESSAGES, Kind.PING, 200])
+def test_a_key_over_the_limit(kind: int) -> None:
+    """4096 bytes of key are the most for any kind; one more ends the stream."""
+    scanner = Scanner(table(), LIMIT_BYTES)
+    assert len(list(scanner.receive(encode_frame(kind, b"", key=bytes(KEY_LIMIT_BYTES))))) == 1
+    with pytest.raises(ProtocolError, match="routing key of 4097 bytes, limit 4096") as refused:
+        list(scanner.receive(HEADER.pack(0, kind, 0, KEY_LIMIT_BYTES + 1)))
+    assert refused.value.code == CloseCode.TOO_BIG
+
+
+def test_the_limit_may_rise_within_a_read() -> None:
+    """HELLO raises it: a large frame behind it, in the same read or begun in it, is taken."""
+    large = message(b"/a", bytes(5000))
+    stream = encode_frame(Kind.HELLO, b"") + large
+    for cut in (len(stream), 9, 20, len(stream) - 1):
+        scanner = Scanner(table(), 100)
+        out: list[Seen] = []
+        for piece in parts(stream, [cut]):
+            for item in scanner.receive(piece):
+                if isinstance(item, Frame) and item.kind == Kind.HELLO:
+                    scanner.frame_limit_bytes = 5000
+                else:
+                    out.extend(seen([item]))
+        assert [item[1] for item in out if isinstance(item[0], Way)] == [large]
+
+
+def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
+    """16 MiB in pieces of 1 KiB grow one buffer in place: neither a copy a read nor a list of pieces."""
+    size = 16 << 20
+    frame = message(b"/a", bytes(size))
+    scanner = Scanner(table(), size)
+    piece_bytes = 1024
+    pieces = parts(frame, range(piece_bytes, len(frame), piece_bytes))
+    list(scanner.receive(pieces[0]))
+    held = scanner._held
+    tracemalloc.start()
+    try:
+        for number, piece in enumerate(pieces[1:-1], 2):
+            assert not list(scanner.receive(piece))
+            assert scanner.held_bytes == number * piece_bytes
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert scanner._held is held
+    assert peak < 2.5 * size
+    (run,) = scanner.receive(pieces[-1])
+    assert isinstance(run, Run)
+    assert run.batch.frames == frame
+    assert scanner.held_bytes == 0
+
+
+def test_a_header_in_pieces_is_kept() -> None:
+    """A size that is not known yet is no reason to scan or to fail."""
+    scanner = Scanner(table(), LIMIT_BYTES)
+    frame = message(b"/a")
+    for position in range(HEADER_BYTES - 1):
+        assert not list(scanner.receive(frame[position : position + 1]))
+        assert scanner.held_bytes == position + 1
+
+
+BAD_COUNTS = [
+    b"",
+    b"\x00\x00\x00",
+    BATCH_COUNT.pack(0),
+    BATCH_COUNT.pack(1),
+    BATCH_COUNT.pack(0) + b"\xc0",
+    BATCH_COUNT.pack(2) + b"\xc0",
+    BATCH_COUNT.pack(2**32 - 1) + b"\xc0" * 100,
+    BATCH_COUNT.pack(BATCH_LIMIT_MESSAGES + 1) + b"\xc0" * (BATCH_LIMIT_MESSAGES + 1),
+]
+
+
+@pytest.mark.parametrize("body", BAD_COUNTS, ids=[f"{body[:6].hex()}-{len(body)}" for body in BAD_COUNTS])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> None:
+    """It is refused as one message, and the stream goes on; whether or not its topic is known."""
+    routes = table()
+    scanner = Scanner(routes, LIMIT_BYTES)
+    bad = encode_frame(Kind.MESSAGES, body, key=b"/a", flags=1)
+    good = packed(b"/a", 2)
+    if known:
+        list(scanner.receive(good))
+    out = list(scanner.receive(good + bad + good))
+    refused = [item for item in out if isinstance(item, Rejected)]
+    runs = [item for item in out if isinstance(item, Run)]
+    assert [(one.code, one.messages) for one in refused] == [(CloseCode.BAD_DATA, 1)]
+    assert f"{len(body)} bytes" in refused[0].text
+    assert [run.batch.messages for run in runs] == [2, 2]
+
+
+def test_the_largest_batch() -> None:
+    """As many values as a frame may hold are counted."""
+    (run,) = Scanner(table(), LIMIT_BYTES).receive(packed(b"/a", BATCH_LIMIT_MESSAGES))
+    assert isinstance(run, Run)
+    assert run.batch.messages == BATCH_LIMIT_MESSAGES
+
+
+def test_refused_messages_count_what_they_say() -> None:
+    """A refused BATCH is as many lost messages as it holds."""
+    (refused,) = Scanner(table(), LIMIT_BYTES).receive(packed(b"!no", 5))
+    assert isinstance(refused, Rejected)
+    assert refused.messages == 5
+
+
+def test_a_topic_is_looked_up_once() -> None:
+    """The table answers from then on; the flags and the kind are part of the key."""
+    routes = table()
+    scanner = Scanner(routes, LIMIT_BYTES)
+    list(scanner.receive(message(b"/a") * 10 + message(b"/c") + message(b"/a")))
+    assert routes.misses == 2
+    list(scanner.receive(packed(b"/a", 2)))
+    assert routes.misses == 3
+
+
+def test_a_batch_for_the_core() -> None:
+    """What comes out is what the core takes."""
+    (run,) = Scanner(table(), LIMIT_BYTES).receive(message(b"/a"))
+    assert isinstance(run, Run)
+    assert isinstance(run.batch, Batch)
+    assert repr(run.batch) == "<Batch of 1 messages, 11 bytes>"

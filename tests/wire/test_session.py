@@ -1,0 +1,400 @@
+"""Conversations of two sessions over a pretend wire, and what one session does with what it is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import Frame, encode_frame
+from peers.wire.control import (
+    PING_LIMIT_BYTES,
+    Notice,
+    decode_close,
+    decode_notice,
+    encode_close,
+    encode_notice,
+    encode_subscription,
+)
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.scanner import Run
+from peers.wire.session import HANDSHAKE_LIMIT_BYTES, Closing, Phase, SubscriptionChange
+from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Pair, Side, frames_of, message, packed, parts, side_of
+
+
+def with_client() -> Side:
+    """A hub's session after a client's HELLO."""
+    side = side_of("hub")
+    side.hear(CLIENT_HELLO.encode())
+    side.events.clear()
+    return side
+
+
+def notices(side: Side) -> list[Notice]:
+    """The notices that a session wants to send."""
+    return [decode_notice(frame.body) for frame in frames_of(side.session.take_outgoing())]
+
+
+# Two sessions.
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
+def test_a_conversation(piece_bytes: int) -> None:
+    """HELLO both ways, a subscription and its confirmation, messages, the end; however the wire cuts it."""
+    pair = Pair(piece_bytes=piece_bytes)
+    pair.greet()
+    assert pair.near.events == [HUB_HELLO]
+    assert pair.far.events == [CLIENT_HELLO]
+    pair.near.session.send(encode_subscription(Kind.SUBSCRIBE, ["/a", ""], 3))
+    pair.near.session.send(message(b"/x") + packed(b"/y", 2))
+    pair.far.session.confirm(3)
+    pair.far.session.send(message(b"/a"))
+    pair.run()
+    pair.near.session.close(CloseCode.DONE, "that was all")
+    pair.run()
+    assert pair.far.events[1] == SubscriptionChange(subscribe=True, prefixes=["/a", ""], request=3)
+    assert pair.far.topics == [b"/x", b"/y"]
+    assert pair.near.events[1:2] == [Notice("confirmed", request=3)]
+    assert pair.near.topics == [b"/a"]
+    assert pair.far.closings == [Closing(CloseCode.DONE, "that was all", by_far_side=True)]
+    assert not pair.near.closings
+    assert pair.near.session.closed
+    assert pair.far.session.closed
+
+
+def test_two_hubs() -> None:
+    """A link takes what a client says and what a hub says."""
+    pair = Pair("hub")
+    pair.greet()
+    assert pair.near.session.phase is Phase.WITH_LINK
+    assert pair.far.session.phase is Phase.WITH_LINK
+    for side in (pair.near, pair.far):
+        side.session.send(encode_subscription(Kind.UNSUBSCRIBE, ["/a"]))
+        side.session.send(message(b"/a"))
+        side.session.send(encode_notice(Notice("dropped", count=2)))
+    pair.run()
+    for side in (pair.near, pair.far):
+        change, _, notice = side.events[1:]
+        assert change == SubscriptionChange(subscribe=False, prefixes=["/a"], request=0)
+        assert side.topics == [b"/a"]
+        assert notice == Notice("dropped", count=2)
+
+
+def test_an_error_reaches_the_other_side() -> None:
+    """What one side closes for, the other reads as a reason; both are closed."""
+    pair = Pair()
+    pair.greet()
+    pair.near.session.send(HUB_HELLO.encode())
+    pair.run()
+    text = "HELLO is not expected with a client"
+    assert pair.far.closings == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)]
+    assert pair.near.closings == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)]
+
+
+def test_all_in_one_packet() -> None:
+    """HELLO, a subscription and messages larger than a handshake may be, without waiting for any answer."""
+    side = side_of("hub")
+    large = message(b"/a", bytes(HANDSHAKE_LIMIT_BYTES + 1))
+    side.hear(CLIENT_HELLO.encode() + encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + large)
+    hello, change, run = side.events
+    assert hello == CLIENT_HELLO
+    assert isinstance(change, SubscriptionChange)
+    assert isinstance(run, Run)
+    assert run.batch.frames == large
+
+
+# The handshake.
+
+
+def test_a_stranger_may_not_send_much() -> None:
+    """Before HELLO a frame over the handshake limit ends it; at the limit it is read."""
+    side = side_of("hub")
+    side.hear(encode_frame(Kind.HELLO, bytes(HANDSHAKE_LIMIT_BYTES)))
+    assert side.closings[0].text.startswith("HELLO: ")
+    side = side_of("hub")
+    side.hear(encode_frame(Kind.HELLO, bytes(HANDSHAKE_LIMIT_BYTES + 1))[:8])
+    assert side.closings == [
+        Closing(CloseCode.TOO_BIG, f"body of {HANDSHAKE_LIMIT_BYTES + 1} bytes, limit {HANDSHAKE_LIMIT_BYTES}", False)
+    ]
+
+
+def test_the_frame_limit_is_the_lower_bound() -> None:
+    """A frame limit below the handshake's holds from the first frame on."""
+    side = side_of("hub", frame_limit_bytes=4096)
+    side.hear(encode_frame(Kind.HELLO, bytes(4097)))
+    assert side.closings[0].text == "body of 4097 bytes, limit 4096"
+
+
+def test_messages_before_hello_are_not_told() -> None:
+    """Refused or not, a stranger's messages end the conversation, and are not routed."""
+    for frame in (message(b"/a"), message(b"!refused"), packed(b"/a", 0, b"")):
+        side = side_of("hub")
+        side.hear(frame + CLIENT_HELLO.encode())
+        assert side.events == [Closing(CloseCode.PROTOCOL_ERROR, "MESSAGES is not expected before HELLO", False)]
+        assert side.session.rejected_messages == 0
+
+
+# PING.
+
+
+@pytest.mark.parametrize("body", [b"", b"x", bytes(PING_LIMIT_BYTES)])
+def test_ping_is_echoed(body: bytes) -> None:
+    """As it came, up to 128 bytes, one PONG each, in order."""
+    side = with_client()
+    side.hear(encode_frame(Kind.PING, body) + encode_frame(Kind.PING, b"last"))
+    assert frames_of(side.session.take_outgoing()) == [
+        Frame(Kind.PONG, 0, b"", body),
+        Frame(Kind.PONG, 0, b"", b"last"),
+    ]
+    assert not side.events
+
+
+def test_a_large_ping_ends_it() -> None:
+    """What must be echoed must be small."""
+    side = with_client()
+    side.hear(encode_frame(Kind.PING, bytes(PING_LIMIT_BYTES + 1)))
+    assert side.closings == [Closing(CloseCode.TOO_BIG, "PING of 129 bytes, the limit is 128 bytes", False)]
+    assert [frame.kind for frame in frames_of(side.session.take_outgoing())] == [Kind.CLOSE]
+
+
+def test_pong_says_nothing() -> None:
+    """Asked for or not, of whatever size."""
+    side = with_client()
+    side.hear(encode_frame(Kind.PONG, bytes(5000)))
+    assert not side.events
+    assert not side.session.take_outgoing()
+
+
+# Refused messages.
+
+
+def test_refusals_of_a_read_are_merged() -> None:
+    """One notice for each cause, with the number of messages; everything else is routed."""
+    side = with_client()
+    side.hear(message(b"!one") * 3 + message(b"/a") + packed(b"!one", 4) + message(b"!two") + message(b"/a"))
+    assert side.topics == [b"/a", b"/a"]
+    assert notices(side) == [
+        Notice("error", count=7, code=CloseCode.BAD_DATA, text="topic b'!one' is refused"),
+        Notice("error", count=1, code=CloseCode.BAD_DATA, text="topic b'!two' is refused"),
+    ]
+    assert side.session.rejected_messages == 8
+    assert not side.session.closed
+
+
+def test_each_read_tells_its_own() -> None:
+    """Nothing is told twice, nothing is kept for later."""
+    side = with_client()
+    for count in (2, 1):
+        side.hear(message(b"!one") * count)
+        assert [notice.count for notice in notices(side)] == [count]
+    side.hear(message(b"/a"))
+    assert not notices(side)
+    assert side.session.rejected_messages == 3
+
+
+def test_refusals_of_many_causes_are_summed_up() -> None:
+    """A read can hold thousands of causes: some are told by name, the rest together; the numbers add up."""
+    side = with_client()
+    side.hear(b"".join(message(b"!%d" % number) for number in range(1000)))
+    told = notices(side)
+    assert len(told) <= 20
+    assert sum(notice.count for notice in told) == 1000
+    assert told[-1].text == "more messages were refused, for other reasons"
+
+
+def test_refusals_are_told_before_the_end() -> None:
+    """CLOSE is the last frame, also where the read that ends it had refusals before."""
+    side = with_client()
+    side.hear(message(b"!one") * 2 + encode_frame(99, b"") + message(b"!one"))
+    kinds = [frame.kind for frame in frames_of(side.session.take_outgoing())]
+    assert kinds == [Kind.NOTICE, Kind.CLOSE]
+    assert side.session.rejected_messages == 2
+
+
+def test_a_client_keeps_refusals_to_itself() -> None:
+    """A hub takes no NOTICE: a client that told it would be closed for that. It counts them."""
+    side = side_of("client")
+    side.hear(HUB_HELLO.encode() + packed(b"/a", 0, b"") + message(b"/a"))
+    assert not side.session.take_outgoing()
+    assert side.session.rejected_messages == 1
+    assert side.topics == [b"/a"]
+
+
+# Subscriptions and notices.
+
+BAD_SUBSCRIPTIONS = [
+    b"",
+    b"\xc0",
+    b"\x90",
+    b"\x91\x00",
+    b"\x92\xff\x90",
+    b"\x92\x00\xc0",
+    b"\x92\x00\x91\x00",
+    b"\x92\x00\x91\xa1\xff",
+    b"\x92\x00\x90\x00",
+    b"\x93\x00\x90\x00",
+    b"\x91" * 100_000,
+    b"\x92\x00\xdd\xff\xff\xff\xff",
+]
+
+
+@pytest.mark.parametrize("body", BAD_SUBSCRIPTIONS, ids=[f"{body[:8].hex()}" for body in BAD_SUBSCRIPTIONS])
+@pytest.mark.parametrize("kind", [Kind.SUBSCRIBE, Kind.UNSUBSCRIBE])
+def test_a_bad_subscription_is_refused(kind: Kind, body: bytes) -> None:
+    """The stream is in step, so the connection goes on; the notice names the kind."""
+    side = with_client()
+    side.hear(encode_frame(kind, body) + encode_frame(Kind.PING, b"still here"))
+    assert not side.events
+    refused, pong = frames_of(side.session.take_outgoing())
+    notice = decode_notice(refused.body)
+    assert (notice.kind, notice.code) == ("error", CloseCode.BAD_DATA)
+    assert notice.text.startswith(f"{kind.name}: ")
+    assert pong.body == b"still here"
+
+
+def test_confirmations_only_where_asked_for() -> None:
+    """Request 0 is no request."""
+    side = with_client()
+    side.session.confirm(0)
+    side.session.confirm(5)
+    assert notices(side) == [Notice("confirmed", request=5)]
+
+
+def test_a_refused_request_bears_its_number() -> None:
+    """So that the far side knows which of its requests failed."""
+    side = with_client()
+    side.session.reject(RejectedError(CloseCode.NOT_ALLOWED, "too many"), 9)
+    assert notices(side) == [Notice("error", request=9, code=CloseCode.NOT_ALLOWED, text="too many")]
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc0", b"\x80", b"\x81\xa4kind\xa5other", b"\x81" * 100_000])
+def test_a_bad_notice_ends_it(body: bytes) -> None:
+    """A hub that says nonsense is not listened to any longer."""
+    side = side_of("client")
+    side.hear(HUB_HELLO.encode() + encode_frame(Kind.NOTICE, body))
+    (closing,) = side.closings
+    assert closing.code == CloseCode.PROTOCOL_ERROR
+    assert closing.text.startswith("NOTICE: ")
+
+
+# The end.
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        (b"\x03\xe8", 1000, ""),
+        (b"\x03\xe9going", 1001, "going"),
+        (b"\x0f\xa8\xff\xfe", 4008, "\ufffd\ufffd"),
+        (b"\x00\x00" + b"x" * 500, 0, "x" * 500),
+    ],
+)
+def test_close_is_read(body: bytes, code: int, text: str) -> None:
+    """Code and text, whatever they are; no CLOSE comes back."""
+    side = with_client()
+    side.hear(encode_frame(Kind.CLOSE, body) + message(b"/late"))
+    assert side.events == [Closing(code, text, by_far_side=True)]
+    assert not side.session.take_outgoing()
+    assert side.session.closed
+
+
+@pytest.mark.parametrize("body", [b"", b"\x03"])
+def test_a_close_without_a_code(body: bytes) -> None:
+    """It is an error of its own, and still the end."""
+    side = with_client()
+    side.hear(encode_frame(Kind.CLOSE, body))
+    assert [(one.code, one.by_far_side) for one in side.closings] == [(CloseCode.PROTOCOL_ERROR, False)]
+    assert f"{len(body)} bytes" in side.closings[0].text
+
+
+def test_closing_is_said_once() -> None:
+    """Who closes twice says it once, with the first reason."""
+    side = with_client()
+    side.session.close(CloseCode.DONE, "first")
+    side.session.close(CloseCode.GOING_AWAY, "second")
+    (frame,) = frames_of(side.session.take_outgoing())
+    assert decode_close(frame.body) == (CloseCode.DONE, "first")
+
+
+def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:
+    """Who is closed while it acts on a message (its queue ran over) reports nothing more and answers nothing more."""
+    side = with_client()
+    stream = message(b"/a") + encode_frame(Kind.PING, b"") + message(b"/a")
+    stream += encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + message(b"!no")
+    for event in side.session.receive(stream):
+        side.events.append(event)  # type: ignore[arg-type]
+        if len(side.events) == 1:
+            side.session.close(CloseCode.OVERFLOW, "queue full")
+    assert len(side.events) == 1
+    assert [frame.kind for frame in frames_of(side.session.take_outgoing())] == [Kind.CLOSE]
+
+
+def test_outgoing_is_taken_once() -> None:
+    """In the order it was sent."""
+    side = with_client()
+    side.session.send(b"one")
+    side.session.send(b"two")
+    assert side.session.take_outgoing() == b"onetwo"
+    assert side.session.take_outgoing() == b""
+
+
+# Anything at all.
+
+good = st.sampled_from(
+    [
+        CLIENT_HELLO.encode(),
+        HUB_HELLO.encode(),
+        Hello(protocol=2, role="client").encode(),
+        message(b"/a"),
+        message(b"!no"),
+        packed(b"/a", 3),
+        encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
+        encode_notice(Notice("confirmed", request=1)),
+        encode_frame(Kind.PING, b"x"),
+        encode_close(CloseCode.DONE, "done"),
+        encode_frame(200, b""),
+    ]
+)
+odd = st.builds(
+    encode_frame,
+    st.integers(0, 255),
+    st.binary(max_size=40),
+    key=st.binary(max_size=10),
+    flags=st.integers(0, 255),
+)
+
+
+@given(
+    role=st.sampled_from(["client", "hub"]),
+    opening=st.sampled_from([b"", CLIENT_HELLO.encode(), HUB_HELLO.encode()]),
+    stream=st.lists(st.one_of(good, good, odd, st.binary(max_size=30)), max_size=10).map(b"".join),
+    cuts=st.lists(st.integers(0, 400), max_size=5),
+)
+def test_anything_at_all(role: str, opening: bytes, stream: bytes, cuts: list[int]) -> None:
+    """Whatever comes: nothing is raised, it ends at most once, and what goes out are whole frames, CLOSE last."""
+    side = side_of(role)
+    for piece in parts(opening + stream, cuts):
+        side.hear(piece)
+    assert len(side.closings) <= 1
+    if side.closings:
+        assert side.events[-1] is side.closings[0]
+        assert side.session.closed
+    answered = [frame.kind for frame in frames_of(side.session.take_outgoing())]
+    assert set(answered) <= {Kind.PONG, Kind.NOTICE, Kind.CLOSE}
+    assert answered.count(Kind.CLOSE) == sum(not closing.by_far_side for closing in side.closings)
+    assert Kind.CLOSE not in answered[:-1]
+
+
+@given(stream=st.lists(st.one_of(good, good, odd), max_size=10).map(b"".join), cuts=st.lists(st.integers(0, 400)))
+def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
+    """A session reports the same whether the stream comes at once or in pieces, but for where runs end."""
+    whole, pieces = side_of("hub"), side_of("hub")
+    whole.hear(stream)
+    for piece in parts(stream, cuts):
+        pieces.hear(piece)
+    assert whole.topics == pieces.topics
+    without_runs = [[event for event in side.events if not isinstance(event, Run)] for side in (whole, pieces)]
+    assert without_runs[0] == without_runs[1]
+    assert whole.session.rejected_messages == pieces.session.rejected_messages

@@ -1,0 +1,146 @@
+"""The session's table over all pairs of state and kind: what is missing there ends the conversation with 1002."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import encode_frame
+from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
+from peers.wire.kinds import Kind
+from peers.wire.session import Closing, Phase
+from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Side, frames_of, message, side_of
+
+DRAWN = """
+              HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE
+OPENING         ✓        .         .           .         .      .     .      ✓
+WITH_CLIENT     .        ✓         ✓           ✓         .      ✓     ✓      ✓
+WITH_HUB        .        ✓         .           .         ✓      ✓     ✓      ✓
+WITH_LINK       .        ✓         ✓           ✓         ✓      ✓     ✓      ✓
+"""
+"""As documented; CLOSED is told apart: there nothing is read at all."""
+
+
+def allowed() -> set[tuple[Phase, Kind]]:
+    """The pairs that are marked."""
+    header, *rows = DRAWN.strip().splitlines()
+    marked = set()
+    for row in rows:
+        phase, *marks = row.split()
+        marked |= {(Phase[phase], Kind[kind]) for kind, mark in zip(header.split(), marks, strict=True) if mark == "✓"}
+    return marked
+
+
+ALLOWED = allowed()
+
+BODIES = {
+    Kind.HELLO: HUB_HELLO.encode(),
+    Kind.MESSAGES: message(b"/a"),
+    Kind.SUBSCRIBE: encode_subscription(Kind.SUBSCRIBE, ["/a"], 7),
+    Kind.UNSUBSCRIBE: encode_subscription(Kind.UNSUBSCRIBE, ["/a"], 7),
+    Kind.NOTICE: encode_notice(Notice("dropped", count=3)),
+    Kind.PING: encode_frame(Kind.PING, b"now"),
+    Kind.PONG: encode_frame(Kind.PONG, b"now"),
+    Kind.CLOSE: encode_close(CloseCode.DONE, "enough"),
+}
+
+
+def frame_of(kind: Kind) -> bytes:
+    """A good frame of that kind, as far as there is one."""
+    return BODIES.get(kind, encode_frame(kind, b""))
+
+
+def side_in(phase: Phase) -> Side:
+    """A session that has come to that state by what it was told."""
+    side = side_of("client" if phase is Phase.WITH_HUB else "hub")
+    if phase is Phase.CLOSED:
+        side.session.close(CloseCode.DONE, "done")
+    elif phase is not Phase.OPENING:
+        side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else HUB_HELLO).encode())
+    side.events.clear()
+    side.session.take_outgoing()
+    assert side.session.phase is phase
+    return side
+
+
+ALIVE = [phase for phase in Phase if phase is not Phase.CLOSED]
+
+
+@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
+def test_every_pair(phase: Phase, kind: Kind) -> None:
+    """What is in the table goes on; what is not ends it with 1002 and a text that names the kind and the state."""
+    side = side_in(phase)
+    side.hear(frame_of(kind))
+    if (phase, kind) in ALLOWED:
+        assert not side.session.closed or kind is Kind.CLOSE
+        assert len(side.closings) == (kind is Kind.CLOSE)
+        return
+    text = f"{kind.name} is not expected {phase.value}"
+    assert side.events == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)]
+    (frame,) = frames_of(side.session.take_outgoing())
+    assert frame.kind == Kind.CLOSE
+    assert decode_close(frame.body) == (CloseCode.PROTOCOL_ERROR, text)
+    assert side.session.phase is Phase.CLOSED
+
+
+@pytest.mark.parametrize("role", ["client", "hub"])
+def test_an_opening_is_the_same_for_both_roles(role: str) -> None:
+    """Whoever one is, the first frame of the other side is HELLO."""
+    side = side_of(role)
+    side.hear(frame_of(Kind.SUBSCRIBE))
+    assert side.closings[0].text == "SUBSCRIBE is not expected before HELLO"
+
+
+@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
+def test_nothing_is_read_after_close(kind: Kind) -> None:
+    """Whatever comes, it is passed over: no event, no answer."""
+    side = side_in(Phase.CLOSED)
+    side.hear(frame_of(kind) * 3)
+    assert not side.events
+    assert not side.session.take_outgoing()
+
+
+@pytest.mark.parametrize("number", [0, 15, 99, 127])
+@pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
+def test_unknown_kinds_end_it(phase: Phase, number: int) -> None:
+    """A kind that this version does not know, and that is not marked as one to pass over."""
+    side = side_in(phase)
+    side.hear(encode_frame(number, b"whatever"))
+    assert side.events == [Closing(CloseCode.PROTOCOL_ERROR, f"unknown kind {number}", by_far_side=False)]
+
+
+@pytest.mark.parametrize("number", [128, 200, 255])
+@pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
+def test_ignorable_kinds_are_passed_over(phase: Phase, number: int) -> None:
+    """The high bit says: who does not know this need not."""
+    side = side_in(phase)
+    side.hear(encode_frame(number, b"whatever", key=b"/a", flags=1))
+    assert not side.events
+    assert not side.session.take_outgoing()
+    assert side.session.phase is phase
+
+
+@pytest.mark.parametrize(
+    ("role", "hello", "phase"),
+    [
+        ("hub", CLIENT_HELLO, Phase.WITH_CLIENT),
+        ("hub", HUB_HELLO, Phase.WITH_LINK),
+        ("client", HUB_HELLO, Phase.WITH_HUB),
+    ],
+)
+def test_hello_decides_the_state(role: str, hello: object, phase: Phase) -> None:
+    """By the roles of both sides."""
+    side = side_of(role)
+    side.hear(hello.encode())  # type: ignore[attr-defined]
+    assert side.events == [hello]
+    assert side.session.far == hello
+    assert side.session.phase is phase
+
+
+def test_two_clients_have_nothing_to_say() -> None:
+    """A client that reaches another client closes."""
+    side = side_of("client")
+    side.hear(CLIENT_HELLO.encode())
+    assert [closing.code for closing in side.closings] == [CloseCode.PROTOCOL_ERROR]
+    assert "expects a hub" in side.closings[0].text
