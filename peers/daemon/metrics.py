@@ -1,0 +1,133 @@
+"""Metrics in the Prometheus text format, read off plain counters when somebody scrapes.
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_info` | gauge, 1 | `name`, `id`, `version` | which hub this is |
+| `hub_ready` | gauge | | 1 while the hub takes clients, 0 while it starts or stops |
+| `hub_connections` | gauge | | open connections of all kinds, HTTP and handshakes included |
+| `hub_connections_limit` | gauge | | how many there may be |
+| `hub_connections_accepted_total` | counter | | accepted since the start |
+| `hub_connections_refused_total` | counter | | refused because of the limit |
+| `hub_connections_watched` | gauge | | connections with a deadline: handshake, silence, lingering |
+| `hub_handlers` | gauge | `role`: `client`, `link`, `local` | data sinks of the core |
+| `hub_handlers_paused` | gauge | | handlers whose transport takes no bytes now |
+| `hub_links` | gauge | | peer hubs that are linked |
+| `hub_subscriptions` | gauge | | pairs of prefix and handler |
+| `hub_filter_prefixes` | gauge | | prefixes that peers are told |
+| `hub_messages_published_total` | counter | | messages taken from clients, links and this process |
+| `hub_messages_rejected_total` | counter | | messages refused: bad topic, not allowed |
+| `hub_messages_delivered_total` | counter | | messages written, once for each handler |
+| `hub_messages_dropped_total` | counter | `overflow`: the policy | messages lost: full queue, or no form |
+| `hub_delivered_bytes_total` | counter | | bytes of batches handed to transports, overhead included |
+| `hub_queued_messages`, `hub_queued_bytes` | gauge | | what waits for slow handlers |
+| `hub_routes` | gauge | | routing keys remembered |
+| `hub_routes_limit` | gauge | | how many may be |
+| `hub_route_misses_total` | counter | | lookups that had to search |
+| `hub_route_clears_total` | counter | | times that the cache was emptied |
+
+And those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`). Counters start at
+0 with the process. Cost: about 2 µs a handler and scrape, nothing between scrapes. No state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from hub import __version__
+from hub.metrics import CoreStatistics
+from hub.overflow import Overflow
+from peers.node import Node
+
+__all__ = ["CONTENT_TYPE", "HubCollector", "exposition"]
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class HubCollector:
+    """What a hub tells Prometheus."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def describe(self) -> list[Metric]:
+        """Spare the registry a first collection, made only to learn the names."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read every counter once."""
+        statistics = self._node.core.statistics()
+        yield from self._connections()
+        yield from self._handlers(statistics)
+        yield from _messages(statistics)
+        yield _counter(
+            "hub_messages_rejected", "Messages refused: bad topic, not allowed.", self._node.rejected_messages
+        )
+        yield from self._routes(statistics)
+
+    def _connections(self) -> Iterator[Metric]:
+        node = self._node
+        info = GaugeMetricFamily("hub_info", "Which hub this is.", labels=("name", "id", "version"))
+        info.add_metric((node.name, node.id.hex(), __version__), 1)
+        yield info
+        yield _gauge("hub_ready", "1 while the hub takes clients.", node.ready and not node.draining)
+        yield _gauge("hub_connections", "Open connections of all kinds.", len(node.connections))
+        yield _gauge("hub_connections_limit", "How many connections there may be.", node.connections_limit)
+        yield _counter("hub_connections_accepted", "Connections accepted.", node.accepted_connections)
+        yield _counter("hub_connections_refused", "Connections over the limit.", node.refused_connections)
+        yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
+        yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
+
+    def _handlers(self, statistics: CoreStatistics) -> Iterator[Metric]:
+        handlers = GaugeMetricFamily("hub_handlers", "Data sinks of the core.", labels=("role",))
+        local = len(self._node.core.handlers) - statistics.clients - statistics.links
+        for role, count in (("client", statistics.clients), ("link", statistics.links), ("local", local)):
+            handlers.add_metric((role,), count)
+        yield handlers
+        yield _gauge("hub_handlers_paused", "Handlers whose transport takes no bytes now.", statistics.paused_handlers)
+        yield _gauge("hub_queued_messages", "Messages that wait for slow handlers.", statistics.queued_messages)
+        yield _gauge("hub_queued_bytes", "Memory that waits for slow handlers.", statistics.queued_bytes)
+
+    def _routes(self, statistics: CoreStatistics) -> Iterator[Metric]:
+        routing = statistics.routing
+        yield _gauge("hub_subscriptions", "Pairs of prefix and handler.", routing.subscriptions)
+        yield _gauge("hub_filter_prefixes", "Prefixes that peers are told.", routing.filter_prefixes)
+        yield _gauge("hub_routes", "Routing keys remembered.", routing.routes)
+        yield _gauge("hub_routes_limit", "How many routing keys may be remembered.", self._node.core.routes.limit)
+        yield _counter("hub_route_misses", "Lookups that had to search.", routing.misses_total)
+        yield _counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)
+
+
+def _messages(statistics: CoreStatistics) -> Iterator[Metric]:
+    dropped = statistics.dropped_messages_total
+    yield _counter("hub_messages_published", "Messages taken.", statistics.published_messages_total)
+    yield _counter(
+        "hub_messages_delivered",
+        "Messages written, once for each handler.",
+        statistics.delivered_messages_total,
+    )
+    lost = CounterMetricFamily("hub_messages_dropped", "Messages lost, by overflow policy.", labels=("overflow",))
+    for policy in Overflow:
+        lost.add_metric((policy.value,), dropped.get(policy.value, 0))
+    yield lost
+    yield _counter("hub_delivered_bytes", "Bytes handed to transports.", statistics.delivered_bytes_total)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def exposition(node: Node) -> bytes:
+    """Return everything as Prometheus text, `CONTENT_TYPE`."""
+    registry = CollectorRegistry()
+    registry.register(HubCollector(node))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    return generate_latest(registry)

@@ -1,0 +1,291 @@
+"""Codecs: the two encodings of the client's protocol, `hub.v1.json` and `hub.v1.msgpack`.
+
+What a client sends becomes one of `ClientMessage`; what cannot be is told apart by who can go on:
+
+* `ProtocolError`: not JSON, not msgpack, not UTF-8, nested too deep. The connection ends with 1007.
+* `RefusedError`: sound, but no message that the hub takes: unknown type, missing or wrong field, too many items. It
+  is answered by an `error` with the same request, and the connection goes on.
+
+A published value is msgpack already when it leaves here: from JSON it is converted, from msgpack it is cut out unread.
+
+No state, no I/O. Cost: one pass of msgspec; a second one only to name what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+from websockets.frames import Opcode
+
+from hub.batch import Batch
+from hub.errors import CloseCode, InvalidTopicError, ProtocolError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.topics import check_topic, printable
+from peers.websocket.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
+from peers.websocket.forms import Form, json_form, msgpack_form
+from peers.websocket.messages import (
+    ClientMessage,
+    Hello,
+    HubMessage,
+    Ping,
+    Publication,
+    RefusedError,
+    RequestNumber,
+    Subscribe,
+    Unsubscribe,
+)
+from peers.wire.hello import NAME_LIMIT_BYTES
+
+__all__ = ["ITEMS_LIMIT", "JSON", "MSGPACK", "Codec"]
+
+ITEMS_LIMIT = BATCH_LIMIT_MESSAGES
+"""Most values or prefixes of one message."""
+
+_CONTAINERS_LIMIT = 4 * 1024 * 1024
+"""Most bytes of a msgpack message that may begin an array or map. Passing over one costs 7 ns: 28 ms."""
+
+_READ_AGAIN_BYTES = 4 * 1024 * 1024
+"""Largest message that, having too many parts, is still looked through for the request that it bears: 5 ms a MiB."""
+
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is not JSON or msgpack at all, once its `ValidationError` is taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One subprotocol.
+
+    Attributes:
+        opcode: Kind of its WebSocket messages, both ways.
+        form: Gives a batch its ready frames, for `Batch.form`.
+        decode: Reads what a client sent; raises `ProtocolError` or `RefusedError`.
+        encode: Writes what the hub answers.
+    """
+
+    opcode: Opcode
+    form: Callable[[Batch], Form]
+    decode: Callable[[bytes], ClientMessage]
+    encode: Callable[[HubMessage], bytes]
+
+
+class _Envelope(msgspec.Struct):
+    """What is read of a message that is refused, to say why."""
+
+    type: Any = None
+    request: Any = 0
+
+
+class _EnvelopeReader(NamedTuple):
+    encoding: str
+    decode: Callable[[bytes], _Envelope]
+
+
+class _JsonPublish(msgspec.Struct, frozen=True, tag="publish"):
+    topic: str
+    value: Any = msgspec.UNSET
+    values: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    request: RequestNumber = 0
+
+
+class _RawPublish(msgspec.Struct, frozen=True, tag="publish"):
+    topic: str
+    value: msgspec.Raw = msgspec.Raw()
+    values: msgspec.Raw = msgspec.Raw()
+    request: RequestNumber = 0
+
+
+class _RawSubscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+    prefixes: msgspec.Raw
+    request: RequestNumber = 0
+
+
+class _RawUnsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
+    prefixes: msgspec.Raw
+    request: RequestNumber = 0
+
+
+_TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping")
+
+_from_json = msgspec.json.Decoder(Hello | Subscribe | Unsubscribe | Ping | _JsonPublish).decode
+_from_msgpack = msgspec.msgpack.Decoder(Hello | _RawSubscribe | _RawUnsubscribe | Ping | _RawPublish).decode
+_JSON_ENVELOPE = _EnvelopeReader("JSON", msgspec.json.Decoder(_Envelope).decode)
+_MSGPACK_ENVELOPE = _EnvelopeReader("msgpack", msgspec.msgpack.Decoder(_Envelope).decode)
+_prefixes_of = msgspec.msgpack.Decoder(list[str]).decode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def _decode_json(payload: bytes) -> ClientMessage:
+    if not payload.isascii():
+        _check_utf8(payload)  # msgspec does not look into strings that it passes over
+    if len(payload) <= PARTS_LIMIT:
+        return _decode_text(payload)
+    parts = possible_parts(payload)
+    if parts > PARTS_LIMIT:
+        text = _too_many("arrays, maps and items", parts, PARTS_LIMIT)
+        raise _refused(_JSON_ENVELOPE, payload, CloseCode.TOO_BIG, text)
+    return without_collecting(_decode_text, payload)
+
+
+def _check_utf8(payload: bytes) -> None:
+    try:
+        payload.decode()
+    except UnicodeDecodeError as error:
+        raise ProtocolError(CloseCode.BAD_DATA, f"not UTF-8 at byte {error.start}") from error
+
+
+def _decode_text(payload: bytes) -> ClientMessage:
+    try:
+        message: Hello | Subscribe | Unsubscribe | Ping | _JsonPublish = _from_json(payload)
+    except msgspec.ValidationError as error:
+        raise _refused(_JSON_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
+    except _MALFORMED as error:
+        raise _malformed("JSON", error) from error
+    match message:
+        case _JsonPublish():
+            return _publication_of_json(message)
+        case Hello():
+            return _checked_hello(message)
+        case Subscribe() | Unsubscribe():
+            return _checked_items(message)
+        case _:
+            return message
+
+
+def _publication_of_json(message: _JsonPublish) -> Publication:
+    request = message.request
+    if (message.value is msgspec.UNSET) == (message.values is msgspec.UNSET):
+        raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, request)
+    single = message.values is msgspec.UNSET
+    values = [message.value] if single else message.values
+    assert isinstance(values, list)  # noqa: S101 -- for the type checker: one of the two is set
+    try:
+        packed = b"".join([_pack(value) for value in values])
+    except (OverflowError, ValueError, TypeError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
+        raise RefusedError(CloseCode.BAD_DATA, f"publish: a value has no msgpack form: {reason}", request) from error
+    return _publication(message.topic, packed, len(values), request, single=single)
+
+
+def _decode_msgpack(payload: bytes) -> ClientMessage:
+    if len(payload) > _CONTAINERS_LIMIT and (found := possible_containers(payload)) > _CONTAINERS_LIMIT:
+        text = _too_many("bytes that may begin an array or map", found, _CONTAINERS_LIMIT)
+        raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
+    try:
+        message: Hello | _RawSubscribe | _RawUnsubscribe | Ping | _RawPublish = _from_msgpack(payload)
+    except msgspec.ValidationError as error:
+        raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
+    except _MALFORMED as error:
+        raise _malformed("msgpack", error) from error
+    match message:
+        case _RawPublish():
+            return _publication_of_msgpack(message)
+        case _RawSubscribe():
+            return Subscribe(_prefixes(message.prefixes, message.request), message.request)
+        case _RawUnsubscribe():
+            return Unsubscribe(_prefixes(message.prefixes, message.request), message.request)
+        case Hello():
+            return _checked_hello(message)
+        case _:
+            return message
+
+
+def _publication_of_msgpack(message: _RawPublish) -> Publication:
+    value, values = bytes(message.value), bytes(message.values)
+    if bool(value) == bool(values):
+        raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, message.request)
+    if value:
+        return _publication(message.topic, value, 1, message.request, single=True)
+    items, start = _array(values, "values", message.request)
+    return _publication(message.topic, values[start:], items, message.request, single=False)
+
+
+_VALUE_OR_VALUES = "publish: expected `value` (one) or `values` (a list), one of the two"
+
+
+def _publication(topic: str, packed: bytes, messages: int, request: int, *, single: bool) -> Publication:
+    """Make the frame of values that stand back to back in `packed`."""
+    if not 0 < messages <= ITEMS_LIMIT:
+        text = f"publish: {messages} values, expected 1 to {ITEMS_LIMIT}"
+        raise RefusedError(CloseCode.TOO_BIG if messages else CloseCode.BAD_DATA, text, request, messages)
+    try:
+        key = check_topic(topic).encode()
+    except InvalidTopicError as error:
+        raise RefusedError(CloseCode.BAD_DATA, str(error), request, messages) from error
+    if single or messages == 1:
+        frame = encode_frame(KIND_MESSAGES, packed, key=key)
+    else:
+        frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + packed, key=key, flags=FLAG_BATCH)
+    return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request)
+
+
+def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:
+    packed = bytes(raw)
+    items, _ = _array(packed, "prefixes", request)  # before the list is made of what may be millions
+    if items > ITEMS_LIMIT:
+        raise RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", items, ITEMS_LIMIT), request)
+    try:
+        return _prefixes_of(packed)
+    except msgspec.ValidationError as error:
+        raise RefusedError(CloseCode.BAD_DATA, f"prefixes: {error}", request) from error
+    except UnicodeDecodeError as error:
+        raise _malformed("msgpack", error) from error
+
+
+def _array(packed: bytes, field: str, request: int) -> tuple[int, int]:
+    """Return how many items a msgpack array has, and where the first of them begins."""
+    mark = packed[0]
+    if mark & 0xF0 == 0x90:
+        return mark & 0x0F, 1
+    if mark == 0xDC:
+        return int.from_bytes(packed[1:3], "big"), 3
+    if mark == 0xDD:
+        return int.from_bytes(packed[1:5], "big"), 5
+    raise RefusedError(CloseCode.BAD_DATA, f"expected an array - at `$.{field}`", request)
+
+
+def _checked_hello(message: Hello) -> Hello:
+    if len(message.name.encode()) > NAME_LIMIT_BYTES:
+        raise RefusedError(CloseCode.BAD_DATA, f"hello: name is over {NAME_LIMIT_BYTES} bytes")
+    return message
+
+
+def _checked_items(message: Subscribe | Unsubscribe) -> Subscribe | Unsubscribe:
+    items = len(message.prefixes)
+    if items > ITEMS_LIMIT:
+        raise RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", items, ITEMS_LIMIT), message.request)
+    return message
+
+
+def _too_many(what: str, found: int, limit: int) -> str:
+    return f"{found} {what} in one message, the limit is {limit}: send several smaller ones"
+
+
+def _malformed(encoding: str, error: Exception) -> ProtocolError:
+    reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+    return ProtocolError(CloseCode.BAD_DATA, f"not {encoding}: {reason}")
+
+
+def _refused(reader: _EnvelopeReader, payload: bytes, code: int, text: str) -> RefusedError | ProtocolError:
+    """Say what is wrong with a message, with the request that it bore; or that it is worse than it seemed."""
+    if len(payload) > _READ_AGAIN_BYTES:
+        return RefusedError(code, text)
+    try:
+        read = reader.decode(payload)
+    except msgspec.ValidationError:
+        return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`")
+    except _MALFORMED as error:
+        return _malformed(reader.encoding, error)
+    request = read.request if type(read.request) is int and read.request > 0 else 0
+    if not isinstance(read.type, str):
+        return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`, which is text", request)
+    if read.type not in _TYPES:
+        expected = ", ".join(_TYPES)
+        return RefusedError(CloseCode.BAD_DATA, f"unknown type {printable(read.type)}, expected {expected}", request)
+    return RefusedError(code, f"{read.type}: {text}", request)
+
+
+JSON = Codec(Opcode.TEXT, json_form, _decode_json, msgspec.json.Encoder().encode)
+MSGPACK = Codec(Opcode.BINARY, msgpack_form, _decode_msgpack, msgspec.msgpack.Encoder().encode)

@@ -1,0 +1,430 @@
+"""`WebSocketConnection`: one socket on the WebSocket port, to a browser, a program, or whatever speaks HTTP.
+
+```
+socket ─ buffer_updated ─▶ Session.receive ─▶ Request      ─▶ page, health, metrics; or the handshake
+                                          ├─▶ Publication  ─▶ core.publish, confirm
+                                          └─▶ Subscribe    ─▶ core.subscribe, confirm
+core ─ Handler.offer ... flush ─▶ send() ─▶ frames that all clients share, one write
+```
+
+Purpose: the shell. Rules of the conversation are in `peers.websocket.session`, what a batch looks like to a client in
+`peers.websocket.forms`, what happens on overflow in `hub.handler`.
+
+Owner: the event loop. Invariants: one write a turn for what the turn brought; what the session answers is written
+before the messages that it lets through, and a `dropped` where the lost messages would have stood; a client that makes
+us answer without reading is not read on until it does; one read, and so one stretch of work for one client, is at most
+`READ_LIMIT_BYTES`. A client becomes a handler with its first message: before that it can receive nothing, and then
+its name is known when it is announced.
+
+Cost: per read and per batch, not per message. Memory: see docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from http import HTTPStatus
+from typing import cast
+
+from websockets.http11 import Request
+
+from hub.batch import Batch
+from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from peers.node import LINGER_S, Node
+from peers.websocket.http import answer, path_of, plain
+from peers.websocket.messages import Dropped, Hello, Publication, RefusedError, Subscribe, Unsubscribe, Welcome
+from peers.websocket.origins import refusal
+from peers.websocket.session import Event, Phase, Session
+from peers.wire.hello import grant
+from peers.wire.session import Closing
+
+__all__ = ["PATH", "READ_LIMIT_BYTES", "WebSocketConnection"]
+
+PATH = "/v1/hub"
+
+READ_LIMIT_BYTES = 16 * 1024
+"""Most that one read takes. The smallest messages (7 bytes, answered by an error: 10 µs) make 24 ms of work of that."""
+
+
+class _Read(threading.local):
+    """The buffer that all connections of a loop read into, one after the other: what it holds is used up at once."""
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(READ_LIMIT_BYTES))
+
+
+_READ = _Read()
+
+
+class WebSocketConnection(asyncio.BufferedProtocol):
+    """One socket. Also the outlet of its handler.
+
+    Args:
+        node: The hub it belongs to.
+        queue: Queue that its handler gets if the client has no wish.
+        loopback: Whether the listener is bound to a loopback address, see `peers.websocket.origins`.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_choked",
+        "_gap_is_told",
+        "_heard_s",
+        "_hello_due",
+        "_loopback",
+        "_node",
+        "_pinged_s",
+        "_queue",
+        "_refusal",
+        "_session",
+        "_transport",
+        "address",
+        "due_s",
+        "handler",
+        "reason",
+    )
+
+    def __init__(self, node: Node, queue: QueueLimits, *, loopback: bool) -> None:
+        limits = node.settings.limits
+        self._node = node
+        self._queue = queue
+        self._loopback = loopback
+        self._session = Session(limits.frame_bytes, limits.handshake_bytes)
+        self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._buffer = _READ.buffer
+        self._heard_s = 0.0
+        self._pinged_s = -math.inf
+        self._refusal = ""
+        self._choked = False
+        self._gap_is_told = False
+        self._hello_due = True
+        self.handler: Handler | None = None
+        self.due_s = -1
+        self.reason = ""
+        self.address = ""
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection in. One that is over the limit is told so when it has said what it wants."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.address = _address(self._transport)
+        self._heard_s = self._node.loop.time()
+        self._refusal = self._node.admit(self)
+        self._node.keepalive.watch(self, self._heard_s + self._node.settings.limits.handshake_s)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
+        """Lend the transport the loop's buffer."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Act on what came."""
+        self._heard_s = self._node.loop.time()
+        for event in self._session.receive(bytes(self._buffer[:nbytes])):
+            self._act(event)
+        answered = self._session.has_outgoing
+        self._write_outgoing()
+        if self._session.closed or self._transport.is_closing():
+            return
+        if answered and self._choked:
+            self._transport.pause_reading()
+        elif nbytes == READ_LIMIT_BYTES:  # there is more: after the others had their turn
+            self._transport.pause_reading()
+            self._node.after_turn(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        """Let the transport close: without a Close frame there is no more to say."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The transport has more than its high-water mark to write."""
+        self._choked = True
+        if self.handler is not None:
+            self.handler.pause()
+
+    def resume_writing(self) -> None:
+        """The transport takes bytes again."""
+        self._choked = False
+        if self.handler is not None:
+            self.handler.resume()
+        if self._choked or self._transport.is_closing():
+            return
+        if self._node.draining:
+            self.drain()
+        if not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give back everything that the connection had."""
+        reason = self.reason or (str(exc) if exc is not None else "the client closed without Close")
+        self.reason = reason
+        node = self._node
+        node.keepalive.forget(self)
+        node.release(self)
+        self._collect_rejected()
+        if self.handler is None:
+            node.log.debug("connection closed", address=self.address, reason=reason)
+            return
+        node.core.detach(self.handler, reason)
+        node.log.info("connection closed", address=self.address, name=self.handler.name, reason=reason)
+
+    # What the session reports.
+
+    def _act(self, event: Event) -> None:
+        match event:
+            case Publication():
+                self._publish(event)
+            case Subscribe() | Unsubscribe():
+                self._change_subscription(event)
+            case Hello():
+                self._greet(event)
+            case Request():
+                self._answer(event)
+            case Closing():
+                self._finish(event)
+
+    def _publish(self, publication: Publication) -> None:
+        node = self._node
+        handler = self._joined()
+        routes = node.core.routes
+        size_bytes = len(publication.frame)
+        request = publication.request
+        if size_bytes > node.settings.limits.frame_bytes:
+            text = f"publish: {size_bytes} bytes as msgpack, the limit is {node.settings.limits.frame_bytes}"
+            self._session.reject(RefusedError(CloseCode.TOO_BIG, text, request, publication.messages))
+            return
+        try:
+            route = routes.table.get(publication.routing_key) or routes.miss(publication.routing_key)
+        except RejectedError as error:
+            self._session.reject(RefusedError(error.code, error.text, request, publication.messages))
+            return
+        node.core.publish(handler, route, publication.batch)
+        self._session.confirm(request)
+
+    def _change_subscription(self, change: Subscribe | Unsubscribe) -> None:
+        handler = self._joined()
+        if isinstance(change, Unsubscribe):
+            self._node.core.unsubscribe(handler, change.prefixes)
+        else:
+            try:
+                self._node.core.subscribe(handler, change.prefixes)
+            except RejectedError as error:
+                self._session.reject(RefusedError(error.code, error.text, change.request))
+                return
+            except InvalidTopicError as error:
+                self._session.reject(RefusedError(CloseCode.BAD_DATA, str(error), change.request))
+                return
+        self._session.confirm(change.request)
+
+    def _greet(self, hello: Hello) -> None:
+        """The client says who it is."""
+        if not self._hello_due:
+            self._session.reject(RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only"))
+            return
+        most = self._node.settings.queue_max
+        self._join(hello.name, grant(hello.queue, self._queue, most.messages, most.bytes))
+        self._welcome(cast("Handler", self.handler).limits)
+
+    def _joined(self) -> Handler:
+        if self.handler is None:
+            self._join("", self._queue)
+        return cast("Handler", self.handler)
+
+    def _join(self, name: str, limits: QueueLimits) -> None:
+        """Make the client a handler of the core."""
+        self._hello_due = False
+        self.handler = Handler(self, role=Role.CLIENT, limits=limits, name=name, address=self.address)
+        self._node.core.attach(self.handler)
+        if self._choked:
+            self.handler.pause()
+        self._node.log.info("client connected", address=self.address, name=name, overflow=limits.overflow.value)
+
+    def _welcome(self, limits: QueueLimits) -> None:
+        node = self._node
+        self._session.send(
+            Welcome(hub=node.id.hex(), name=node.name, queue=limits, frame=node.settings.limits.frame_bytes)
+        )
+
+    def _finish(self, closing: Closing) -> None:
+        """The conversation is over."""
+        self.reason = f"{closing.text} ({closing.code})" if closing.text else f"closed with {closing.code}"
+        self._linger()
+
+    # The handshake.
+
+    def _answer(self, request: Request) -> None:
+        """Answer the only HTTP request of a connection."""
+        path = path_of(request)
+        if path != PATH:
+            self.reason = f"answered {request.method} {path}"
+            self._session.respond(answer(self._node, request))
+            self._linger()
+            return
+        headers = request.headers
+        origins = headers.get_all("Origin")
+        foreign = refusal(
+            origins,
+            headers.get_all("Host"),
+            self._node.settings.websocket.origins,
+            loopback=self._loopback,
+        )
+        if foreign or self._refusal:
+            self._node.log.warning("connection refused", address=self.address, reason=foreign or self._refusal)
+        if foreign:
+            self._refuse(HTTPStatus.FORBIDDEN, foreign)
+        elif self._refusal and not origins:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
+        elif not self._session.accept(request):
+            self.reason = "no WebSocket handshake"
+            self._linger()
+        elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
+            self._end(CloseCode.TRY_AGAIN_LATER, self._refusal)
+        else:
+            self._welcome(self._queue)
+            self._node.keepalive.watch(self, self._heard_s + self._node.settings.limits.ping_after_s)
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        self.reason = f"{text} (HTTP {status.value})"
+        self._session.respond(plain(status, text))
+        self._linger()
+
+    # The outlet of the handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Write batches in this client's encoding, with one write."""
+        if self._transport.is_closing():
+            return
+        if self._session.has_outgoing:
+            self._write_outgoing()
+        make = self._session.codec.form
+        frames = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(make)
+            frames.append(form.frames(batch))
+            lost += form.lost_messages
+        self._write(frames)
+        if lost:
+            self._gap_is_told = True
+            cast("Handler", self.handler).lose(lost)
+            self._gap_is_told = False
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Tell the client how many of its messages were lost here; what has no form was told among its frames."""
+        if not self._gap_is_told and not self._transport.is_closing():
+            self._write([self._session.encode(Dropped(lost_messages))])
+
+    def close(self, code: int, text: str) -> None:
+        """Called by the handler: its policy is to disconnect."""
+        self._end(code, text)
+
+    def _write(self, frames: list[bytes]) -> None:
+        if len(frames) == 1:
+            self._transport.write(frames[0])
+        else:
+            self._transport.writelines(frames)
+
+    # Ends.
+
+    def drain(self) -> None:
+        """The hub stops: what is queued is written while the daemon waits, then Close with 1001."""
+        if self.handler is not None and not self.handler.closed:
+            self.handler.flush()
+        if self.handler is None or self.handler.writable:
+            self._end(CloseCode.GOING_AWAY, "the hub stops")
+
+    def abort(self) -> None:
+        """End it now."""
+        self._transport.abort()
+
+    def _end(self, code: int, text: str) -> None:
+        """Close from this side, with a reason."""
+        session = self._session
+        if session.closed:
+            return
+        self.reason = f"{text} ({int(code)})"
+        if session.phase is Phase.OPENING:
+            session.respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text))
+        else:
+            session.close(code, text)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Stop sending, but read on for a while and throw it away.
+
+        A socket that is closed with unread bytes resets the connection, and the client would never read why.
+        """
+        self._write_outgoing()
+        node = self._node
+        if self.handler is not None:
+            node.core.detach(self.handler, self.reason)
+        if self._transport.is_closing():
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._transport.resume_reading()
+        node.keepalive.watch(self, node.loop.time() + LINGER_S)
+
+    def _write_outgoing(self) -> None:
+        self._collect_rejected()
+        outgoing = self._session.take_outgoing()
+        if outgoing and not self._transport.is_closing():
+            self._write(outgoing)
+
+    def _collect_rejected(self) -> None:
+        session = self._session
+        if session.rejected_messages:
+            self._node.rejected_messages += session.rejected_messages
+            session.rejected_messages = 0
+
+    # Time.
+
+    def check(self, now_s: float) -> float:
+        """Keep the time limits: handshake, silence, lingering."""
+        limits = self._node.settings.limits
+        session = self._session
+        if session.closed:
+            self._transport.abort()
+            return math.inf
+        if session.phase is Phase.OPENING:
+            text = f"no request within {limits.handshake_s:g} s"
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
+            return now_s + LINGER_S
+        silent_until = self._heard_s + limits.ping_after_s
+        if self._pinged_s > self._heard_s:
+            if now_s >= self._pinged_s + limits.ping_timeout_s:
+                self._end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
+                return now_s + LINGER_S
+            return self._pinged_s + limits.ping_timeout_s
+        if now_s < silent_until:
+            return silent_until
+        self._pinged_s = now_s
+        session.ping()
+        self._write_outgoing()
+        return now_s + limits.ping_timeout_s
+
+
+class _NoTransport(asyncio.Transport):
+    """Stands in before `connection_made`."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
+_NO_TRANSPORT = _NoTransport()
+
+
+def _address(transport: asyncio.Transport) -> str:
+    """Where the client is, for people."""
+    name = transport.get_extra_info("peername")
+    if not isinstance(name, tuple):
+        return ""
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{host}:{name[1]}"

@@ -1,0 +1,37 @@
+"""WebSocket frames as a server writes them: whole, final, unmasked, header included (RFC 6455, section 5.2).
+
+```
+ 0  FIN, opcode
+ 1  length < 126 │ 126, then u16 │ 127, then u64
+    payload
+```
+
+The library's own frames are made for one connection and one write each. These are made once and written to as many
+connections as want them, so they are plain bytes. Not here: reading frames, control frames (`peers.websocket.session`).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+__all__ = ["encode_message"]
+
+_FINAL = 0x80
+_SHORT = Struct(">BB")
+_MEDIUM = Struct(">BBH")
+_LONG = Struct(">BBQ")
+_MEDIUM_MARK = 126
+_LONG_MARK = 127
+_MEDIUM_LIMIT_BYTES = 0xFFFF
+
+
+def encode_message(opcode: int, *parts: bytes) -> bytes:
+    """Return the parts, one behind the other, as one whole frame."""
+    size = sum(map(len, parts))
+    if size < _MEDIUM_MARK:
+        header = _SHORT.pack(_FINAL | opcode, size)
+    elif size <= _MEDIUM_LIMIT_BYTES:
+        header = _MEDIUM.pack(_FINAL | opcode, _MEDIUM_MARK, size)
+    else:
+        header = _LONG.pack(_FINAL | opcode, _LONG_MARK, size)
+    return b"".join((header, *parts))

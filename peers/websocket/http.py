@@ -1,0 +1,106 @@
+"""Plain HTTP on the WebSocket port: the page, health, readiness and metrics.
+
+| path | answer |
+|---|---|
+| `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
+| `/healthz` | 200 as long as the event loop turns |
+| `/readyz` | 200, or 503 with the reason while the hub starts or stops |
+| `/metrics` | Prometheus text, see `peers.daemon.metrics` |
+
+GET and HEAD. Every answer ends its connection. No state; reads the node.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from http import HTTPStatus
+
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from hub.topics import printable
+from peers.console import page
+from peers.daemon.metrics import CONTENT_TYPE, exposition
+from peers.node import Node
+
+__all__ = ["answer", "path_of", "plain"]
+
+_TEXT = "text/plain; charset=utf-8"
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the page may load: its own files, and its own hub. Nobody may frame it."""
+
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+}
+_SHARED_HEADERS = {"Access-Control-Allow-Origin": "*"}
+_SHARED = frozenset({"/hub.js", "/hub.d.ts"})
+
+
+def path_of(request: Request) -> str:
+    """Return the path that a request names, without the query, not decoded."""
+    return request.path.partition("?")[0]
+
+
+def answer(node: Node, request: Request) -> Response:
+    """Answer a request that is for no WebSocket."""
+    if request.method not in {"GET", "HEAD"}:
+        return plain(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            f"method {printable(request.method)}: GET and HEAD are answered",
+            Allow="GET, HEAD",
+        )
+    response = _resource(node, path_of(request))
+    if request.method == "HEAD":
+        response.body = b""  # its length stays in the headers
+    return response
+
+
+def plain(status: HTTPStatus, text: str, **headers: str) -> Response:
+    """Answer with one line of text."""
+    return _response(status, _TEXT, f"{text}\n".encode(), {"Cache-Control": "no-store"} | headers)
+
+
+def _resource(node: Node, path: str) -> Response:
+    match path:
+        case "/healthz":
+            return plain(HTTPStatus.OK, "ok")
+        case "/readyz":
+            reason = _unready(node)
+            return plain(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, reason or "ready")
+        case "/metrics":
+            return _response(HTTPStatus.OK, CONTENT_TYPE, exposition(node), {"Cache-Control": "no-store"})
+    found = page(path)
+    if found is None:
+        return plain(HTTPStatus.NOT_FOUND, f"there is nothing at {printable(path)}; WebSockets are at /v1/hub")
+    content_type, body = found
+    return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
+
+
+def _unready(node: Node) -> str:
+    if node.draining:
+        return "not ready: the hub is stopping"
+    return "" if node.ready else "not ready: the hub is starting"
+
+
+def _response(status: HTTPStatus, content_type: str, body: bytes, headers: dict[str, str]) -> Response:
+    return Response(
+        status.value,
+        status.phrase,
+        Headers(
+            {
+                "Date": formatdate(usegmt=True),
+                "Connection": "close",
+                "Content-Length": str(len(body)),
+                "Content-Type": content_type,
+                "X-Content-Type-Options": "nosniff",
+            }
+            | headers
+        ),
+        body,
+    )
