@@ -1,0 +1,45 @@
+"""Clients in Python: `connect` for asyncio, `peers.client.blocking.connect` for threads. See docs/clients.md."""
+
+from __future__ import annotations
+
+from hub.batch import Message
+from hub.errors import (
+    BusyError,
+    ClosedError,
+    ConnectionLostError,
+    HubError,
+    InvalidTopicError,
+    ProtocolError,
+    RejectedError,
+    UsageError,
+)
+from hub.overflow import Overflow
+from peers.client.client import Client, ClientStatistics
+from peers.client.opening import connect
+from peers.client.settings import Options
+from peers.client.stream import CallbackSubscription, MessageStream
+from peers.client.values import BadMessage, InvalidValueError
+from peers.wire.hello import Hello, QueueWish
+
+__all__ = [
+    "BadMessage",
+    "BusyError",
+    "CallbackSubscription",
+    "Client",
+    "ClientStatistics",
+    "ClosedError",
+    "ConnectionLostError",
+    "Hello",
+    "HubError",
+    "InvalidTopicError",
+    "InvalidValueError",
+    "Message",
+    "MessageStream",
+    "Options",
+    "Overflow",
+    "ProtocolError",
+    "QueueWish",
+    "RejectedError",
+    "UsageError",
+    "connect",
+]

@@ -1,0 +1,478 @@
+"""`Client`: a program's connection to a hub, kept up, with its publications and subscriptions.
+
+```
+publish_nowait ─▶ Publications ──end of turn──▶ Connection ─▶ hub
+subscribe ◀─ streams, callbacks ◀─ Subscriptions ◀─ Connection ◀─ hub
+                        run(): lost ─▶ backoff ─▶ dial ─▶ subscribe again ─▶ send what was buffered
+```
+
+Owner: the event loop that made it; other threads use `peers.client.blocking`. Invariants: one connection at a time;
+what is published leaves in the order of the calls; nothing is dropped on this side without being counted and told.
+
+Delivery is at most once: what was handed to a connection that is lost before the hub has read it is gone, and nobody
+knows how much that was. `drain` waits for the operating system, not for the hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from hub.batch import Batch, Message
+from hub.errors import (
+    BusyError,
+    CloseCode,
+    ClosedError,
+    ConnectionLostError,
+    HubError,
+    InternalError,
+    PeerError,
+    RejectedError,
+    UsageError,
+)
+from hub.topics import printable
+from peers.backoff import Backoff
+from peers.client.connection import Connection
+from peers.client.conversation import Introduction, Unreadable
+from peers.client.dial import converse, dial
+from peers.client.endings import Ending
+from peers.client.publications import Publications
+from peers.client.settings import ClientSettings
+from peers.client.stream import CallbackSubscription, MessageStream
+from peers.client.subscriptions import Subscriptions
+from peers.client.values import BadMessage, decode_batch, encode_value
+from peers.endpoints import Endpoint
+from peers.wire.control import Notice
+from peers.wire.hello import Hello
+
+__all__ = ["Client", "ClientStatistics"]
+
+_WRITE_BYTES = 256 * 1024
+"""Written in one go; also how much is collected in one turn before it is written early."""
+
+_STABLE_S = 5.0
+"""How long a connection must hold before the backoff begins anew: a hub that takes us and then closes at once is not
+to be dialled ten times a second."""
+
+_log = logging.getLogger("peers.client")
+
+
+class ClientStatistics(NamedTuple):
+    """A client at one moment. Counts are from its beginning."""
+
+    connected: bool
+    connections: int
+    """How often a connection was made."""
+    published_messages: int
+    """Taken by `publish` and `publish_nowait`."""
+    buffered_bytes: int
+    """Of these, what waits to be sent."""
+    unsent_messages: int
+    """Of these, left over when the client ended."""
+    received_messages: int
+    received_bytes: int
+    dropped_messages: int
+    """Lost for this client in the hub, as told by it."""
+    rejected_messages: int
+    """Published here and refused by the hub, or too large for the hub that is connected now."""
+    bad_messages: int
+    """Received and not msgpack; once for each subscription that got them."""
+    prefixes: int
+    """Different ones, subscribed."""
+    paused: bool
+    """Whether a full stream keeps the client from reading."""
+
+
+class Client:
+    """A connection to a hub. Made by `peers.client.connect`.
+
+    Args:
+        endpoint: Where the hub is.
+        settings: See `peers.client.settings.Options`.
+    """
+
+    def __init__(self, endpoint: Endpoint, settings: ClientSettings) -> None:
+        self.endpoint = endpoint
+        self.settings = settings
+        self.hub: Hello | None = None
+        self.dropped_messages = 0
+        self._loop = asyncio.get_running_loop()
+        self._publications = Publications(settings.buffer_bytes)
+        self._subscriptions = Subscriptions(_NoTopic(self._bad))
+        self._backoff = settings.backoff or Backoff()
+        self._connection: Connection | None = None
+        self._connections = 0
+        self._rejected_messages = 0
+        self._bad_messages = 0
+        self._unsent_messages = 0
+        self._ended: HubError | None = None
+        self._warned: set[str] = set()
+        self._flush_due = False
+        self._progress: list[asyncio.Future[None]] = []  # of those who wait for room or for everything to be sent
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Make the first connection. Called by `connect`.
+
+        Raises:
+            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
+        """
+        connection, hello = await self._dial()
+        self._connected(connection, hello)
+        self._task = asyncio.create_task(self._run(connection))
+
+    # Publishing.
+
+    def publish_nowait(self, topic: str, value: Any) -> None:
+        """Publish; never waits. It leaves at the end of this turn of the loop, or when there is a connection.
+
+        Raises:
+            BusyError: `buffer_bytes` of publications wait already.
+            InvalidTopicError: No client may publish to this topic.
+            InvalidValueError: The value has no msgpack form.
+            RejectedError: The value is larger than what the hub takes.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        self.publish_packed_nowait(topic, encode_value(value))
+
+    def publish_packed_nowait(self, topic: str, packed: bytes) -> None:
+        """Publish a value that is msgpack already; it is not looked into.
+
+        Raises:
+            BusyError, InvalidTopicError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
+        """
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+        publications = self._publications
+        publications.append(topic, packed)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+        elif publications.buffered_bytes >= _WRITE_BYTES:
+            self._write()
+
+    async def publish(self, topic: str, value: Any) -> None:
+        """Publish; waits for room in the buffer if need be, else returns at once.
+
+        Cancellation: then the value is not published.
+
+        Raises:
+            InvalidTopicError, InvalidValueError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
+        """
+        await self.publish_packed(topic, encode_value(value))
+
+    async def publish_packed(self, topic: str, packed: bytes) -> None:
+        """Publish a value that is msgpack already, as `publish`."""
+        while True:
+            try:
+                self.publish_packed_nowait(topic, packed)
+            except BusyError:
+                await self._wait_progress()
+            else:
+                break
+        if self._publications.buffered_bytes >= _WRITE_BYTES:
+            await asyncio.sleep(0)  # let the loop read and others run
+
+    async def drain(self) -> None:
+        """Wait until everything that was published is handed to the operating system.
+
+        Raises:
+            ClosedError, PeerError: The client is closed, or has ended with an error, before that.
+        """
+        self._write()
+        while not self._sent:
+            if self._ended is not None:
+                raise self._ended.with_traceback(None)
+            await self._wait_progress()
+
+    # Subscribing.
+
+    def subscribe(self, *prefixes: str, buffer_bytes: int | None = None) -> MessageStream:
+        """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
+
+        Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises.
+
+        Args:
+            prefixes: One or more; the empty one matches everything.
+            buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
+
+        Raises:
+            UsageError: No prefix.
+        """
+        if not prefixes:
+            raise UsageError("subscribe to one prefix or more; the empty text matches everything")
+        size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        return MessageStream(self._subscriptions, prefixes, self._decode, size)
+
+    async def subscribe_callback(
+        self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]
+    ) -> CallbackSubscription:
+        """Subscribe a function, called with each message in the turn that read it.
+
+        Raises:
+            InvalidTopicError, RejectedError, ClosedError, PeerError: As `MessageStream.open`.
+        """
+        several = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+        subscription = CallbackSubscription(self._subscriptions, several, self._decode, function)
+        await subscription.open()
+        return subscription
+
+    # The rest.
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client is closed, or has ended with an error."""
+        return self._ended is not None
+
+    def statistics(self) -> ClientStatistics:
+        """The client as it is now."""
+        return ClientStatistics(
+            connected=self._connection is not None,
+            connections=self._connections,
+            published_messages=self._publications.published_messages,
+            buffered_bytes=self._publications.buffered_bytes,
+            unsent_messages=self._unsent_messages,
+            received_messages=self._subscriptions.received_messages,
+            received_bytes=self._subscriptions.received_bytes,
+            dropped_messages=self.dropped_messages,
+            rejected_messages=self._rejected_messages,
+            bad_messages=self._bad_messages,
+            prefixes=self._subscriptions.prefixes,
+            paused=self._subscriptions.holding,
+        )
+
+    async def wait_closed(self) -> None:
+        """Wait until the client has ended: closed, or with an error that no reconnecting cures.
+
+        Raises:
+            PeerError: That error.
+        """
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if isinstance(self._ended, PeerError):
+            raise self._ended.with_traceback(None)
+
+    async def close(self) -> None:
+        """Send what was published, for at most `close_timeout_s`, then end the connection and all streams.
+
+        Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
+        """
+        connection = self._connection
+        if self._ended is None and connection is not None:
+            self._write()
+            try:
+                async with asyncio.timeout(self.settings.close_timeout_s):
+                    while self._connection is not None and not self._sent:
+                        await self._wait_progress()
+            except TimeoutError:
+                _log.warning("closing although the hub does not read: what was written last may not reach it")
+        if self._task is not None:
+            self._task.cancel()
+        self._end(None)
+        if connection is not None:
+            await connection.wait_closed(CloseCode.DONE, "done")
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    # The connection.
+
+    async def _run(self, connection: Connection) -> None:
+        """Keep the client connected until it is closed, or until trying again makes no sense."""
+        try:
+            while True:
+                since_s = self._loop.time()
+                await asyncio.wait([connection.lost])  # to be cancelled without cancelling that
+                ending = connection.lost.result()
+                self._disconnected(ending)
+                if ending.final or not self.settings.reconnect:
+                    self._end(ending.error())
+                    return
+                if self._loop.time() - since_s >= _STABLE_S:
+                    self._backoff.reset()
+                connection, hello = await self._redial()
+                self._connected(connection, hello)
+        except PeerError as error:
+            self._end(error)
+        except Exception as error:
+            self._end(InternalError(f"a bug of the client, please report it: {error!r}"))
+            raise
+
+    async def _dial(self) -> tuple[Connection, Hello]:
+        settings = self.settings
+        introduction = Introduction(settings.name, settings.token, settings.queue)
+
+        def make() -> Connection:
+            conversation = converse(self.endpoint, introduction, self._subscriptions.routes)
+            return Connection(conversation, settings, self._subscriptions.receive, self._notice, self._write)
+
+        return await dial(self.endpoint, make, settings.connect_timeout_s)
+
+    async def _redial(self) -> tuple[Connection, Hello]:
+        """Try until there is a connection.
+
+        Raises:
+            RejectedError, ProtocolError: The hub does not want us.
+        """
+        last = ""
+        while True:
+            await asyncio.sleep(self._backoff.next_s())
+            try:
+                return await self._dial()
+            except ConnectionLostError as error:
+                if error.text != last:
+                    last = error.text
+                    _log.warning("no connection yet: %s", last)
+
+    def _connected(self, connection: Connection, hello: Hello) -> None:
+        self._connection = connection
+        self._connections += 1
+        self.hub = hello
+        too_large = self._publications.fit(hello.frame)
+        if too_large:
+            text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
+            self.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
+        self._subscriptions.connected(connection, hello.frame)
+        self._write()
+        self._call(self.settings.on_connect, hello)
+
+    def _disconnected(self, ending: Ending) -> None:
+        self._connection = None
+        self._subscriptions.disconnected()
+        _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
+        self._call(self.settings.on_disconnect, str(ending))
+
+    def _end(self, error: PeerError | InternalError | None) -> None:
+        """The client does nothing more."""
+        if self._ended is not None:
+            return
+        self._ended = error or ClosedError("the client is closed")
+        self._connection = None
+        self.give_up(self._publications.clear())
+        self._subscriptions.finish(error)
+        self._wake()
+
+    def give_up(self, messages: int) -> None:
+        """Count messages that were published and will not be sent."""
+        if messages:
+            self._unsent_messages += messages
+            _log.warning("%d messages were published and never sent", messages)
+
+    def _notice(self, notice: Notice | Unreadable) -> None:
+        if isinstance(notice, Unreadable):
+            reason = "a batch does not hold the number of values it says"
+            self._bad(BadMessage("", b"", notice.messages, reason))
+        elif notice.kind == "dropped":
+            self.dropped_messages += notice.count
+            self._subscriptions.put_gap(notice.count)
+            self._call(self.settings.on_dropped, notice.count)
+        elif notice.request:
+            error = self._subscriptions.answer(notice)
+            if error is not None and self._connection is not None:
+                text = f"the hub now refuses what it had granted before: {error.text}"
+                self._connection.leave(Ending(error.code, text))
+        elif notice.kind == "error":
+            self.reject(RejectedError(notice.code, notice.text), max(1, notice.count))
+
+    def reject(self, error: RejectedError, messages: int) -> None:
+        """Count published messages that were refused, and tell."""
+        self._rejected_messages += messages
+        self._warn_once(f"messages were refused: {error}", "rejected")
+        self._call(self.settings.on_rejected, error)
+
+    # Writing.
+
+    @property
+    def _sent(self) -> bool:
+        """Whether the operating system has everything."""
+        return not self._publications and self._connection is not None and self._connection.writable
+
+    def _flush(self) -> None:
+        """End of the turn."""
+        self._flush_due = False
+        self._write()
+
+    def _write(self) -> None:
+        """Hand over what waits, as long as the operating system takes it."""
+        publications, connection = self._publications, self._connection
+        while connection is not None and connection.writable and publications:
+            connection.publish(publications.take(_WRITE_BYTES))
+        if self._progress and publications.buffered_bytes <= publications.limit_bytes // 2:
+            self._wake()
+
+    async def _wait_progress(self) -> None:
+        """Wait until half of the buffer is free, all of it sent, or the client has ended."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._progress.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._progress:
+                self._progress.remove(waiter)
+
+    def _wake(self) -> None:
+        progress, self._progress = self._progress, []
+        for waiter in progress:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Reading.
+
+    def _decode(self, batch: Batch) -> list[Message]:
+        messages, bad = decode_batch(batch)
+        for each in bad:
+            self._bad(each)
+        return messages
+
+    def _bad(self, bad: BadMessage) -> None:
+        self._bad_messages += bad.messages
+        self._warn_once(f"bad message under {printable(bad.topic)}: {bad.reason}", "bad")
+        self._call(self.settings.on_bad_message, bad)
+
+    def _warn_once(self, text: str, kind: str) -> None:
+        """Log the first of its kind; more are counted and told to the callback, but do not flood the log."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            _log.warning("%s (logged once; see statistics())", text)
+
+    def _call(self, function: Callable[[Any], object], argument: object) -> None:
+        """Call one of the user's functions; what it raises is reported, not passed on."""
+        try:
+            function(argument)
+        except Exception as error:  # noqa: BLE001 -- of the caller's function
+            self._loop.call_exception_handler({"message": "a function given to connect() failed", "exception": error})
+
+
+class _NoTopic:
+    """The sink of what bears no topic that this version can read."""
+
+    __slots__ = ("_report",)
+
+    def __init__(self, report: Callable[[BadMessage], None]) -> None:
+        self._report = report
+
+    def put(self, batch: Batch) -> None:
+        """Report it."""
+        for frame in batch.parts():
+            topic = frame.key.decode("utf-8", "replace")
+            reason = f"its routing key (flags 0b{frame.flags:08b}) is no topic that this version reads"
+            self._report(BadMessage(topic, frame.body, frame.messages, reason))
+
+    def put_gap(self, lost_messages: int) -> None:
+        """Of no interest here."""
+
+    def put_break(self) -> None:
+        """Of no interest here."""
+
+    def finish(self, error: Exception | None) -> None:
+        """Of no interest here."""

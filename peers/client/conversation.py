@@ -1,0 +1,80 @@
+"""`Conversation`: the seam between a client and the protocols it speaks. Without I/O: bytes in, events out.
+
+There are two: `peers.client.wire` (TCP and Unix sockets) and `peers.client.websocket`. Above the seam everything is
+in the terms of the wire: publications come as MESSAGES frames, and what the hub delivers is given as runs of such
+frames with their route. A conversation never raises for bad input; that ends it with a `Closing` event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from peers.client.routes import Route
+from peers.wire.control import Notice
+from peers.wire.hello import Hello, QueueWish
+from peers.wire.scanner import Run
+from peers.wire.session import Closing
+
+__all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Unreadable"]
+
+ABNORMAL = 1006
+"""Code of an end without CLOSE, RFC 6455, section 7.4.1; never on the wire."""
+
+
+class Unreadable(NamedTuple):
+    """Messages came in a frame that contradicts itself, and were passed over."""
+
+    messages: int
+
+
+Event = Run[Route] | Hello | Notice | Unreadable | Closing
+"""A run of messages; the hub has answered the introduction (once, first); an answer or a loss; the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a client says of itself."""
+
+    name: str = ""
+    token: str = field(default="", repr=False)
+    queue: QueueWish | None = None
+
+
+class Conversation(Protocol):
+    """One connection's protocol state."""
+
+    half_close: bool
+    """Whether this side, when it has said that it closes, ends its direction of the stream at once."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether one of the sides has said that it closes."""
+
+    def open(self) -> None:
+        """Begin: the first bytes are outgoing."""
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Yield what the hub says, in order. What the conversation answers by itself is outgoing."""
+
+    def subscribe(self, prefixes: list[str], request: int) -> None:
+        """Ask for messages; answered by a `Notice` with the same request."""
+
+    def unsubscribe(self, prefixes: list[str], request: int) -> None:
+        """The opposite; request 0 asks for no answer."""
+
+    def publish(self, frames: list[bytes]) -> None:
+        """Send MESSAGES frames."""
+
+    def ping(self) -> None:
+        """Make the hub send something."""
+
+    def pong(self) -> None:
+        """Show the hub a sign of life that it does not answer."""
+
+    def close(self, code: int, text: str) -> None:
+        """End the conversation from this side."""
+
+    def take_outgoing(self) -> bytes:
+        """Return and forget what is to be written now."""

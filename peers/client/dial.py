@@ -1,0 +1,89 @@
+"""Making a connection to a hub; every failure becomes one error that says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+from hub.errors import ConnectionLostError
+from peers.client.connection import Connection
+from peers.client.conversation import ABNORMAL, Conversation, Introduction
+from peers.client.endings import Ending
+from peers.client.routes import LocalRoutes
+from peers.client.websocket import PATH, WebSocketConversation
+from peers.client.wire import WireConversation
+from peers.endpoints import Endpoint, Scheme
+from peers.wire.hello import Hello
+
+__all__ = ["converse", "dial"]
+
+
+def converse(endpoint: Endpoint, introduction: Introduction, routes: LocalRoutes) -> Conversation:
+    """Make the conversation that an endpoint speaks."""
+    if endpoint.scheme is not Scheme.WS:
+        return WireConversation(introduction, routes)
+    url = endpoint.location if endpoint.path else endpoint.location + PATH
+    return WebSocketConversation(url, introduction, routes)
+
+
+async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: float) -> tuple[Connection, Hello]:
+    """Connect and wait until the hub has answered.
+
+    Args:
+        endpoint: Where.
+        make: Makes the protocol.
+        timeout_s: For the connection and for the answer, each.
+
+    Returns:
+        The connection and what the hub says of itself.
+
+    Raises:
+        ConnectionLostError: No connection; another attempt may succeed.
+        RejectedError, ProtocolError: The hub refuses, or there is no hub; another attempt will not succeed.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await _connect(endpoint, make)
+    except TimeoutError:
+        raise ConnectionLostError(ABNORMAL, f"no connection to {endpoint.location} within {timeout_s:g} s") from None
+    except OSError as error:
+        raise ConnectionLostError(ABNORMAL, _advice(endpoint, error)) from error
+    try:
+        await asyncio.wait([connection.opened], timeout=timeout_s)
+    except asyncio.CancelledError:
+        connection.abort()
+        raise
+    if not connection.opened.done():
+        connection.abort()
+        text = f"something listens on {endpoint.location}, but does not answer as a hub within {timeout_s:g} s"
+        raise ConnectionLostError(ABNORMAL, text)
+    opened = connection.opened.result()
+    if isinstance(opened, Ending):
+        connection.abort()
+        raise opened._replace(text=f"{endpoint.location}: {opened.text}").error()
+    return connection, opened
+
+
+async def _connect(endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
+    loop = asyncio.get_running_loop()
+    if endpoint.scheme is Scheme.UNIX:
+        _, connection = await loop.create_unix_connection(make, endpoint.path)
+    else:
+        _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
+    return connection
+
+
+def _advice(endpoint: Endpoint, error: OSError) -> str:
+    place = endpoint.location
+    start = "is the hub running? start it with `hub run`"
+    if isinstance(error, socket.gaierror):
+        return f"{place}: the host name {endpoint.host!r} is not known ({error.strerror})"
+    if error.errno == errno.ECONNREFUSED:
+        return f"nothing listens on {place}: {start}"
+    if error.errno == errno.ENOENT:
+        return f"there is no socket {endpoint.path}: {start} --listen {place}"
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return f"{place}: no permission to connect; the socket's owner and mode decide who may"
+    return f"cannot connect to {place}: {error}; {start}"

@@ -1,0 +1,97 @@
+"""What can be set on a client: the keyword arguments of `connect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypedDict
+
+from hub.errors import PeerError, UsageError
+from peers.backoff import Backoff
+from peers.client.publications import BUFFER_BYTES
+from peers.client.silence import PING_AFTER_S, PING_TIMEOUT_S
+from peers.client.values import BadMessage
+from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
+
+__all__ = ["STREAM_BYTES", "ClientSettings", "Options"]
+
+STREAM_BYTES = 1024 * 1024
+"""Default of what a stream holds before its client stops reading: four reads of the most that asyncio reads at once."""
+
+CONNECT_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of `connect`, all optional.
+
+    Attributes:
+        name: For people: logs of the hub, `hub top`. At most 64 bytes.
+        token: Said to the hub at the beginning.
+        queue: What the hub should hold for this client when it reads too slowly; the hub's default where left out.
+        reconnect: Whether a lost connection is made anew, forever. If not, everything that waits raises.
+        backoff: How long to wait between attempts; 0.1 s doubling up to 30 s, with full jitter.
+        buffer_bytes: Most that is published and not yet sent.
+        stream_bytes: What a stream holds, unread, before the client stops reading from the hub.
+        connect_timeout_s: For connecting and for the hub's answer, each.
+        close_timeout_s: For sending what is published when the client closes.
+        ping_after_s: Silence after which the hub is asked for a sign of life.
+        ping_timeout_s: Time for its answer; then the connection counts as lost.
+        on_connect: Called with what the hub says of itself, after each connection.
+        on_disconnect: Called with the reason after each lost connection.
+        on_dropped: Called with a number when the hub tells that so many messages for this client were lost.
+        on_rejected: Called when the hub refuses messages of this client, or a buffered one is too large for it.
+        on_bad_message: Called with what came and was not msgpack.
+    """
+
+    name: str
+    token: str
+    queue: QueueWish | None
+    reconnect: bool
+    backoff: Backoff
+    buffer_bytes: int
+    stream_bytes: int
+    connect_timeout_s: float
+    close_timeout_s: float
+    ping_after_s: float
+    ping_timeout_s: float
+    on_connect: Callable[[Hello], object]
+    on_disconnect: Callable[[str], object]
+    on_dropped: Callable[[int], object]
+    on_rejected: Callable[[PeerError], object]
+    on_bad_message: Callable[[BadMessage], object]
+
+
+def _ignore(_: object) -> None:
+    """Stand in for a callback that nobody wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """`Options` with the defaults filled in."""
+
+    name: str = ""
+    token: str = ""
+    queue: QueueWish | None = None
+    reconnect: bool = True
+    backoff: Backoff | None = None
+    buffer_bytes: int = BUFFER_BYTES
+    stream_bytes: int = STREAM_BYTES
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    close_timeout_s: float = CLOSE_TIMEOUT_S
+    ping_after_s: float = PING_AFTER_S
+    ping_timeout_s: float = PING_TIMEOUT_S
+    on_connect: Callable[[Hello], object] = _ignore
+    on_disconnect: Callable[[str], object] = _ignore
+    on_dropped: Callable[[int], object] = _ignore
+    on_rejected: Callable[[PeerError], object] = _ignore
+    on_bad_message: Callable[[BadMessage], object] = _ignore
+
+    def __post_init__(self) -> None:
+        """Check what a hub would refuse anyway.
+
+        Raises:
+            UsageError: The name is too long.
+        """
+        if len(self.name.encode()) > NAME_LIMIT_BYTES:
+            raise UsageError(f"the client's name has {len(self.name.encode())} bytes, the limit is {NAME_LIMIT_BYTES}")

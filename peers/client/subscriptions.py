@@ -1,0 +1,261 @@
+"""`Subscriptions`: everything of a client that has to do with receiving.
+
+```
+stream, callback ─ open ─▶ Interest ─▶ SUBSCRIBE ─▶ hub ─▶ confirmed
+                     └──▶ LocalRoutes ◀─ run by run ─ what the hub delivers ─▶ sinks
+full stream ─ hold ─▶ the connection is not read until it has room again
+```
+
+Owner: one client. Invariants: each prefix is asked for once, however many subscriptions want it; a connection that is
+made anew is asked for all of them again; while an answer is awaited the connection is read, also when a stream is
+full (else whoever reads the stream could wait for the answer forever).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
+from hub.topics import check_prefix
+from peers.client.connection import Connection
+from peers.client.interest import Claim, Interest
+from peers.client.routes import LocalRoutes, Route, Sink
+from peers.wire.control import Notice
+from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.scanner import Run
+
+__all__ = ["Subscriptions"]
+
+_PREFIX_OVERHEAD_BYTES = 3
+"""msgpack's header of a text of up to 64 KiB."""
+
+_REQUEST_OVERHEAD_BYTES = 128
+"""More than what stands around the prefixes in a frame or a WebSocket message."""
+
+_PORTION_BYTES = 256 * 1024
+"""Largest request when a new connection is asked for everything."""
+
+
+class _Request(NamedTuple):
+    """What the hub was asked and has not answered."""
+
+    answer: asyncio.Future[HubError | None]
+    subscribe: bool
+    again: bool
+    """Whether it was granted before, by an earlier connection."""
+
+
+class Subscriptions:
+    """The receiving half of a client.
+
+    Args:
+        unreadable: Gets what bears no readable topic.
+    """
+
+    def __init__(self, unreadable: Sink) -> None:
+        self.routes = LocalRoutes(unreadable)
+        self.received_messages = 0
+        self.received_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._frame_limit = FRAME_LIMIT_BYTES
+        self._interest = Interest()
+        self._requests: dict[int, _Request] = {}
+        self._last_request = 0
+        self._sinks: dict[Sink, None] = {}
+        self._full: set[Sink] = set()
+        self._closed: HubError | None = None
+
+    @property
+    def prefixes(self) -> int:
+        """How many different prefixes are subscribed."""
+        return len(self._interest)
+
+    @property
+    def holding(self) -> bool:
+        """Whether a stream is full."""
+        return bool(self._full)
+
+    # For streams and callbacks.
+
+    async def open(self, sink: Sink, prefixes: Iterable[str]) -> list[Claim]:
+        """Subscribe, and wait until the hub has confirmed. Without a connection that takes until there is one.
+
+        Cancellation: takes the subscription back.
+
+        Returns:
+            To be given to `release`.
+
+        Raises:
+            InvalidTopicError: One of them is no prefix.
+            RejectedError: The hub refuses, or the prefixes are too many for one request.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
+        wanted = list(dict.fromkeys(check_prefix(prefix) for prefix in prefixes))
+        size = _REQUEST_OVERHEAD_BYTES + sum(len(prefix.encode()) + _PREFIX_OVERHEAD_BYTES for prefix in wanted)
+        if size > self._frame_limit:
+            text = f"{len(wanted)} prefixes take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
+            raise RejectedError(CloseCode.TOO_BIG, text)
+        number = self._last_request + 1
+        claims, new = self._interest.claim(wanted, number)
+        if new:
+            self._ask(new, number, again=False)
+        self._sinks[sink] = None
+        for prefix in wanted:
+            self.routes.add(prefix, sink)
+        try:
+            await self._wait({claim.request for claim in claims if claim.request})
+        except BaseException:
+            self.release(sink, claims)
+            raise
+        return claims
+
+    def release(self, sink: Sink, claims: list[Claim]) -> asyncio.Future[HubError | None] | None:
+        """Unsubscribe; from now on `sink` gets nothing.
+
+        Returns:
+            The hub's answer, None where it need not be asked.
+        """
+        if sink not in self._sinks:
+            return None
+        del self._sinks[sink]
+        for claim in claims:
+            self.routes.discard(claim.prefix, sink)
+        gone = self._interest.release(claims)
+        self.let_go(sink)
+        connection = self._connection
+        if not gone or connection is None:
+            return None
+        self._last_request += 1
+        number = self._last_request
+        request = _Request(self._loop.create_future(), subscribe=False, again=False)
+        self._requests[number] = request
+        connection.conversation.unsubscribe(gone, number)
+        connection.write_outgoing()
+        self._regulate()
+        return request.answer
+
+    def hold(self, sink: Sink) -> None:
+        """A stream is full: stop reading."""
+        self._full.add(sink)
+        self._regulate()
+
+    def let_go(self, sink: Sink) -> None:
+        """A stream has room again."""
+        self._full.discard(sink)
+        self._regulate()
+
+    # For the client.
+
+    def receive(self, run: Run[Route]) -> None:
+        """Hand messages to those who want them."""
+        batch = run.batch
+        self.received_messages += batch.messages
+        self.received_bytes += len(batch.frames)
+        for sink in run.route.sinks:
+            sink.put(batch)
+
+    def put_gap(self, lost_messages: int) -> None:
+        """The hub tells that messages were lost. It does not know of which subscription: all are told."""
+        for sink in self._sinks:
+            sink.put_gap(lost_messages)
+
+    def answer(self, notice: Notice) -> PeerError | None:
+        """Take the hub's answer to a request.
+
+        Returns:
+            An error if a subscription that was granted by an earlier connection is refused now.
+        """
+        request = self._requests.pop(notice.request, None)
+        if request is None:
+            return None
+        error: PeerError | None = None
+        if notice.kind == "error":
+            error = RejectedError(notice.code, notice.text)
+            self._interest.refuse(notice.request)
+        elif request.subscribe:
+            self._interest.confirm(notice.request)
+        if not request.answer.done():
+            request.answer.set_result(error)
+        self._regulate()
+        return error if request.again else None
+
+    def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
+        """Ask a new connection for everything."""
+        self._connection = connection
+        self._frame_limit = frame_limit_bytes
+        asked = self._interest.asked()
+        held = self._interest.held()
+        for number, prefixes in asked.items():
+            connection.conversation.subscribe(prefixes, number)
+        for portion in _portions(held, min(frame_limit_bytes, _PORTION_BYTES) - _REQUEST_OVERHEAD_BYTES):
+            self._last_request += 1
+            self._ask(portion, self._last_request, again=True)
+        connection.write_outgoing()
+        self._regulate()
+
+    def disconnected(self) -> None:
+        """The connection is lost, and with it what it was asked; subscriptions stay."""
+        self._connection = None
+        for number, request in list(self._requests.items()):
+            if not request.subscribe or request.again:
+                del self._requests[number]
+                if not request.answer.done():
+                    request.answer.set_result(None)
+        for sink in self._sinks:
+            sink.put_break()
+
+    def finish(self, error: HubError | None) -> None:
+        """Nothing more comes: tell everyone who waits."""
+        self._closed = error or ClosedError("the client is closed")
+        self._connection = None
+        for sink in self._sinks:
+            sink.finish(error)
+        for request in self._requests.values():
+            if not request.answer.done():
+                request.answer.set_result(self._closed)
+        self._requests.clear()
+
+    # Inside.
+
+    def _ask(self, prefixes: list[str], number: int, *, again: bool) -> None:
+        self._last_request = number
+        self._requests[number] = _Request(self._loop.create_future(), subscribe=True, again=again)
+        if self._connection is not None:
+            self._connection.conversation.subscribe(prefixes, number)
+            self._connection.write_outgoing()
+            self._regulate()
+
+    async def _wait(self, numbers: Iterable[int]) -> None:
+        """Wait for answers; raise the first that is an error."""
+        answers = [self._requests[number].answer for number in numbers if number in self._requests]
+        if answers:
+            await asyncio.wait(answers)  # does not cancel them: others may wait for the same
+        for answer in answers:
+            error = answer.result()
+            if error is not None:
+                raise error.with_traceback(None)
+
+    def _regulate(self) -> None:
+        """Read or do not read, as the streams and the open requests will have it."""
+        if self._connection is not None:
+            self._connection.read(not self._full or bool(self._requests))
+
+
+def _portions(prefixes: list[str], limit_bytes: int) -> Iterator[list[str]]:
+    """Cut a list so that each part fits into one request."""
+    portion: list[str] = []
+    size = 0
+    for prefix in prefixes:
+        cost = len(prefix.encode()) + _PREFIX_OVERHEAD_BYTES
+        if portion and size + cost > limit_bytes:
+            yield portion
+            portion, size = [], 0
+        portion.append(prefix)
+        size += cost
+    if portion:
+        yield portion

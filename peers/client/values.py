@@ -1,0 +1,138 @@
+"""Values: from Python objects to msgpack and back.
+
+```
+publish   value ─▶ encode_value ─▶ packed bytes            receive   Batch ─▶ decode_batch ─▶ [Message, ...]
+                                                                                        └───▶ [BadMessage, ...]
+```
+
+msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, bytes as `bin`, sets and tuples as
+arrays, dataclasses and structs as maps; other extensions arrive as `msgspec.msgpack.Ext`.
+
+What is not msgpack never raises here: it becomes a `BadMessage`, and what stands beside it is delivered.
+
+Cost, measured (docs/clients.md): about 0.25 µs a message that has its own frame, 0.1 µs in a batch, and 0.1 to 0.4 µs
+for a value that is a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hub.batch import Batch, Message, value_ends
+from hub.errors import UsageError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, Encoding, Frame, iterate_frames
+
+__all__ = ["BadMessage", "InvalidValueError", "decode_batch", "encode_value"]
+
+_ARRAY_32 = b"\xdd"
+"""msgpack's "array, 32 bit count follows". A BATCH body is a count and values back to back: behind this byte it is an
+array, and read with one call."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+_message = partial(tuple.__new__, Message)  # `Message(...)` costs twice as much
+
+_UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
+
+
+class InvalidValueError(UsageError):
+    """A value that has no msgpack form."""
+
+
+class BadMessage(NamedTuple):
+    """What came and is not what its encoding says."""
+
+    topic: str
+    body: bytes
+    """As it came: one value, or where values cannot be told apart the whole body of a batch."""
+    messages: int
+    """How many values it was said to hold."""
+    reason: str
+
+
+def encode_value(value: Any) -> bytes:
+    """Return `value` as msgpack.
+
+    Raises:
+        InvalidValueError: It has no such form: a type without one, an integer over 64 bits, a text that is not Unicode,
+            nested too deep.
+    """
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidValueError(f"a value has no msgpack form: {error}") from error
+
+
+def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:
+    """Return the messages of a batch, oldest first, and what of it could not be read."""
+    # One loop and local names on purpose: a call or an attribute here is paid for every message.
+    frames = batch.frames
+    starts_with = frames.startswith
+    unpack = HEADER.unpack_from
+    messages: list[Message] = []
+    bad: list[BadMessage] = []
+    position, end = 0, len(frames)
+    last_key, topic = b"", ""
+    while position < end:
+        body_length, _, flags, key_length = unpack(frames, position)
+        body_start = position + HEADER_BYTES + key_length
+        frame_end = body_start + body_length
+        key = frames[position + HEADER_BYTES : body_start]
+        if key != last_key:
+            topic, last_key = key.decode(), key
+        try:
+            if flags == FLAG_BATCH:
+                values = _decode(_ARRAY_32 + frames[body_start:frame_end])
+            elif flags:
+                raise ValueError(f"encoding {flags >> 1 & 0b11} is not read by this version")
+            elif not starts_with(frames[position:body_start], frame_end):
+                messages.append(_message((topic, _decode(frames[body_start:frame_end]))))
+                position = frame_end
+                continue
+            else:
+                header, size = frames[position:body_start], frame_end - position
+                while starts_with(header, frame_end):  # while whole headers repeat, sizes repeat too
+                    frame_end += size
+                values = [_decode(frames[at : at + body_length]) for at in range(body_start, frame_end, size)]
+        except _UNDECODABLE as error:
+            for frame in iterate_frames(frames[position:frame_end]):
+                _salvage(frame, topic, error, messages, bad)
+        else:
+            messages.extend(map(_message, zip(repeat(topic), values)))
+        position = frame_end
+    return messages, bad
+
+
+def _salvage(frame: Frame, topic: str, error: Exception, messages: list[Message], bad: list[BadMessage]) -> None:
+    """Deliver what can be read of frames that as a whole cannot."""
+    bodies = list(_bodies(frame))
+    if not bodies:
+        bad.append(BadMessage(topic, frame.body, frame.messages, _reason(error)))
+    for body in bodies:
+        try:
+            messages.append(Message(topic, _decode(body)))
+        except _UNDECODABLE as own_error:
+            bad.append(BadMessage(topic, body, 1, _reason(own_error)))
+
+
+def _bodies(frame: Frame) -> Iterator[bytes]:
+    """The values of a frame, still packed; none if they cannot be told apart."""
+    if frame.encoding != Encoding.MSGPACK:
+        return
+    if not frame.flags & FLAG_BATCH:
+        yield frame.body
+        return
+    start = BATCH_COUNT.size
+    for end in value_ends(frame) or ():
+        yield frame.body[start:end]
+        start = end
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text if text.startswith("encoding") else f"not msgpack: {text}"

@@ -1,0 +1,322 @@
+"""`WebSocketConversation`: a client's side of `hub.v1.msgpack` (docs/websocket.md), for `ws://`.
+
+```
+publish   MESSAGES frame: key, body ─▶ {"type": "publish", "topic": key, "values": array of body}    one WebSocket
+receive   {"type": "messages", "topic": …, "values": raw} ─▶ MESSAGES frame: key, body               message each
+```
+
+Values are not taken apart on either way: a BATCH body is a count and values back to back, which behind one byte is a
+msgpack array, and the other way round.
+
+The websockets library's sans-I/O `ClientProtocol` does the handshake, the masking and the framing. Compression is
+not offered. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+import msgspec
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame as WebSocketFrame
+from websockets.frames import Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+from hub.batch import Batch
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import (
+    BATCH_COUNT,
+    FLAG_BATCH,
+    HEADER,
+    KEY_LIMIT_BYTES,
+    KIND_MESSAGES,
+    encode_frame,
+    iterate_frames,
+)
+from peers.client.conversation import Event, Introduction
+from peers.client.routes import LocalRoutes, Route
+from peers.wire.control import Notice, cut_text
+from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
+from peers.wire.scanner import Run
+from peers.wire.session import Closing
+
+__all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]
+
+PATH = "/v1/hub"
+"""Where a hub speaks this protocol."""
+
+SUBPROTOCOL = Subprotocol("hub.v1.msgpack")
+
+_ENVELOPE_BYTES = 2048
+"""More than a topic (1024) and the names of the fields take: so much smaller than a WebSocket message is its body."""
+
+_SERVER_ERRORS = 500
+_ARRAY_16 = Struct(">H")
+
+
+class _HubMessage(msgspec.Struct):
+    """Any message of a hub; what a type does not have stays empty."""
+
+    type: str
+    topic: str = ""
+    values: msgspec.Raw = msgspec.Raw(b"")
+    request: int = 0
+    count: int = 0
+    code: int = 0
+    text: str = ""
+    hub: str = ""
+    name: str = ""
+    software: str = ""
+    queue: QueueWish | None = None
+    frame: int = FRAME_LIMIT_BYTES
+
+
+_decode = msgspec.msgpack.Decoder(_HubMessage).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+_PUBLISH = b"\x83" + _encode("type") + _encode("publish") + _encode("topic")
+_VALUE = _encode("value")
+_VALUES_ARRAY_32 = _encode("values") + b"\xdd"
+
+
+class WebSocketConversation:
+    """One connection over WebSocket.
+
+    Args:
+        url: `ws://host:port/path`.
+        introduction: Said in `hello`.
+        routes: Where what the hub delivers is looked up.
+        frame_limit_bytes: Largest message taken from the hub.
+    """
+
+    __slots__ = ("_introduction", "_parts", "_protocol", "_reported", "_routes", "_welcomed", "half_close")
+
+    def __init__(
+        self, url: str, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = FRAME_LIMIT_BYTES
+    ) -> None:
+        self.half_close = False
+        self._introduction = introduction
+        self._routes = routes
+        self._protocol = ClientProtocol(
+            parse_uri(url), subprotocols=[SUBPROTOCOL], max_size=frame_limit_bytes + _ENVELOPE_BYTES
+        )
+        self._parts: list[bytes] = []  # of a fragmented message
+        self._welcomed = False
+        self._reported = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether one of the sides has said that it closes, or the handshake failed."""
+        return self._reported or self._protocol.state not in {State.CONNECTING, State.OPEN}
+
+    def open(self) -> None:
+        """Send the handshake's request."""
+        self._protocol.send_request(self._protocol.connect())
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Yield what the hub says; messages that go the same way are joined."""
+        if self._reported:
+            return
+        protocol = self._protocol
+        protocol.receive_data(data)
+        route: Route | None = None
+        frames: list[bytes] = []
+        messages = 0
+        try:
+            for message in self._messages():
+                if message.type == "messages":
+                    key, frame, count = _to_frame(message)
+                    found = self._routes.find(key)
+                    if found is not route and route is not None:
+                        yield Run(route, Batch(b"".join(frames), messages))
+                        frames, messages = [], 0
+                    route = found
+                    frames.append(frame)
+                    messages += count
+                    continue
+                if route is not None:
+                    yield Run(route, Batch(b"".join(frames), messages))
+                    route, frames, messages = None, [], 0
+                event = self._event(message)
+                if event is not None:
+                    yield event
+        except ProtocolError as error:
+            self.close(error.code, error.text)
+        if route is not None:
+            yield Run(route, Batch(b"".join(frames), messages))
+        closing = self._closing()
+        if closing is not None:
+            self._reported = True
+            yield closing
+
+    def subscribe(self, prefixes: list[str], request: int) -> None:
+        """Send `subscribe`."""
+        self._send({"type": "subscribe", "prefixes": prefixes, "request": request})
+
+    def unsubscribe(self, prefixes: list[str], request: int) -> None:
+        """Send `unsubscribe`."""
+        self._send({"type": "unsubscribe", "prefixes": prefixes, "request": request})
+
+    def publish(self, frames: list[bytes]) -> None:
+        """Send each frame as a `publish` message."""
+        for frames_of_one_topic in frames:
+            for frame in iterate_frames(frames_of_one_topic):
+                values = _VALUES_ARRAY_32 if frame.flags & FLAG_BATCH else _VALUE
+                message = b"".join((_PUBLISH, _encode(frame.key.decode()), values, frame.body))
+                if self._protocol.state is State.OPEN:
+                    self._protocol.send_binary(message)
+
+    def ping(self) -> None:
+        """Send a WebSocket ping."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_ping(b"")
+
+    def pong(self) -> None:
+        """Send a WebSocket pong that nobody has asked for."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_pong(b"")
+
+    def close(self, code: int, text: str) -> None:
+        """Send a close frame."""
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(code, cut_text(text).decode())
+
+    def take_outgoing(self) -> bytes:
+        """Return what is to be written now."""
+        return b"".join(self._protocol.data_to_send())
+
+    # What came.
+
+    def _messages(self) -> Iterator[_HubMessage]:
+        """The hub's messages, put together from their frames.
+
+        Raises:
+            ProtocolError: A message is not of this protocol.
+        """
+        for event in self._protocol.events_received():
+            if isinstance(event, Response):
+                self._check_subprotocol()
+            elif isinstance(event, WebSocketFrame) and event.opcode in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
+                if event.opcode is Opcode.TEXT:
+                    raise ProtocolError(CloseCode.WRONG_KIND, f"a text message, {SUBPROTOCOL} is binary")
+                self._parts.append(bytes(event.data))
+                if event.fin:
+                    whole = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
+                    self._parts.clear()
+                    yield _to_message(whole)
+
+    def _check_subprotocol(self) -> None:
+        if self._protocol.handshake_exc is None and self._protocol.subprotocol != SUBPROTOCOL:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"the far side does not speak {SUBPROTOCOL}: is it a hub?")
+
+    def _event(self, message: _HubMessage) -> Event | None:
+        match message.type:
+            case "welcome":
+                return self._welcome(message)
+            case "confirmed":
+                return Notice("confirmed", request=message.request)
+            case "dropped":
+                return Notice("dropped", count=message.count)
+            case "error":
+                return Notice("error", request=message.request, code=message.code, text=message.text)
+            case _:
+                return None  # of a later version
+
+    def _welcome(self, message: _HubMessage) -> Hello | None:
+        """The first one is answered by `hello`; the second one tells what was granted."""
+        if not self._welcomed:
+            self._welcomed = True
+            self._send(_hello(self._introduction))
+            return None
+        return _to_hello(message)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_binary(_encode(message))
+
+    def _closing(self) -> Closing | None:
+        """Tell the end, if it has come."""
+        protocol = self._protocol
+        if protocol.handshake_exc is not None:
+            return _refusal(protocol.handshake_exc)
+        if protocol.state is State.OPEN or protocol.state is State.CONNECTING:
+            return None
+        if protocol.close_rcvd is not None:
+            return Closing(protocol.close_rcvd.code, protocol.close_rcvd.reason, by_far_side=True)
+        if protocol.close_sent is not None:
+            return Closing(protocol.close_sent.code, protocol.close_sent.reason, by_far_side=False)
+        return None
+
+
+def _hello(introduction: Introduction) -> dict[str, Any]:
+    hello: dict[str, Any] = {"type": "hello", "name": introduction.name}
+    if introduction.queue is not None:
+        hello["queue"] = introduction.queue
+    if introduction.token:
+        hello["token"] = introduction.token
+    return hello
+
+
+def _to_message(raw: bytes) -> _HubMessage:
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ProtocolError(CloseCode.BAD_DATA, f"a message of the hub: {error}") from error
+
+
+def _to_hello(message: _HubMessage) -> Hello:
+    try:
+        hub_id = bytes.fromhex(message.hub)
+    except ValueError:
+        hub_id = b""
+    if len(hub_id) != ID_BYTES or message.frame <= 2 * _ENVELOPE_BYTES:
+        raise ProtocolError(CloseCode.BAD_DATA, "welcome: the hub's id or its frame limit makes no sense")
+    return Hello(
+        protocol=PROTOCOL,
+        role="hub",
+        id=hub_id,
+        name=message.name,
+        software=message.software,
+        queue=message.queue,
+        frame=message.frame - _ENVELOPE_BYTES,
+    )
+
+
+def _to_frame(message: _HubMessage) -> tuple[bytes, bytes, int]:
+    """Return routing key, MESSAGES frame and number of values.
+
+    Raises:
+        ProtocolError: `values` is no array, or empty; the topic is longer than any.
+    """
+    raw = bytes(message.values)
+    first = raw[0] if raw else 0
+    if first & 0xF0 == 0x90:
+        count, start = first & 0x0F, 1
+    elif first == 0xDC:
+        count, start = _ARRAY_16.unpack_from(raw, 1)[0], 3
+    elif first == 0xDD:
+        count, start = BATCH_COUNT.unpack_from(raw, 1)[0], 5
+    else:
+        count = start = 0
+    topic = message.topic.encode()
+    if not count or len(topic) > KEY_LIMIT_BYTES:
+        raise ProtocolError(CloseCode.BAD_DATA, "messages: no values, or a topic that is too long")
+    frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + raw[start:], key=topic, flags=FLAG_BATCH)
+    return frame[4 : HEADER.size + len(topic)], frame, count
+
+
+def _refusal(error: Exception) -> Closing:
+    """The handshake failed: say why, and whether it makes sense to try again."""
+    if not isinstance(error, InvalidStatus):
+        text = f"the far side does not speak WebSocket ({error}): is it a hub's WebSocket port?"
+        return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)
+    status = error.response.status_code
+    body = bytes(error.response.body or b"").decode("utf-8", "replace").strip().partition("\n")[0][:200]
+    code = CloseCode.TRY_AGAIN_LATER if status >= _SERVER_ERRORS else CloseCode.NOT_ALLOWED
+    return Closing(code, f"refused with HTTP {status}{': ' if body else ''}{body}", by_far_side=True)

@@ -1,0 +1,94 @@
+"""`WireConversation`: a client's side of the hub's own protocol, for TCP and Unix sockets.
+
+The rules are those of `peers.wire.session`; what is here puts the client's words into frames. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from hub.frame import encode_frame
+from peers.client.conversation import Event, Introduction, Unreadable
+from peers.client.routes import LocalRoutes, Route
+from peers.wire.control import encode_subscription
+from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
+from peers.wire.kinds import Kind
+from peers.wire.session import Closing, Phase, Session
+
+__all__ = ["WireConversation"]
+
+
+class WireConversation:
+    """One connection over the wire.
+
+    Args:
+        introduction: Said in HELLO.
+        routes: Where what the hub delivers is looked up.
+        frame_limit_bytes: Largest body taken from the hub.
+    """
+
+    __slots__ = ("_introduction", "_session", "half_close")
+
+    def __init__(
+        self, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = FRAME_LIMIT_BYTES
+    ) -> None:
+        self.half_close = True
+        self._introduction = introduction
+        self._session: Session[Route] = Session("client", routes, frame_limit_bytes)
+
+    @property
+    def closed(self) -> bool:
+        """Whether one of the sides has said CLOSE."""
+        return self._session.closed
+
+    def open(self) -> None:
+        """Say HELLO."""
+        who = self._introduction
+        hello = Hello(protocol=PROTOCOL, role="client", name=who.name, token=who.token, queue=who.queue)
+        self._session.send(hello.encode())
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Yield what the hub says."""
+        session = self._session
+        opening = session.phase is Phase.OPENING
+        for event in session.receive(data):
+            if event is None:
+                continue  # dealt with by the session
+            if opening and isinstance(event, Closing) and not event.by_far_side:
+                hint = "; that looks like HTTP, try ws://" if data.startswith(b"HTTP/") else ""
+                text = f"the far side does not speak the hub's protocol ({event.text}){hint}"
+                yield event._replace(text=text)
+            else:
+                yield cast("Event", event)  # the session's table lets a client get no other kinds
+        if session.rejected_messages:
+            yield Unreadable(session.rejected_messages)
+            session.rejected_messages = 0
+
+    def subscribe(self, prefixes: list[str], request: int) -> None:
+        """Send SUBSCRIBE."""
+        self._session.send(encode_subscription(Kind.SUBSCRIBE, prefixes, request))
+
+    def unsubscribe(self, prefixes: list[str], request: int) -> None:
+        """Send UNSUBSCRIBE."""
+        self._session.send(encode_subscription(Kind.UNSUBSCRIBE, prefixes, request))
+
+    def publish(self, frames: list[bytes]) -> None:
+        """Send frames as they are."""
+        self._session.send(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def ping(self) -> None:
+        """Send PING."""
+        self._session.send(encode_frame(Kind.PING, b""))
+
+    def pong(self) -> None:
+        """Send a PONG that nobody has asked for."""
+        self._session.send(encode_frame(Kind.PONG, b""))
+
+    def close(self, code: int, text: str) -> None:
+        """Send CLOSE."""
+        self._session.close(code, text)
+
+    def take_outgoing(self) -> bytes:
+        """Return what is to be written now."""
+        return self._session.take_outgoing()

@@ -1,0 +1,230 @@
+"""Publishing with the asyncio client, over each transport, to a real hub."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hub.batch import Batch
+from hub.config import Settings
+from hub.errors import BusyError, CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from peers.client import Client, InvalidValueError, connect
+from peers.client.publications import BATCH_BYTES
+from peers.client.values import decode_batch
+from tests.client.conftest import StartHub
+from tests.client.hubs import Hub, Told, settings_of, until
+
+
+class Recorder:
+    """An outlet that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def send(self, batches: list[Batch]) -> None:
+        """Keep it."""
+        self.batches += batches
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Nothing is lost here."""
+        raise AssertionError(lost_messages)
+
+    def close(self, code: int, text: str) -> None:
+        """Nobody closes it."""
+        raise AssertionError(code, text)
+
+    def frames(self) -> list[tuple[str, int]]:
+        """Topic and number of values of each frame."""
+        return [(frame.key.decode(), frame.messages) for batch in self.batches for frame in batch.parts()]
+
+    def messages(self) -> list[tuple[str, Any]]:
+        """Everything, decoded."""
+        return [tuple(message) for batch in self.batches for message in decode_batch(batch)[0]]
+
+
+def record(hub: Hub) -> Recorder:
+    """Subscribe a recorder to everything."""
+    recorder = Recorder()
+    handler = Handler(recorder, role=Role.LOCAL, limits=QueueLimits())
+    hub.node.core.attach(handler)
+    hub.node.core.subscribe(handler, ["/"])
+    return recorder
+
+
+async def test_one_turn_is_one_batch(hub: Hub) -> None:
+    """Values published to one topic in one turn of the loop reach the hub as one frame."""
+    recorder = record(hub)
+    async with connect(hub.url) as client:
+        for number in range(100):
+            client.publish_nowait("/a", number)
+        await client.drain()
+        client.publish_nowait("/a", 100)
+        await client.drain()
+        await until(lambda: len(recorder.messages()) == 101)
+    assert recorder.messages() == [("/a", number) for number in range(101)]
+    assert recorder.frames() == [("/a", 100), ("/a", 1)]
+
+
+async def test_order_over_topics(hub: Hub) -> None:
+    """Messages of several topics arrive in the order of the calls; only neighbours are put together."""
+    recorder = record(hub)
+    calls = [("/a", 1), ("/a", 2), ("/b", 3), ("/a", 4), ("/b", 5), ("/b", 6), ("/b", 7)]
+    async with connect(hub.url) as client:
+        for topic, value in calls:
+            client.publish_nowait(topic, value)
+        await client.drain()
+        await until(lambda: len(recorder.messages()) == 7)
+    assert recorder.messages() == calls
+    assert recorder.frames() == [("/a", 2), ("/b", 1), ("/a", 1), ("/b", 3)]
+
+
+async def test_a_batch_is_bounded(hub: Hub) -> None:
+    """A batch ends at 64 KiB, and a larger value is a frame of its own."""
+    recorder = record(hub)
+    async with connect(hub.url) as client:
+        for _ in range(100):
+            client.publish_nowait("/a", bytes(1000))
+        client.publish_nowait("/a", bytes(3 * BATCH_BYTES))
+        client.publish_nowait("/a", None)
+        await client.drain()
+        await until(lambda: len(recorder.messages()) == 102)
+    sizes = [len(frame.body) for batch in recorder.batches for frame in batch.parts()]
+    assert sizes[0] <= BATCH_BYTES + 4
+    assert sizes[0] > BATCH_BYTES - 1100
+    assert sizes[2] > 3 * BATCH_BYTES
+    assert recorder.frames()[2:] == [("/a", 1), ("/a", 1)]
+
+
+async def test_awaited_publishing(hub: Hub) -> None:
+    """`await publish` keeps the order, too, and needs no drain to get more than the buffer across."""
+    recorder = record(hub)
+    async with connect(hub.url, buffer_bytes=64 * 1024) as client:
+        for number in range(2000):
+            await client.publish("/a", [number, bytes(500)])
+        await client.drain()
+        await until(lambda: sum(batch.messages for batch in recorder.batches) == 2000)
+        assert client.statistics().published_messages == 2000
+    assert [value[0] for _, value in recorder.messages()] == list(range(2000))
+
+
+async def test_full_buffer(start_hub: StartHub) -> None:
+    """Without a connection, publications wait up to the limit; then `publish_nowait` refuses and `publish` waits."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url, buffer_bytes=10_000) as client:
+        await hub.stop()
+        await told.disconnected.get()
+        with pytest.raises(BusyError, match="the limit is 10000"):
+            while True:
+                client.publish_nowait("/a", bytes(1000))
+        taken = client.statistics()
+        assert 0 < taken.buffered_bytes <= 10_000
+        assert taken.published_messages == 9
+        waiting = asyncio.ensure_future(client.publish("/a", bytes(1000)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        hub = await start_hub(hub.endpoint)
+        recorder = record(hub)
+        await waiting
+        await client.drain()
+        await until(lambda: len(recorder.messages()) == 10)
+
+
+async def test_refused_at_once(hub: Hub) -> None:
+    """A topic that no hub would take, and a value without a msgpack form, are refused by the call itself."""
+    async with connect(hub.url) as client:
+        for topic in ("", "/a\n", "x" * 1025, "$hub/overflow"):
+            with pytest.raises(InvalidTopicError):
+                client.publish_nowait(topic, 1)
+        for value in (object(), 2**64, "\ud800", {"a": 1j}):
+            with pytest.raises(InvalidValueError):
+                await client.publish("/a", value)
+        assert client.statistics().published_messages == 0
+
+
+async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> None:
+    """What the hub would end the connection for is refused by the call; the limit is the connected hub's own."""
+    hub = await start_hub(listen_url, settings_of(frame_bytes=16 * 1024))
+    recorder = record(hub)
+    async with connect(hub.url) as client:
+        with pytest.raises(RejectedError, match="the hub takes at most") as caught:
+            client.publish_nowait("/a", bytes(16 * 1024))
+        assert caught.value.code == CloseCode.TOO_BIG
+        for _ in range(100):
+            client.publish_nowait("/a", bytes(1000))
+        await client.drain()
+        await until(lambda: len(recorder.messages()) == 100)
+    assert all(len(frame.body) <= 16 * 1024 for batch in recorder.batches for frame in batch.parts())
+
+
+async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
+    """What waits and is too large for the hub that is connected next is dropped, counted and told; the rest arrives."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url) as client:
+        await hub.stop()
+        await told.disconnected.get()
+        for size in (10, 100_000, 20):
+            client.publish_nowait("/a", bytes(size))
+        hub = await start_hub(hub.endpoint, settings_of(frame_bytes=16 * 1024))
+        recorder = record(hub)
+        error = await told.rejected.get()
+        await until(lambda: len(recorder.messages()) == 2)
+        assert error.code == CloseCode.TOO_BIG
+        assert client.statistics().rejected_messages == 1
+    assert [len(value) for _, value in recorder.messages()] == [10, 20]
+
+
+async def test_closing_sends_first(hub: Hub) -> None:
+    """Leaving the client sends everything that was published, even when the hub has sent what was not read."""
+    recorder = record(hub)
+    async with connect(hub.url) as client, client.subscribe("/"):
+        for number in range(20_000):
+            client.publish_nowait(f"/{number % 3}", number)
+    await until(lambda: len(recorder.messages()) == 20_000)
+    assert [value for _, value in recorder.messages()] == list(range(20_000))
+
+
+async def test_after_close(hub: Hub) -> None:
+    """A closed client takes nothing more, and closing twice is harmless."""
+    client = await connect(hub.url)
+    await client.close()
+    await client.close()
+    with pytest.raises(ClosedError):
+        client.publish_nowait("/a", 1)
+    with pytest.raises(ClosedError):
+        await client.publish("/a", 1)
+    with pytest.raises(ClosedError):
+        await client.drain()
+    with pytest.raises(ClosedError):
+        await client.subscribe("/").open()
+    assert client.ended
+
+
+async def test_unsent_is_counted(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
+    """What is left when a client without a connection closes is counted and logged."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url) as client:
+        await hub.stop()
+        await told.disconnected.get()
+        client.publish_nowait("/a", 1)
+        client.publish_nowait("/a", 2)
+    assert client.statistics().unsent_messages == 2
+    assert "2 messages were published and never sent" in caplog.text
+
+
+async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
+    """A hub that does not read holds up `close` for its time limit, not longer, and what is left is counted."""
+    hub = await start_hub(settings=Settings())
+    client: Client = await connect(hub.url, close_timeout_s=0.01, buffer_bytes=64 * 1024 * 1024)
+    (connection,) = hub.node.connections
+    connection._transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(400):
+        client.publish_nowait("/a", bytes(100_000))
+    await client.close()
+    assert client.statistics().unsent_messages > 0

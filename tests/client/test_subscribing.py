@@ -1,0 +1,272 @@
+"""Subscribing with the asyncio client, over each transport, to a real hub."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError, UsageError
+from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from peers.client import Message, MessageStream, connect
+from tests.client.conftest import StartHub
+from tests.client.hubs import Hub, Told, settings_of, until
+
+
+async def read(messages: MessageStream, count: int) -> list[Message]:
+    """Read so many messages, one by one."""
+    return [await anext(messages) for _ in range(count)]
+
+
+async def test_a_stream(hub: Hub) -> None:
+    """A stream yields the messages under its prefixes, in order, and no others."""
+    async with connect(hub.url) as client, client.subscribe("/zeek/", "/app/") as messages:
+        for topic in ("/zeek/dns", "/zeek", "/other", "/app/x", "/zeek/dns"):
+            client.publish_nowait(topic, topic.upper())
+        got = await read(messages, 3)
+    assert got == [
+        Message("/zeek/dns", "/ZEEK/DNS"),
+        Message("/app/x", "/APP/X"),
+        Message("/zeek/dns", "/ZEEK/DNS"),
+    ]
+
+
+async def test_values_come_back(hub: Hub) -> None:
+    """Every kind of value that msgpack has arrives as it was, singly and in batches."""
+    moment = datetime(2024, 5, 17, 12, 30, 0, 123456, tzinfo=UTC)
+    values: list[Any] = [None, True, -1, 2**64 - 1, 1.5, "text", b"bytes", [1, [2]], {"a": {1: 2}}, moment]
+    async with connect(hub.url) as client, client.subscribe("/") as messages:
+        for value in values:
+            client.publish_nowait("/a", value)
+        for value in values:
+            client.publish_nowait("/b", value)
+            await client.drain()
+        got = await read(messages, 2 * len(values))
+    assert [message.value for message in got] == values * 2
+
+
+async def test_reading_in_bulk(hub: Hub) -> None:
+    """`batch` gives all that is there; it mixes with iterating without losing or repeating anything."""
+    async with connect(hub.url) as client, client.subscribe("/a") as messages:
+        for number in range(1000):
+            client.publish_nowait("/a", number)
+        first = await anext(messages)
+        batch = await messages.batch()
+        got = [first, *batch]
+        while len(got) < 1000:
+            got += await messages.batch()
+        assert messages.batch_nowait() == []
+    assert [message.value for message in got] == list(range(1000))
+
+
+async def test_leaving_the_loop_keeps_the_rest(hub: Hub) -> None:
+    """Who breaks out of iterating and iterates again goes on where it was."""
+    got = []
+    async with connect(hub.url) as client, client.subscribe("/a") as messages:
+        for number in range(10):
+            client.publish_nowait("/a", number)
+        for _ in range(2):
+            async for message in messages:
+                got.append(message.value)
+                if message.value in {4, 9}:
+                    break
+    assert got == list(range(10))
+
+
+async def test_callbacks(hub: Hub) -> None:
+    """A function is called with each message; one that fails is reported and called again for the next."""
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    got: asyncio.Queue[Message] = asyncio.Queue()
+
+    def function(message: Message) -> None:
+        got.put_nowait(message)
+        if message.value == 1:
+            raise ZeroDivisionError
+
+    async with connect(hub.url) as client:
+        subscription = await client.subscribe_callback(["/a", "/b"], function)
+        for number in range(3):
+            client.publish_nowait("/b", number)
+        assert [await got.get() for _ in range(3)] == [Message("/b", number) for number in range(3)]
+        await subscription.close()
+        assert hub.node.core.routes.find("/a").handlers == ()
+    assert isinstance(failures[0]["exception"], ZeroDivisionError)
+    assert "/b" in failures[0]["message"]
+
+
+async def test_a_callback_as_context(hub: Hub) -> None:
+    """A callback ends with its context."""
+    async with connect(hub.url, name="me") as client:
+        async with await client.subscribe_callback("/a", print):
+            assert hub.prefixes("me") == {"/a": 1}
+        await until(lambda: not hub.prefixes("me"))
+
+
+async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
+    """Several subscriptions to one prefix are one at the hub, until the last of them is closed."""
+    async with connect(hub.url, name="me") as client:
+        one, other = client.subscribe("/a", "/b"), client.subscribe("/b", "/c", "/b")
+        await asyncio.gather(one.open(), other.open())
+        assert hub.prefixes("me") == {"/a": 1, "/b": 1, "/c": 1}
+        client.publish_nowait("/b", 7)
+        assert await anext(one) == await anext(other) == Message("/b", 7)
+        await one.close()
+        assert hub.prefixes("me") == {"/b": 1, "/c": 1}
+        client.publish_nowait("/b", 8)
+        assert (await anext(other)).value == 8
+        await other.close()
+        assert hub.prefixes("me") == {}
+        assert client.statistics().prefixes == 0
+
+
+async def test_overlapping_prefixes_of_one_stream(hub: Hub) -> None:
+    """A message that several prefixes of a stream match comes once."""
+    async with connect(hub.url) as client, client.subscribe("/", "/a", "/a/b") as messages:
+        client.publish_nowait("/a/b", 1)
+        client.publish_nowait("/end", 2)
+        assert [message.value for message in await read(messages, 2)] == [1, 2]
+
+
+async def test_confirmed_means_effective(start_hub: StartHub, listen_url: str) -> None:
+    """When entering a stream returns, whatever anybody publishes from then on comes."""
+    hub = await start_hub(listen_url)
+    async with connect(hub.url) as subscriber, subscriber.subscribe("/a") as messages:
+        hub.node.core.publish_local("/a", [1])
+        assert (await anext(messages)).value == 1
+
+
+async def test_unsubscribed_while_messages_are_under_way(hub: Hub) -> None:
+    """Messages that were on their way when a stream was closed disturb nobody."""
+    async with connect(hub.url) as client:
+        async with client.subscribe("/a"):
+            for number in range(1000):
+                client.publish_nowait("/a", number)
+            await client.drain()
+        async with client.subscribe("/b") as messages:
+            client.publish_nowait("/b", "still there")
+            assert (await anext(messages)).value == "still there"
+
+
+async def test_a_bad_prefix(hub: Hub) -> None:
+    """A prefix that is none is refused by the call; the client goes on."""
+    async with connect(hub.url, name="me") as client:
+        with pytest.raises(InvalidTopicError):
+            await client.subscribe("/a\x00").open()
+        with pytest.raises(UsageError, match="one prefix or more"):
+            client.subscribe()
+        async with client.subscribe("/a"):
+            assert hub.prefixes("me") == {"/a": 1}
+
+
+async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
+    """A subscription that the hub refuses raises; those who waited for the same are told, too; others are unaffected."""
+    hub = await start_hub(listen_url, settings_of(prefixes_per_client=2))
+    async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+        too_many = client.subscribe("/b", "/c")
+        same = client.subscribe("/c")
+        results = await asyncio.gather(too_many.open(), same.open(), return_exceptions=True)
+        assert [type(result) for result in results] == [RejectedError, RejectedError]
+        assert isinstance(results[0], RejectedError)
+        assert results[0].code == CloseCode.NOT_ALLOWED
+        assert "the limit for a client is 2" in results[0].text
+        assert hub.prefixes("me") == {"/a": 1}
+        client.publish_nowait("/a", 1)
+        assert (await anext(messages)).value == 1
+        async with client.subscribe("/c"):
+            assert hub.prefixes("me") == {"/a": 1, "/c": 1}
+
+
+async def test_more_prefixes_than_one_request_holds(start_hub: StartHub, listen_url: str) -> None:
+    """Prefixes that do not fit into one request are refused with advice, before the hub ends the connection for them."""
+    hub = await start_hub(listen_url, settings_of(frame_bytes=8 * 1024))
+    async with connect(hub.url) as client:
+        with pytest.raises(RejectedError, match="subscribe in portions"):
+            await client.subscribe(*(f"/{number:0>1000}" for number in range(10))).open()
+        async with client.subscribe("/a"):
+            assert client.statistics().prefixes == 1
+
+
+async def test_a_cancelled_subscription_is_taken_back(hub: Hub) -> None:
+    """Who gives up waiting for the confirmation has not subscribed."""
+    async with connect(hub.url, name="me") as client:
+        opening = asyncio.ensure_future(client.subscribe("/a").open())
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+        async with client.subscribe("/b"):
+            assert hub.prefixes("me") == {"/b": 1}
+
+
+async def test_the_end_of_a_stream(hub: Hub) -> None:
+    """Closing the client ends iterating, after what had come; closing a stream throws away what was not read."""
+    client = await connect(hub.url)
+    stream, other = client.subscribe("/a"), client.subscribe("/a")
+    await stream.open()
+    await other.open()
+    with pytest.raises(UsageError, match="opened once"):
+        await stream.open()
+    client.publish_nowait("/a", 1)
+    await until(lambda: stream.buffered_bytes and other.buffered_bytes)
+    other.close_nowait()
+    assert [message async for message in other] == []
+    await client.close()
+    assert [message.value async for message in stream] == [1]
+    assert await stream.batch() == []
+    with pytest.raises(ClosedError):
+        await client.subscribe("/a").open()
+
+
+async def test_bad_values(start_hub: StartHub) -> None:
+    """What is not msgpack is counted and told; what stands beside it, and what follows, is delivered."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+        handler = hub.handler("me")
+        for body, flags in (
+            (b"\xc1", 0),
+            (b"\x00\x00\x00\x03\x01\xa1\xff\x03", FLAG_BATCH),
+            (b"\x00\x00\x00\x02\x01\xc1", FLAG_BATCH),
+            (b"\x00", 0b10),
+        ):
+            count = 3 if body[3:4] == b"\x03" else 2 if flags & 1 else 1
+            handler.offer(Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=flags), count))
+        hub.node.core.publish_local("/a", ["end"])
+        got = [message.value for message in await read(messages, 3)]
+        bad = [told.bad.get_nowait() for _ in range(4)]
+        assert got == [1, 3, "end"]
+        assert [(each.topic, each.messages) for each in bad] == [("/a", 1), ("/a", 1), ("/a", 2), ("/a", 1)]
+        assert [each.body for each in bad] == [b"\xc1", b"\xa1\xff", b"\x00\x00\x00\x02\x01\xc1", b"\x00"]
+        assert "not msgpack" in bad[0].reason
+        assert bad[3].reason == "encoding 1 is not read by this version"
+        assert client.statistics().bad_messages == 5
+        assert client.statistics().connected
+
+
+async def test_unreadable_frames(start_hub: StartHub) -> None:
+    """Frames whose topic or count this version cannot read are counted and told; the connection stays."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+        handler = hub.handler("me")
+        handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x01", key=b"\x00\x02/a", flags=0b1000), 1))
+        handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x01", key=b"/\xff"), 1))
+        handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH), 9))
+        hub.node.core.publish_local("/a", ["end"])
+        assert (await anext(messages)).value == "end"
+        assert [(await told.bad.get()).messages for _ in range(3)] == [1, 1, 1]
+        assert client.statistics().connections == 1
+
+
+async def test_the_hubs_own_topics(hub: Hub) -> None:
+    """A client may subscribe to what the hub says of itself."""
+    async with connect(hub.url) as client, client.subscribe("$hub/client/") as messages:
+        async with connect(hub.url, name="another"):
+            joined = await anext(messages)
+        left = await anext(messages)
+    assert (joined.topic, joined.value["name"]) == ("$hub/client/joined", "another")
+    assert (left.topic, left.value["name"]) == ("$hub/client/left", "another")
