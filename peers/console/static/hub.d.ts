@@ -1,0 +1,134 @@
+/** Types of hub.js. What each call does stands there; units are in the names. */
+
+export interface Message {
+  readonly topic: string;
+  readonly value: any;
+}
+
+/** The hub's queue for a client: what was wished for, or what was granted. */
+export interface Queue {
+  messages: number;
+  bytes: number;
+  overflow: "drop-oldest" | "drop-newest" | "disconnect";
+}
+
+/** The hub's greeting. */
+export interface Welcome {
+  /** 32 hexadecimal digits. */
+  hub: string;
+  name: string;
+  software: string;
+  queue: Queue;
+  /** The largest message the hub takes, bytes. */
+  frame: number;
+}
+
+export interface Backoff {
+  /** Bound of the first delay, milliseconds; doubles with each attempt. Default 100. */
+  baseMs?: number;
+  /** Bound of all delays, milliseconds. Default 30,000. */
+  capMs?: number;
+  /** 0 to 1; each delay is a random part of its bound. Default `Math.random`. */
+  random?: () => number;
+}
+
+/** The part of WebSocket that is used; browsers, Node and the `ws` package have it. */
+export interface Socket {
+  readonly readyState: number;
+  readonly bufferedAmount: number;
+  onmessage: ((event: any) => void) | null;
+  onclose: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  send(text: string): void;
+  close(code?: number, reason?: string): void;
+}
+
+export interface Options {
+  /** The client's name in the hub's logs and in `hub top`, at most 64 bytes. */
+  name?: string;
+  /** The queue wished for in the hub. Default: what the hub gives. */
+  queue?: Partial<Queue>;
+  /** A WebSocket constructor, where there is no global one. */
+  WebSocket?: new (url: string, protocols: string[]) => Socket;
+  /** Bound of what waits to be sent, roughly bytes. Default 16 MiB; over it `publish` fails with code 1013. */
+  outboundBytes?: number;
+  /** Silence after which the hub is asked whether it is there, milliseconds. Default 20,000. */
+  silenceMs?: number;
+  /** Time the hub has for a greeting or an answer, milliseconds. Default 10,000; then the connection is given up. */
+  answerMs?: number;
+  backoff?: Backoff;
+}
+
+export interface StreamOptions {
+  /** Messages that may wait to be taken. Default 8,192; over it the oldest go. */
+  bufferMessages?: number;
+  /** Their JSON text, characters. Default 64 MiB; over it the oldest go. */
+  bufferBytes?: number;
+}
+
+export interface Subscription {
+  readonly prefixes: readonly string[];
+  readonly active: boolean;
+  readonly confirmed: Promise<void>;
+  unsubscribe(): Promise<void>;
+}
+
+export interface MessageStream extends AsyncIterableIterator<Message> {
+  /** Messages lost here because they were not taken in time. */
+  readonly dropped: number;
+  readonly confirmed: Promise<void>;
+  return(): Promise<IteratorResult<Message>>;
+}
+
+export interface Statistics {
+  readonly state: "connecting" | "open" | "waiting" | "closed";
+  /** Id of the hub, while connected. */
+  readonly hub: string | null;
+  readonly connections: number;
+  readonly receivedMessages: number;
+  readonly receivedBatches: number;
+  /** Lost in the hub, as told by it. */
+  readonly droppedMessages: number;
+  /** Lost in buffers of `messages()`. */
+  readonly skippedMessages: number;
+  readonly publishedMessages: number;
+  readonly publishedBatches: number;
+  /** Published, not sent, and lost by `close()`. */
+  readonly discardedMessages: number;
+  readonly errors: number;
+  readonly prefixes: number;
+  readonly unconfirmed: number;
+  readonly outboundBytes: number;
+}
+
+export interface Events {
+  /** Connected, and the queue asked for is granted. */
+  open: (welcome: Welcome) => void;
+  /** A connection, or an attempt at one, ended. */
+  close: (code: number, reason: string) => void;
+  /** So many messages were lost in the hub, at this point of the stream. */
+  dropped: (count: number) => void;
+  /** Refused by the hub, thrown by a callback, or not understood. Without a listener it goes to the console. */
+  error: (error: Error) => void;
+  /** The next attempt is so many milliseconds away. */
+  reconnecting: (delayMs: number) => void;
+}
+
+export interface Client {
+  ready(): Promise<Welcome>;
+  on<E extends keyof Events>(event: E, listener: Events[E]): () => void;
+  subscribe(prefixes: string | readonly string[], callback: (message: Message) => void): Subscription;
+  messages(prefixes: string | readonly string[], options?: StreamOptions): MessageStream;
+  publish(topic: string, value: unknown, options: { confirm: true }): Promise<void>;
+  publish(topic: string, value: unknown, options?: { confirm?: false }): void;
+  statistics(): Statistics;
+  close(): Promise<void>;
+}
+
+export class HubError extends Error {
+  /** A WebSocket close code, as in the protocol. */
+  readonly code: number;
+  constructor(code: number, text: string);
+}
+
+export function connect(url?: string, options?: Options): Client;

@@ -1,0 +1,243 @@
+"""Headless Chromium for tests, over the Chrome DevTools Protocol and nothing else.
+
+Purpose: open a page, run JavaScript in it, take a picture of it, and hear what it complained about. `Chromium` is the
+process: one for all tests, its profile in a directory of its own. `Browser` is one connection to it and belongs to one
+event loop. `Page` is a tab with cookies and cache of its own, and an `Engine`.
+
+Not here: clicking by coordinates, other browsers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.console.engine import JavaScriptError
+
+__all__ = ["Browser", "Chromium", "Page", "chromium_path"]
+
+START_S = 60
+"""How long Chromium may take to start: a first start on a busy machine takes some seconds."""
+
+COMMAND_S = 60
+"""How long one command may take."""
+
+LARGEST_ANSWER_BYTES = 256 * 1024 * 1024
+"""Pictures come as base64 within one message."""
+
+_POLL_S = 0.02
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",  # tests run as root in containers
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",  # containers have 64 MB there
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-port=0",
+)
+
+
+def chromium_path() -> str | None:
+    """Return where Chromium is, or None."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+class Chromium:
+    """A running Chromium. Started on construction; `stop` ends it."""
+
+    def __init__(self, path: str, profile: Path) -> None:
+        self._process = subprocess.Popen(
+            [path, *_FLAGS, f"--user-data-dir={profile}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            self.url = self._wait_url(profile / "DevToolsActivePort")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the process and wait for it."""
+        self._process.terminate()
+        try:
+            self._process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _wait_url(self, told: Path) -> str:
+        """Wait for the file in which Chromium tells the port it took and the path of its protocol."""
+        give_up = time.monotonic() + START_S
+        while time.monotonic() < give_up:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"chromium ended with exit code {self._process.returncode} instead of starting")
+            lines = told.read_text().splitlines() if told.exists() else []
+            if len(lines) == 2:
+                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+            time.sleep(_POLL_S)
+        raise RuntimeError(f"chromium did not tell its port within {START_S} s")
+
+
+class Browser:
+    """A connection to a Chromium.
+
+    Commands may be under way at once; events are handed to the page they belong to.
+    """
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._pages: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+        self._last_id = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connect(cls, url: str) -> AsyncIterator[Self]:
+        """Connect to a Chromium for as long as the block lasts."""
+        async with connect(url, max_size=LARGEST_ANSWER_BYTES, ping_interval=None, compression=None) as connection:
+            browser = cls(connection)
+            reader = asyncio.create_task(browser._read())
+            try:
+                yield browser
+            finally:
+                reader.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await reader
+
+    async def command(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
+        """Carry out one command of the protocol.
+
+        Raises:
+            RuntimeError: Chromium refused it.
+        """
+        self._last_id += 1
+        answer = asyncio.get_running_loop().create_future()
+        self._answers[self._last_id] = answer
+        message = {"id": self._last_id, "method": method, "params": parameters}
+        await self._connection.send(json.dumps(message | ({"sessionId": session} if session else {})))
+        async with asyncio.timeout(COMMAND_S):
+            result: dict[str, Any] = await answer
+        return result
+
+    @contextlib.asynccontextmanager
+    async def open(self, url: str, *, width_px: int = 1280, height_px: int = 800) -> AsyncIterator[Page]:
+        """Open a page in a context of its own and wait until it is loaded; close it after the block."""
+        context = (await self.command("Target.createBrowserContext"))["browserContextId"]
+        target = await self.command(
+            "Target.createTarget", url="about:blank", browserContextId=context, width=width_px, height=height_px
+        )
+        attached = await self.command("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        page = Page(self, attached["sessionId"])
+        self._pages[page.session] = page.receive_event
+        try:
+            for domain in ("Page", "Runtime", "Log"):
+                await self.command(f"{domain}.enable", page.session)
+            await page.go(url)
+            yield page
+        finally:
+            del self._pages[page.session]
+            await self.command("Target.disposeBrowserContext", browserContextId=context)
+
+    async def _read(self) -> None:
+        async for text in self._connection:
+            message = json.loads(text)
+            answer = self._answers.pop(message.get("id", 0), None)
+            if answer is None:
+                receive = self._pages.get(message.get("sessionId", ""))
+                if receive is not None:
+                    receive(message["method"], message["params"])
+            elif not answer.done():
+                if "error" in message:
+                    answer.set_exception(RuntimeError(f"chromium: {message['error']['message']}"))
+                else:
+                    answer.set_result(message["result"])
+
+
+@dataclass(slots=True)
+class Page:
+    """A tab.
+
+    Attributes:
+        browser: Whose tab.
+        session: Its id in the protocol.
+        complaints: Errors and warnings of the console, uncaught exceptions and failed loads, oldest first.
+    """
+
+    browser: Browser
+    session: str
+    complaints: list[str] = field(default_factory=list)
+    _loaded: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def go(self, url: str) -> None:
+        """Go to an address and wait until it is loaded, its modules included.
+
+        Raises:
+            RuntimeError: It cannot be reached.
+        """
+        self._loaded.clear()
+        answer = await self.browser.command("Page.navigate", self.session, url=url)
+        if "errorText" in answer:
+            raise RuntimeError(f"cannot open {url}: {answer['errorText']}")
+        async with asyncio.timeout(COMMAND_S):
+            await self._loaded.wait()
+
+    async def evaluate(self, body: str, **arguments: Any) -> Any:
+        """See `Engine.evaluate`."""
+        values = ", ".join(json.dumps(value) for value in arguments.values())
+        answer = await self.browser.command(
+            "Runtime.evaluate",
+            self.session,
+            expression=f"(async ({', '.join(arguments)}) => {{ {body}\n }})({values})",
+            awaitPromise=True,
+            returnByValue=True,
+            userGesture=True,
+        )
+        if "exceptionDetails" in answer:
+            raise JavaScriptError(_described(answer["exceptionDetails"]))
+        return answer["result"].get("value")
+
+    async def screenshot(self, path: Path) -> None:
+        """Write what the page shows to a PNG file."""
+        answer = await self.browser.command("Page.captureScreenshot", self.session, format="png")
+        await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
+
+    async def prefer(self, scheme: str) -> None:
+        """Prefer the colour scheme "light" or "dark"."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await self.browser.command("Emulation.setEmulatedMedia", self.session, features=features)
+
+    def receive_event(self, method: str, parameters: dict[str, Any]) -> None:
+        """Take one event of the protocol; called by the browser's reader."""
+        match method:
+            case "Page.loadEventFired":
+                self._loaded.set()
+            case "Runtime.exceptionThrown":
+                self.complaints.append(_described(parameters["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if parameters["type"] in {"error", "warning", "assert"}:
+                shown = [str(it.get("value", it.get("description", ""))) for it in parameters["args"]]
+                self.complaints.append(" ".join(shown))
+            case "Log.entryAdded" if parameters["entry"]["level"] in {"error", "warning"}:
+                entry = parameters["entry"]
+                self.complaints.append(f"{entry['text']} {entry.get('url', '')}".strip())
+
+
+def _described(details: dict[str, Any]) -> str:
+    exception = details.get("exception", {})
+    return str(exception.get("description") or exception.get("value") or details["text"])

@@ -1,0 +1,130 @@
+"""Measure how the hub's page bears a fast stream: `python -m tests.console.page_rate [messages/s] [seconds]`.
+
+A scripted hub sends records of 300 bytes, one message a frame (the form that costs a browser most), at a fixed rate to
+the page in headless Chromium. Printed: what the page received, how often it drew, its longest pause between two frames,
+and how long it takes to answer meanwhile. A measurement, not a test: the figures are those of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from websockets.frames import Frame, Opcode
+
+from tests.console.browser import Browser, Chromium, Page, chromium_path
+from tests.console.scripted_hub import ScriptedHub
+
+__all__ = ["main"]
+
+TURN_S = 0.005
+PROBE_S = 0.25
+
+RECORD = {
+    "_path": "conn",
+    "ts": "2018-03-24T17:15:23.679053Z",
+    "uid": "CbZVu5FcCsBaqxuAg",
+    "id.orig_h": "10.128.0.241",
+    "id.orig_p": 34032,
+    "id.resp_h": "10.47.1.208",
+    "id.resp_p": 995,
+    "proto": "tcp",
+    "service": "ssl",
+    "duration": 1.339,
+    "orig_bytes": 1024,
+    "resp_bytes": 4711,
+    "conn_state": "SF",
+}
+
+WATCH_FRAMES = """
+    globalThis.frames = [];
+    const look = (at) => { frames.push(at); requestAnimationFrame(look); };
+    requestAnimationFrame(look);
+"""
+
+WAIT_RECEIVED = """
+    const received = () => Number(document.getElementById("received").textContent.replace(/\\D/g, ""));
+    while (received() < sent) await new Promise((resolve) => setTimeout(resolve, 20));
+"""
+
+REPORT = """
+    const gaps = frames.slice(1).map((at, index) => at - frames[index]);
+    const skipped = Number(document.getElementById("skipped").textContent.replace(/\\D/g, ""));
+    return {frames: frames.length, longest: Math.max(...gaps), skipped};
+"""
+
+
+async def send(hub: ScriptedHub, rate: int, duration_s: float) -> int:
+    """Send at a fixed rate; return how many."""
+    messages = [{"type": "messages", "topic": f"/zeek/{number:02}", "values": [RECORD]} for number in range(40)]
+    frames = [Frame(Opcode.TEXT, json.dumps(message).encode()).serialize(mask=False) for message in messages]
+    sent, started = 0, time.monotonic()
+    while (elapsed := time.monotonic() - started) < duration_s:
+        due = range(sent, int(elapsed * rate))
+        await hub.send_raw(b"".join(frames[number % len(frames)] for number in due))
+        sent = due.stop
+        await asyncio.sleep(TURN_S)
+    return sent
+
+
+async def probe(page: Page) -> list[float]:
+    """Ask the page for nothing, again and again; return how long each answer took, milliseconds."""
+    answers = []
+    while True:
+        started = time.monotonic()
+        try:
+            await page.evaluate("return 0")
+            answers.append((time.monotonic() - started) * 1000)
+            await asyncio.sleep(PROBE_S)
+        except asyncio.CancelledError:
+            return answers
+
+
+async def measure(chromium: Chromium, rate: int, duration_s: float, picture: Path) -> None:
+    """Run one measurement and print it."""
+    async with (
+        ScriptedHub() as hub,
+        Browser.connect(chromium.url) as browser,
+        browser.open(hub.page_url) as page,
+    ):
+        await hub.wait_received("subscribe")
+        await page.evaluate(WATCH_FRAMES)
+        probing = asyncio.create_task(probe(page))
+        started = time.monotonic()
+        sent = await send(hub, rate, duration_s)
+        await page.evaluate(WAIT_RECEIVED, sent=sent)
+        elapsed_s = time.monotonic() - started
+        probing.cancel()
+        answers = await probing
+        await page.screenshot(picture)
+        result = await page.evaluate(REPORT)
+    sys.stdout.write(
+        f"sent {sent:,} in {duration_s:g} s, received all after {elapsed_s:.1f} s ({sent / elapsed_s:,.0f}/s)\n"
+        f"frames drawn {result['frames']:,}, longest pause between two {result['longest']:.0f} ms\n"
+        f"answers took {statistics.median(answers):.0f} ms (median), {max(answers):.0f} ms (longest)\n"
+        f"skipped {result['skipped']:,}; picture: {picture}\n"
+    )
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    rate = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    duration_s = float(sys.argv[2]) if len(sys.argv) > 2 else 5.0
+    path = chromium_path()
+    if path is None:
+        raise SystemExit("chromium is missing: tests/console/install-chromium installs it")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        chromium = Chromium(path, Path(profile))
+        try:
+            asyncio.run(measure(chromium, rate, duration_s, Path(tempfile.gettempdir()) / "page-rate.png"))
+        finally:
+            chromium.stop()
+
+
+if __name__ == "__main__":
+    main()

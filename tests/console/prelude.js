@@ -1,0 +1,51 @@
+// What the tests of hub.js use within Node or a page. `start` makes the client that is tested; `log` holds its events
+// in order, `got` the messages that `collect` was called with; `until` waits for a condition on these.
+
+const EVENTS = ["open", "close", "dropped", "error", "reconnecting"];
+const waiting = new Set();
+
+globalThis.log = [];
+globalThis.got = [];
+
+function look() {
+  for (const wait of waiting) {
+    if (!wait.condition()) continue;
+    waiting.delete(wait);
+    wait.resolve();
+  }
+}
+
+globalThis.plain = (it) => (it instanceof Error ? { name: it.name, code: it.code ?? null, text: it.message } : it);
+
+globalThis.until = (condition) => new Promise((resolve) => {
+  waiting.add({ condition, resolve });
+  look();
+});
+
+globalThis.count = (event) => log.filter(([name]) => name === event).length;
+
+globalThis.collect = ({ topic, value }) => {
+  got.push([topic, value]);
+  look();
+};
+
+globalThis.start = (options = {}) => {
+  globalThis.client = connect(globalThis.url, { ...options, backoff: { random: () => 0, ...options.backoff } });
+  for (const event of EVENTS) {
+    client.on(event, (...details) => {
+      log.push([event, ...details.map(plain)]);
+      look();
+    });
+  }
+  return client;
+};
+
+// What a call throws or what its promise is rejected with.
+globalThis.failure = async (call) => {
+  try {
+    await call();
+  } catch (error) {
+    return plain(error);
+  }
+  return null;
+};

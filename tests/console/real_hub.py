@@ -1,0 +1,81 @@
+"""The real hub as a process of its own, for tests that go all the way: `python -m peers.cli run`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["RealHub", "run_hub"]
+
+START_S = 30
+"""How long a hub may take to listen."""
+
+PROJECT = Path(__file__).parents[2]
+
+
+class RealHub:
+    """A running hub.
+
+    Attributes:
+        port: Where its WebSocket edge listens, on 127.0.0.1.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self._process = process
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"ws://127.0.0.1:{self.port}/v1/hub"
+
+    @property
+    def page_url(self) -> str:
+        """Where its page is."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def stop(self) -> int:
+        """Ask it to stop, wait until it has, and return its exit code."""
+        self._process.terminate()
+        return self._process.wait(START_S)
+
+
+@contextmanager
+def run_hub(*flags: str, port: int = 0) -> Iterator[RealHub]:
+    """Run a hub for as long as the block lasts.
+
+    Args:
+        *flags: Further flags of `hub run`.
+        port: Where to listen; 0 picks one.
+
+    Raises:
+        RuntimeError: It did not say where it listens; what it said instead is in the text.
+    """
+    command = [sys.executable, "-m", "peers.cli", "run", "--listen", f"ws://127.0.0.1:{port}", *flags]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    with process, process.stdout as output:
+        impatience = threading.Timer(START_S, process.kill)
+        impatience.start()
+        try:
+            said = []
+            for line in output:
+                said.append(line)
+                found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+                if found:
+                    break
+            else:
+                raise RuntimeError(f"the hub did not start: {''.join(said)}")
+            impatience.cancel()
+            rest = threading.Thread(target=output.read, daemon=True)  # a full pipe would stop the hub
+            rest.start()
+            yield RealHub(process, int(found[1]))
+        finally:
+            impatience.cancel()
+            process.terminate()
+            process.wait(START_S)

@@ -1,0 +1,235 @@
+"""A hub that does as it is told: it speaks `hub.v1.json` as documented, and misbehaves at a word.
+
+Purpose: tests of the browser side need a hub that loses its connections, refuses, falls silent or reads slowly exactly
+when the test says so. Owner of the state: `ScriptedHub`, within one event loop. All that was received is kept, in
+order, so that a test looks at what stood on the wire. Not here: queues, limits, peers; those are the real hub's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Any, Self
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from peers.console import page
+
+__all__ = ["ScriptedHub"]
+
+PATIENCE_S = 20
+"""How long a test waits for what must come: long enough for a busy machine, never reached by a good run."""
+
+QUEUE = {"messages": 8192, "bytes": 67_108_864, "overflow": "drop-oldest"}
+
+
+class ScriptedHub:
+    """One listening hub.
+
+    Attributes:
+        received: Every message of every client, with the number of its connection (from 1).
+        refusals: Prefix or topic → (code, text) of the error that answers it.
+        confirms: Whether requests are confirmed.
+        answers_pings: Whether `ping` is answered.
+        refused_connections: So many further connections are answered by HTTP 503.
+        frame_bytes: The largest message it says it takes.
+        reading: While cleared, nothing further is read from any client.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[tuple[int, dict[str, Any]]] = []
+        self.refusals: dict[str, tuple[int, str]] = {}
+        self.confirms = True
+        self.answers_pings = True
+        self.refused_connections = 0
+        self.frame_bytes = 16 * 1024 * 1024
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self._connections: dict[ServerConnection, Counter[str]] = {}
+        self._connected = 0
+        self._changed = asyncio.Condition()
+        self._server: Server | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen on a free port of the loopback interface."""
+        self._server = await serve(
+            self._talk,
+            "127.0.0.1",
+            0,
+            process_request=self._answer_http,
+            subprotocols=["hub.v1.json"],  # type: ignore[list-item]
+            compression=None,
+            max_queue=4,
+            ping_interval=None,
+            close_timeout=1,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close every connection and stop listening."""
+        assert self._server is not None
+        self.reading.set()
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        return int(next(iter(self._server.sockets)).getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"ws://127.0.0.1:{self.port}/v1/hub"
+
+    @property
+    def page_url(self) -> str:
+        """Where its page is."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        """Return the messages of one type received so far, oldest first."""
+        return [message for _, message in self.received if message["type"] == kind]
+
+    async def wait_until(self, true: Callable[[Self], object]) -> None:
+        """Wait until `true(hub)`, looked at whenever something was received or someone came or left."""
+        async with asyncio.timeout(PATIENCE_S), self._changed:
+            await self._changed.wait_for(lambda: true(self))
+
+    async def wait_received(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until `count` messages of a type have come; return all of that type."""
+        await self.wait_until(lambda hub: len(hub.of_type(kind)) >= count)
+        return self.of_type(kind)
+
+    async def wait_connections(self, count: int) -> None:
+        """Wait until there have been `count` connections, the lost ones included."""
+        await self.wait_until(lambda hub: hub._connected >= count)
+
+    @property
+    def live_connections(self) -> int:
+        """How many connections there are now."""
+        return len(self._connections)
+
+    async def send(self, **message: Any) -> None:
+        """Send one message to every client."""
+        await self.send_text(json.dumps(message))
+
+    async def send_text(self, text: str) -> None:
+        """Send one text to every client, JSON or not."""
+        for connection in list(self._connections):
+            await connection.send(text)
+
+    async def send_raw(self, frames: bytes) -> None:
+        """Write ready frames to every client, many in one go; wait while a client reads too slowly."""
+        for connection in list(self._connections):
+            connection.transport.write(frames)
+            await connection.drain()
+
+    def drop_connections(self) -> None:
+        """Cut every connection, without a closing handshake."""
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+    async def close_connections(self, code: int, reason: str) -> None:
+        """Close every connection with a code and a reason."""
+        for connection in list(self._connections):
+            await connection.close(code, reason)
+
+    async def _answer_http(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.path == "/v1/hub":
+            if self.refused_connections == 0:
+                return None
+            self.refused_connections -= 1
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "not now\n")
+        found = page(request.path.partition("?")[0])
+        if found is None:
+            return connection.respond(HTTPStatus.NOT_FOUND, "no such page\n")
+        content_type, body = found
+        headers = Headers({"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"})
+        if request.path == "/hub.js":
+            headers["Access-Control-Allow-Origin"] = "*"
+        return Response(HTTPStatus.OK, "OK", headers, body)
+
+    async def _talk(self, connection: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            await connection.send(json.dumps(self._welcome()))
+            async with self._joined(connection) as number:
+                async for text in connection:
+                    message = json.loads(text)
+                    self.received.append((number, message))
+                    await self._obey(connection, message)
+                    await self._tell_changed()
+                    await self.reading.wait()
+
+    @contextlib.asynccontextmanager
+    async def _joined(self, connection: ServerConnection) -> AsyncIterator[int]:
+        self._connected += 1
+        self._connections[connection] = Counter()
+        await self._tell_changed()
+        try:
+            yield self._connected
+        finally:
+            del self._connections[connection]
+            await self._tell_changed()
+
+    async def _tell_changed(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _welcome(self, wished: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {
+            "type": "welcome",
+            "hub": "0123456789abcdef" * 2,
+            "name": "scripted",
+            "software": "scripted 1",
+            "queue": QUEUE | (wished or {}),
+            "frame": self.frame_bytes,
+        }
+
+    async def _obey(self, connection: ServerConnection, message: dict[str, Any]) -> None:
+        request = message.get("request")
+        refusal = next((self.refusals[name] for name in _names(message) if name in self.refusals), None)
+        if refusal is not None:
+            code, text = refusal
+            answer = {"type": "error", "code": code, "text": text} | ({"request": request} if request else {})
+            await _answer(connection, answer)
+            return
+        match message["type"]:
+            case "hello":
+                await _answer(connection, self._welcome(message.get("queue")))
+            case "subscribe":
+                self._connections[connection].update(message["prefixes"])
+            case "unsubscribe":
+                self._connections[connection].subtract(message["prefixes"])
+            case "publish":
+                await self._publish(message)
+            case "ping" if self.answers_pings:
+                await _answer(connection, {"type": "pong", "request": request})
+        if request and self.confirms and message["type"] != "ping":
+            await _answer(connection, {"type": "confirmed", "request": request})
+
+    async def _publish(self, message: dict[str, Any]) -> None:
+        topic = message["topic"]
+        values = message["values"] if "values" in message else [message["value"]]
+        for connection, prefixes in list(self._connections.items()):
+            if any(count > 0 and topic.startswith(prefix) for prefix, count in prefixes.items()):
+                await _answer(connection, {"type": "messages", "topic": topic, "values": values})
+
+
+async def _answer(connection: ServerConnection, message: dict[str, Any]) -> None:
+    """Send, unless the client is closing: what it said before that is read and obeyed nevertheless."""
+    with contextlib.suppress(ConnectionClosed):
+        await connection.send(json.dumps(message))
+
+
+def _names(message: dict[str, Any]) -> list[str]:
+    """What a refusal may be about: the prefixes, the topic, or the name of the client."""
+    return [*message.get("prefixes", []), message.get("topic", ""), message.get("name", "")]

@@ -1,0 +1,47 @@
+"""The files that the hub serves to browsers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from peers.console import page
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "beginning"),
+    [
+        ("/", "text/html; charset=utf-8", b"<!doctype html>"),
+        ("/hub.js", "text/javascript; charset=utf-8", b"/**"),
+        ("/hub.d.ts", "text/plain; charset=utf-8", b"/**"),
+        ("/console.js", "text/javascript; charset=utf-8", b"/**"),
+        ("/console.css", "text/css; charset=utf-8", b"/*"),
+    ],
+)
+def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, beginning: bytes) -> None:
+    """Each served path answers with a type that browsers accept for it; modules need a JavaScript type."""
+    found = page(path)
+    assert found is not None
+    assert found[0] == content_type
+    assert found[1].startswith(beginning)
+
+
+@pytest.mark.parametrize("path", ["", "/nothing", "/index.html", "/package.json", "/../__init__.py", "/hub.js?x", "//"])
+def test_nothing_else_is_served(path: str) -> None:
+    """A path that is not on the list is no page, whatever lies in the folder or beside it."""
+    assert page(path) is None
+
+
+def test_everything_that_the_page_loads_is_served() -> None:
+    """The page and its modules name no file of the hub that the hub would not serve, and nothing of anybody else."""
+    waiting, seen = ["/"], {"/"}
+    while waiting:
+        found = page(waiting.pop())
+        assert found is not None
+        named = set(re.findall(r'(?:src|href)="(/[^"]*)"', found[1].decode()))
+        named |= {f"/{name}" for name in re.findall(r'^import .* from "\./([^"]*)"', found[1].decode(), re.MULTILINE)}
+        assert not re.search(rb'(?:src|href)="(?:https?:)?//', found[1])
+        waiting += named - seen
+        seen |= named
+    assert {"/console.js", "/console.css", "/hub.js", "/stream.js"} <= seen
