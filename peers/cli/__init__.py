@@ -17,6 +17,11 @@ app = App(
     version=__version__,
 )
 app.command("peers.cli.run:run", name="run")
+app.command("peers.cli.pub:pub", name="pub")
+app.command("peers.cli.sub:sub", name="sub")
+app.command("peers.cli.top:top", name="top")
+app.command("peers.cli.check:check", name="check")
+app.command("peers.cli.bench:app", name="bench")
 app.command("peers.cli.check_config:check_config", name="check-config")
 
 EXIT_ERROR = 1

@@ -1,0 +1,153 @@
+"""Goals for memory: resident bytes of the hub, before and after so many connections, prefixes or full queues."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peers.bench.board import Board
+from peers.bench.dial import Wish
+from peers.bench.errors import BenchError
+from peers.bench.figure import Figure
+from peers.bench.orders import BystanderSetup, Done, Populate, Ready, Subscribe
+from peers.bench.plan import Transport
+from peers.bench.running_hub import RunningHub
+from peers.bench.scope import Scope
+from peers.bench.stage import Stage
+from peers.bench.worker import Worker
+
+__all__ = ["connections", "stalled_queues", "subscriptions"]
+
+_CONNECTIONS = 2000
+_PREFIXES = 100_000
+_SUBSCRIBERS = 20
+_WARM_CONNECTIONS = 20
+"""Connected and closed before, so that what the hub loads with its first client is not charged to the rest."""
+
+_WAIT_S = 120.0
+_STALLED = 100
+_STALLED_QUEUE_BYTES = 1 << 20
+_OVERFULL = 4
+"""So many times what the queue holds is published to each."""
+
+_SIZE_BYTES = 100
+
+
+class _Crowd:
+    """A hub with bystanders, and nothing else."""
+
+    def __init__(self, hub: RunningHub, worker: Worker, url: str) -> None:
+        self._hub = hub
+        self._worker = worker
+        self._url = url
+
+    def populate(self, count: int, *, silent: bool) -> None:
+        """Have so many idle clients."""
+        self._order(Populate(count, 0, idle_url=self._url, silent=silent))
+
+    def subscribe(self, prefixes: int) -> None:
+        """Each of them subscribes to so many more prefixes."""
+        self._order(Subscribe(prefixes))
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the hub, once it has nothing to do."""
+        self._hub.wait_quiet()
+        return self._hub.usage().memory_bytes
+
+    def _order(self, order: Populate | Subscribe) -> None:
+        self._worker.order(order)
+        answer = self._worker.take(_WAIT_S)
+        if not isinstance(answer, Done):
+            raise BenchError(f"a bystander answered {answer}")
+
+
+@contextmanager
+def _crowd(scope: Scope, transport: Transport, *flags: str) -> Iterator[_Crowd]:
+    placement = scope.base.placement
+    schemes = ("tcp", "ws") if transport == "ws" else ("tcp",)
+    hub = RunningHub.start(schemes, (*scope.base.hub_flags, *flags), placement.hub)
+    descriptor = Board.make(0, 0)
+    worker = None
+    try:
+        setup = BystanderSetup(
+            url=hub.url("tcp"),
+            layout=scope.base.layout(secrets.token_hex(4)),
+            board=descriptor,
+            publishers=0,
+            subscribers=0,
+            cpus=placement.load,
+        )
+        worker = Worker("bystander", setup, (descriptor,))
+        if not isinstance(worker.take(_WAIT_S), Ready):
+            raise BenchError("the bystander did not start")
+        crowd = _Crowd(hub, worker, hub.url(transport))
+        crowd.populate(_WARM_CONNECTIONS, silent=True)
+        crowd.populate(0, silent=True)
+        yield crowd
+    finally:
+        if worker is not None:
+            worker.stop()
+        hub.stop()
+        os.close(descriptor)
+
+
+def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Figure]:
+    """Idle connections that subscribe to one prefix each."""
+    count = scope.scaled(_CONNECTIONS, 10)
+    kind = "WebSocket connection" if transport == "ws" else "TCP client"
+    name = f"idle {kind} with one subscription, of {count:,}"
+    values = []
+    for _ in range(scope.repeat):
+        scope.tell(name)
+        with _crowd(scope, transport) as crowd:
+            before = crowd.memory_bytes()
+            crowd.populate(count, silent=False)
+            values.append((crowd.memory_bytes() - before) / count / 1024)
+    return [Figure(name, goal_kib, "KiB of memory each", values)]
+
+
+def subscriptions(scope: Scope, goal_bytes: float) -> list[Figure]:
+    """Many different prefixes of a few clients."""
+    each = scope.scaled(_PREFIXES / _SUBSCRIBERS)
+    name = f"subscription, of {each * _SUBSCRIBERS:,} different ones of {_SUBSCRIBERS} clients"
+    values = []
+    for _ in range(scope.repeat):
+        scope.tell(name)
+        with _crowd(scope, "tcp", "--limits-prefixes-per-client", str(_PREFIXES)) as crowd:
+            crowd.populate(_SUBSCRIBERS, silent=True)
+            before = crowd.memory_bytes()
+            crowd.subscribe(each)
+            values.append((crowd.memory_bytes() - before) / (each * _SUBSCRIBERS))
+    return [Figure(name, goal_bytes, "bytes of memory each", values)]
+
+
+def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:
+    """Queues of 1 MiB that are full, each with messages that no other one has."""
+    count = scope.scaled(_STALLED, 2)
+    fitting = _STALLED_QUEUE_BYTES // _SIZE_BYTES
+    plan = scope.plan(
+        messages=count * fitting * _OVERFULL,
+        size=_SIZE_BYTES,
+        topics=count,
+        stalled=count,
+        stalled_apart=True,
+        stalled_wish=Wish(messages=1_000_000, bytes=_STALLED_QUEUE_BYTES),
+        wish=Wish(messages=65_536),
+        warmup=count,
+    )
+    name = f"{count} stalled subscribers, {_STALLED_QUEUE_BYTES >> 20} MiB queues, no message in two of them"
+    values, faults = [], []
+    for _ in range(scope.repeat):
+        with Stage(plan) as stage:
+            stage.hub.wait_quiet()
+            before = stage.hub.usage().memory_bytes
+            run = stage.measure(watch=scope.tell(name))
+            values.append((run.hub_memory_bytes - before) / 1048576)
+            counted = stage.resume_stalled()
+        if any(not one.told or one.told + one.received != fitting * _OVERFULL + 1 for one in counted):
+            faults.append("a queue was not full, or what it lost was not told")
+        if not run.flawless:
+            faults.append("the subscriber that reads did not get everything")
+    return [Figure(name, goal_mib, "MiB of memory together", values, faults=faults)]

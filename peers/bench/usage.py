@@ -1,0 +1,68 @@
+"""`Usage`: what the operating system has charged to a process.
+
+* CPU time: /proc/PID/task/*/schedstat, in ns, of all threads that live. Where the kernel does not keep it,
+  /proc/PID/stat, in ticks of 10 ms.
+* The part of it that was spent in the kernel: from the ticks of /proc/PID/stat, so a share of a short run is rough
+  while the sum is exact.
+* Memory: /proc/PID/status. The peak can be set back (`forget_peak`).
+
+Linux only.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from peers.bench.errors import BenchError
+
+__all__ = ["Usage", "forget_peak", "read_usage"]
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    """One process at one moment."""
+
+    cpu_ns: int
+    user_ns: int
+    """In steps of a tick; so is `system_ns`, and their sum is not `cpu_ns`."""
+    system_ns: int
+    memory_bytes: int
+    """Resident."""
+    peak_bytes: int
+
+
+def read_usage(pid: int) -> Usage:
+    """Return what `pid` has used.
+
+    Raises:
+        BenchError: There is no such process, or this is not Linux.
+    """
+    process = Path("/proc") / str(pid)
+    try:
+        # The name of a process, in parentheses, may contain anything.
+        fields = process.joinpath("stat").read_text().rpartition(")")[2].split()
+        status = dict(line.split(":", 1) for line in process.joinpath("status").read_text().splitlines())
+        threads = [thread / "schedstat" for thread in process.joinpath("task").iterdir()]
+    except OSError as error:
+        raise BenchError(f"CPU time of process {pid} cannot be read: {error}") from error
+    user_ns, system_ns = int(fields[11]) * _TICK_NS, int(fields[12]) * _TICK_NS
+    cpu_ns = 0
+    with suppress(OSError):
+        cpu_ns = sum(int(thread.read_text().split()[0]) for thread in threads)
+    return Usage(
+        cpu_ns or user_ns + system_ns, user_ns, system_ns, _kibibytes(status, "VmRSS"), _kibibytes(status, "VmHWM")
+    )
+
+
+def forget_peak(pid: int) -> None:
+    """Let the peak of a process's memory begin anew, where that is allowed."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _kibibytes(status: dict[str, str], name: str) -> int:
+    return int(status.get(name, "0 kB").split()[0]) * 1024

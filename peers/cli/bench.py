@@ -1,0 +1,274 @@
+"""`hub bench`: measure a hub. What is measured and how is in `peers.bench`; here are the options and the output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hub.config import parse_size
+from hub.errors import UsageError
+from hub.overflow import Overflow
+from peers.bench.dial import Wish
+from peers.bench.environment import Environment
+from peers.bench.idle_peers import run_idle_peers
+from peers.bench.plan import Plan, Transport
+from peers.bench.plot import page
+from peers.bench.report import Report
+from peers.bench.scope import Scope, Told
+from peers.bench.stage import Stage
+from peers.bench.targets import TARGETS, run_targets
+
+__all__ = ["app"]
+
+EXIT_FLAWED = 2
+"""The benchmark ran, but messages were lost, misrouted or out of order that should not have been."""
+
+_TRAFFIC = Group("Traffic", sort_key=1)
+_BESIDE = Group("Beside the traffic", sort_key=2)
+_QUEUES = Group("Queues", sort_key=3)
+_HUB = Group("The hub", sort_key=4)
+_OUTPUT = Group("Output", sort_key=5)
+
+_DEFAULT = Plan()
+_WIDE_MESSAGES = 65_536
+"""Queue that subscribers ask for at full speed, unless told otherwise: the window is as large as their queue, and with
+the hub's default of 8192 messages, a millisecond's worth, one would measure how soon processes wake each other up."""
+
+app = App(name="bench", help="Measure a hub: throughput, CPU time, latency, losses.")
+scenario = App(name="scenario", help="Benchmarks of several steps.")
+app.command(scenario)
+
+
+def _help(text: str, group: Group, name: str | None = None) -> Parameter:
+    return Parameter(name=name, help=text, group=group, negative_iterable=())
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Place:
+    """Which hub, and on which CPUs."""
+
+    url: Annotated[
+        list[str] | None,
+        _help("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", _HUB),
+    ] = None
+    hub_pid: Annotated[int, _help("With --url: its process, for CPU time and memory.", _HUB)] = 0
+    hub_cpu: Annotated[int | None, _help("CPU that the started hub is bound to.", _HUB)] = None
+    load_cpu: Annotated[list[int] | None, _help("CPU that the load is bound to; repeatable.", _HUB)] = None
+    pin: Annotated[
+        bool, _help("Without --hub-cpu and --load-cpu: bind the hub to the first CPU, the load to the others.", _HUB)
+    ] = True
+    hub_flag: Annotated[
+        list[str] | None, _help("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", _HUB)
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a plan."""
+        return {
+            "urls": tuple(self.url or ()),
+            "hub_pid": self.hub_pid,
+            "hub_cpu": self.hub_cpu,
+            "load_cpus": tuple(self.load_cpu or ()),
+            "pin": self.pin,
+            "hub_flags": tuple(self.hub_flag or ()),
+        }
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Traffic:
+    """What is sent to whom."""
+
+    messages: Annotated[int, _help("Messages, of all publishers together.", _TRAFFIC)] = _DEFAULT.messages
+    size: Annotated[int, _help("Bytes of a value, 16 or more.", _TRAFFIC)] = _DEFAULT.size
+    topics: Annotated[int, _help("Topics, published to in turn.", _TRAFFIC)] = _DEFAULT.topics
+    rate: Annotated[float, _help("Messages a second; 0 is full speed.", _TRAFFIC)] = _DEFAULT.rate
+    burst: Annotated[int, _help("With --rate: messages due at once, in one write.", _TRAFFIC)] = _DEFAULT.burst
+    publishers: Annotated[int, _help("Publishers, each a process.", _TRAFFIC)] = _DEFAULT.publishers
+    subscribers: Annotated[int, _help("Subscribers; each gets every message.", _TRAFFIC)] = _DEFAULT.subscribers
+    batch: Annotated[int, _help("Values in a frame.", _TRAFFIC)] = _DEFAULT.batch
+    transport: Annotated[Transport, _help("Of subscribers, also of idle and stalled ones.", _TRAFFIC)] = "tcp"
+    subscriber_processes: Annotated[
+        int, _help("Processes of the subscribers; 0 is one for each CPU of the load.", _TRAFFIC)
+    ] = _DEFAULT.subscriber_processes
+    warmup: Annotated[int | None, _help("Messages before what is measured.", _TRAFFIC)] = None
+    repeat: Annotated[int, _help("Runs, on the same connections; the median counts.", _TRAFFIC)] = _DEFAULT.repeat
+    idle_subscribers: Annotated[int, _help("Subscribers to other topics.", _BESIDE)] = 0
+    idle_peers: Annotated[int, _help("Peer hubs that want other topics.", _BESIDE)] = 0
+    real_peers: Annotated[bool, _help("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
+    churn: Annotated[float, _help("Subscriptions a second on other topics, and as many ends of them.", _BESIDE)] = 0
+    stalled: Annotated[int, _help("Further subscribers that do not read until all is over.", _BESIDE)] = 0
+    window: Annotated[
+        bool, _help("Publishers wait for subscribers, so that no queue overflows; not for stalled ones.", _QUEUES)
+    ] = True
+    queue_messages: Annotated[
+        int | None, _help(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
+    ] = None
+    queue_bytes: Annotated[str | None, _help("The same in bytes, such as 1MiB.", _QUEUES)] = None
+    overflow: Annotated[Overflow | None, _help("Overflow policy that subscribers ask for.", _QUEUES)] = None
+
+    def plan(self, place: Place) -> Plan:
+        """Return it as a plan."""
+        queue_messages = self.queue_messages
+        if queue_messages is None and not self.rate:
+            queue_messages = _WIDE_MESSAGES
+        wish = Wish(queue_messages, None if self.queue_bytes is None else _size(self.queue_bytes), self.overflow)
+        own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
+        return Plan(**own, **place.fields(), wish=wish).check()
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Output:
+    """Where the figures go, beside the table."""
+
+    json: Annotated[Path | None, _help("Write the figures to this file as JSON; - is standard output.", _OUTPUT)] = None
+    progress: Annotated[bool, _help("Show a progress bar, where standard error is a terminal.", _OUTPUT)] = True
+
+    def write(self, document: bytes, table: Table, title: str, remarks: list[str]) -> None:
+        """Print the table, and write the JSON."""
+        to_stdout = self.json is not None and str(self.json) == "-"
+        console = Console(stderr=to_stdout)
+        if not console.is_terminal:
+            console.width = 200  # a pipe has no edge to wrap at
+        console.print(title, highlight=False, markup=False)
+        console.print(table)
+        for remark in remarks:
+            console.print(f"* {remark}", highlight=False, markup=False)
+        if to_stdout:
+            sys.stdout.write(document.decode() + "\n")
+        elif self.json is not None:
+            _write(self.json, document)
+
+
+@app.default
+def bench(
+    traffic: Traffic | None = None,
+    place: Place | None = None,
+    output: Output | None = None,
+    *,
+    html: Annotated[Path | None, _help("Write a page with figures and plots to this file.", _OUTPUT)] = None,
+) -> None:
+    """Send messages through a hub, and measure rate, CPU time, latency and losses.
+
+    A hub is started for it, unless --url names one. Publishers and subscribers are processes of their own. Exit code 0
+    if every message arrived once and in order, 2 if not, 1 if the benchmark could not be run.
+    """
+    plan = (traffic or Traffic()).plan(place or Place())
+    output = output or Output()
+    environment = Environment.here()
+    with _progress(shown=output.progress) as tell, Stage(plan) as stage:
+        runs = [
+            stage.measure(rate=plan.rate, burst=plan.burst, watch=tell(f"run {number} of {plan.repeat}"))
+            for number in range(1, plan.repeat + 1)
+        ]
+        churned = stage.churn(0) if plan.churn else None
+        report = Report(plan, environment, runs, stage.stalled(), churned)
+    output.write(report.json(), report.table(), str(environment), report.remarks())
+    if html is not None:
+        _write(html, page(report).encode())
+    if not all(run.flawless for run in runs) or (report.stalled is not None and not report.stalled.accounted):
+        sys.exit(EXIT_FLAWED)
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Steady:
+    """The stream of `idle-peers`."""
+
+    rate: Annotated[float, _help("Messages a second.", _TRAFFIC)] = 20_000
+    size: Annotated[int, _help("Bytes of a value, 16 or more.", _TRAFFIC)] = 100
+    seconds: Annotated[float, _help("At each step, in each round.", _TRAFFIC)] = 5
+    rounds: Annotated[int, _help("Times that all steps are measured, up and down in turns.", _TRAFFIC)] = 4
+    real_peers: Annotated[bool, _help("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
+
+
+@scenario.command(name="idle-peers")
+def idle_peers(steady: Steady | None = None, place: Place | None = None, output: Output | None = None) -> None:
+    """Measure what idle connections cost: a stream to one subscriber beside up to 1,000 others and 20 peer hubs.
+
+    The others want other topics. The hub's CPU at each step is shown, and relative to the first one.
+    """
+    output, steady = output or Output(), steady or Steady()
+    fields = (place or Place()).fields()
+    plan = Plan(rate=steady.rate, size=steady.size, real_peers=steady.real_peers, **fields).check()
+    with _progress(shown=output.progress) as tell:
+        found = run_idle_peers(plan, steady.seconds, steady.rounds, tell)
+    stream = f"{plan.rate:,.0f} messages/s of {plan.size} bytes, {steady.rounds} rounds of {steady.seconds:g} s a step"
+    title = f"{found.environment}\n{stream}"
+    output.write(found.json(), found.table(), title, [])
+
+
+@scenario.command(name="targets")
+def targets(
+    place: Place | None = None,
+    output: Output | None = None,
+    *,
+    only: Annotated[list[str] | None, _help(f"Only this one; repeatable: {', '.join(TARGETS)}.", _TRAFFIC)] = None,
+    repeat: Annotated[int, _help("Measurements of each figure; the median counts.", _TRAFFIC)] = 3,
+    scale: Annotated[
+        float, _help("Less than 1: fewer messages and connections, for a quick look that proves nothing.", _TRAFFIC)
+    ] = 1.0,
+) -> None:
+    """Measure the goals of the project for its hub, each with a hub of its own.
+
+    Exit code 0 if all are reached, 2 if not.
+    """
+    output = output or Output()
+    if repeat < 1 or not 0 < scale <= 1:
+        raise UsageError("--repeat, --scale: 1 or more, and above 0 up to 1, expected")
+    base = Plan(**(place or Place()).fields()).check()
+    if base.urls:
+        raise UsageError("--url: each goal is measured with a hub of its own")
+    with _progress(shown=output.progress) as tell:
+        found = run_targets(Scope(base, repeat, scale, tell), only or ())
+    remarks = [f"at a scale of {scale:g}: a quick look, no figures"] if scale < 1 else []
+    output.write(found.json(), found.table(), str(found.environment), remarks)
+    if not all(figure.reached for figure in found.figures):
+        sys.exit(EXIT_FLAWED)
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Told]:
+    """Show how far a measurement is."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not (shown and console.is_terminal), refresh_per_second=5
+    ) as progress:
+        task = progress.add_task("setting up", total=None)
+
+        def tell(what: str) -> Any:
+            progress.reset(task, description=what, total=None)
+            return lambda done, total: progress.update(task, completed=done, total=total)
+
+        yield tell
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"--queue-bytes: {error}") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,173 @@
+"""`hub check`: is the hub well? One line of text, and an exit code for health checks.
+
+| exit code | meaning |
+|---|---|
+| 0 | it answers |
+| 1 | it answers, but slower than `--warn-ms` |
+| 2 | it does not answer, refuses, or is stopping |
+
+Over TCP and Unix sockets the question is HELLO, over HTTP it is GET /readyz. Plain blocking sockets on purpose: this
+runs every few seconds in every container, and starts in a fraction of what an event loop and a client take.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Annotated, NamedTuple
+
+from cyclopts import Parameter
+
+from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
+from hub.topics import printable
+from peers.cli.url import DEFAULT_URL, URL_VARIABLE
+from peers.endpoints import Endpoint, Scheme
+from peers.wire.hello import Hello
+from peers.wire.session import Closing, Session
+
+__all__ = ["Finding", "Health", "check"]
+
+_TIMEOUT_S = 5.0
+_ANSWER_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024
+
+
+class Health(IntEnum):
+    """Exit codes."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+
+
+class Finding(NamedTuple):
+    """The outcome of a check."""
+
+    health: Health
+    text: str
+
+
+def check(
+    url: Annotated[
+        str,
+        Parameter(env_var=URL_VARIABLE, help="tcp://host:port, unix:///path, ws://host:port or http://host:port."),
+    ] = DEFAULT_URL,
+    *,
+    timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
+    warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
+    quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
+) -> int:
+    """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
+    finding = _find(url, timeout, warn_ms)
+    if not quiet:
+        print(f"{finding.health.name.lower()}: {finding.text}")
+        sys.stdout.flush()
+    return int(finding.health)
+
+
+def _find(url: str, timeout_s: float, warn_ms: float | None) -> Finding:
+    try:
+        endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if url.startswith("http://") else url)
+    except UsageError as error:
+        return Finding(Health.CRITICAL, str(error))
+    place = endpoint.location
+    started_s = time.monotonic()
+    try:
+        answer = _ask(endpoint, started_s + timeout_s)
+    except TimeoutError:
+        return Finding(Health.CRITICAL, f"{place}: no answer within {timeout_s:g} s")
+    except OSError as error:
+        hint = "; is a hub running there?" if isinstance(error, ConnectionRefusedError | FileNotFoundError) else ""
+        return Finding(Health.CRITICAL, f"{place}: {error.strerror or error}{hint}")
+    except HubError as error:
+        return Finding(Health.CRITICAL, f"{place}: {error}")
+    passed_ms = (time.monotonic() - started_s) * 1000
+    text = f"{place}: {answer} in {passed_ms:.1f} ms"
+    if warn_ms is not None and passed_ms > warn_ms:
+        return Finding(Health.WARNING, f"{text}, more than {warn_ms:g} ms")
+    return Finding(Health.OK, text)
+
+
+def _ask(endpoint: Endpoint, deadline_s: float) -> str:
+    """Ask the hub how it is.
+
+    Returns:
+        What it says of itself.
+
+    Raises:
+        OSError: It cannot be reached, or does not answer in time.
+        PeerError: It refuses, or it is no hub.
+    """
+    with _connected(endpoint, deadline_s) as connection:
+
+        def read() -> bytes:
+            connection.settimeout(_left_s(deadline_s))
+            return connection.recv(_READ_BYTES)
+
+        return (_ask_http if endpoint.scheme is Scheme.WS else _ask_hub)(connection, endpoint, read)
+
+
+def _connected(endpoint: Endpoint, deadline_s: float) -> socket.socket:
+    if endpoint.scheme is not Scheme.UNIX:
+        return socket.create_connection((endpoint.host, endpoint.port), _left_s(deadline_s))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_left_s(deadline_s))
+    try:
+        connection.connect(endpoint.path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _left_s(deadline_s: float) -> float:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+class _NoRoutes:
+    """For a client that wants no messages."""
+
+    def __init__(self) -> None:
+        self.table: dict[bytes, None] = {}
+
+    def miss(self, _: bytes) -> None:
+        """Refuse a message."""
+        raise RejectedError(CloseCode.PROTOCOL_ERROR, "a message before any subscription")
+
+
+def _ask_hub(connection: socket.socket, _: Endpoint, read: Callable[[], bytes]) -> str:
+    """Exchange HELLO."""
+    session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
+    connection.sendall(Hello(protocol=1, role="client", name="hub check").encode())
+    while chunk := read():
+        for event in session.receive(chunk):
+            match event:
+                case Closing(code, text):
+                    raise RejectedError(code, text)
+                case Hello():
+                    session.close(CloseCode.DONE, "checked")
+                    connection.sendall(session.take_outgoing())
+                    return f"hub {printable(event.name)} ({printable(event.software)[1:-1]}) answers"
+    raise ConnectionLostError(CloseCode.PROTOCOL_ERROR, "closed before HELLO; is that the port of a hub?")
+
+
+def _ask_http(connection: socket.socket, endpoint: Endpoint, read: Callable[[], bytes]) -> str:
+    """Ask over HTTP whether the hub is ready."""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    request = f"GET /readyz HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nConnection: close\r\n\r\n"
+    connection.sendall(request.encode("idna" if not host.isascii() else "ascii"))
+    answer = b""
+    while b"\r\n" not in answer and len(answer) < _ANSWER_BYTES and (chunk := read()):
+        answer += chunk
+    version, _, rest = answer.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    if not version.startswith("HTTP/1."):
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, "the answer is not HTTP; is that the WebSocket port of a hub?")
+    if not rest.startswith("200"):
+        raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"GET /readyz: {printable(rest)}")
+    return "ready"

@@ -1,0 +1,182 @@
+"""Formats of `hub sub`: how messages become lines of output.
+
+| format | a message becomes |
+|---|---|
+| `JsonFormat` | one line `{"topic":...,"value":...}` |
+| `PrettyFormat` | one line of time, topic and value as compact JSON, on a terminal coloured and cut to its width |
+| `Tally` | nothing: messages are only counted, and the count is told once a second |
+
+Values become JSON as on the hub's WebSocket (docs/websocket.md): bytes as base64, times as RFC 3339, NaN as null; what
+has no JSON form is counted (`JsonFormat`) or shown as Python writes it (`PrettyFormat`).
+
+Invariant: what a publisher sends cannot steer the terminal. Whatever does not print is written as its JSON escape.
+
+No I/O and no clock: times and widths are arguments. Cost: about 2.5 µs a message of 400 bytes for JSON.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from hub.batch import Message
+
+__all__ = ["JsonFormat", "PrettyFormat", "Tally", "cut", "escaped"]
+
+_encoder = msgspec.json.Encoder()
+
+_NO_FORM = (TypeError, ValueError, OverflowError, RecursionError)
+
+_ELLIPSIS = "…"
+
+_DIM, _RESET = "\x1b[2m", "\x1b[0m"
+_TOPIC_COLOURS = tuple(f"\x1b[{number}m" for number in (36, 32, 33, 35, 34, 96, 92, 93, 95, 94))
+
+
+class _Line(msgspec.Struct):
+    topic: str
+    value: Any
+
+
+class JsonFormat:
+    """One JSON object a line.
+
+    Args:
+        safe: Whether lines go to a terminal, and may hold nothing that it would act on.
+    """
+
+    __slots__ = ("_safe", "formless_messages")
+
+    def __init__(self, *, safe: bool = False) -> None:
+        self._safe = safe
+        self.formless_messages = 0
+        """Messages that were left out because they have no JSON form."""
+
+    def render(self, messages: Sequence[Message]) -> bytes:
+        """Return the lines of `messages`."""
+        try:
+            lines = _encoder.encode_lines([_Line(topic, value) for topic, value in messages])
+        except _NO_FORM:
+            lines = b"".join(map(self._line, messages))
+        return escaped_lines(lines) if self._safe else lines
+
+    def _line(self, message: Message) -> bytes:
+        text = _json(message.value)
+        if text is None:
+            self.formless_messages += 1
+            return b""
+        return b'{"topic":%b,"value":%b}\n' % (_encoder.encode(message.topic), text)
+
+
+class PrettyFormat:
+    """For people.
+
+    Args:
+        colour: Whether to colour.
+    """
+
+    __slots__ = ("_colour",)
+
+    def __init__(self, *, colour: bool = False) -> None:
+        self._colour = colour
+
+    def render(self, messages: Sequence[Message], at: datetime, width: int | None) -> bytes:
+        """Return the lines of `messages`.
+
+        Args:
+            messages: Any number.
+            at: When they came, in the zone in which to show it.
+            width: Columns to cut a line to, None not to.
+        """
+        time = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+        return "".join([self._line(time, message, width) for message in messages]).encode()
+
+    def _line(self, time: str, message: Message, width: int | None) -> str:
+        packed = _json(message.value)
+        value = escaped(packed.decode() if packed is not None else repr(message.value))
+        topic = escaped(message.topic)
+        line = f"{time} {topic} {value}"
+        if width is not None:
+            line = cut(line, width)
+        if not self._colour:
+            return line + "\n"
+        topic_end = len(time) + 1 + len(topic)
+        colour = _TOPIC_COLOURS[zlib.crc32(topic.encode()) % len(_TOPIC_COLOURS)]
+        return f"{_DIM}{line[: len(time)]}{_RESET}{colour}{line[len(time) : topic_end]}{_RESET}{line[topic_end:]}\n"
+
+
+class Tally:
+    """Counts messages.
+
+    Args:
+        now_s: Any clock that does not go back.
+    """
+
+    __slots__ = ("_since_s", "_told_messages", "_told_s", "messages")
+
+    def __init__(self, now_s: float) -> None:
+        self.messages = 0
+        self._since_s = self._told_s = now_s
+        self._told_messages = 0
+
+    def tell(self, now_s: float) -> str:
+        """Return the count, and the rate since this was last asked."""
+        passed_s, new = now_s - self._told_s, self.messages - self._told_messages
+        self._told_s, self._told_messages = now_s, self.messages
+        return f"{self.messages:,} messages  {new / passed_s if passed_s > 0 else 0:,.0f}/s"
+
+    def total(self, now_s: float) -> str:
+        """Return the count, the time and the mean rate."""
+        passed_s = now_s - self._since_s
+        rate = self.messages / passed_s if passed_s > 0 else 0
+        return f"{self.messages:,} messages in {passed_s:.1f} s, {rate:,.0f}/s"
+
+
+def _json(value: Any) -> bytes | None:
+    """Return the JSON text of a value, None if it has none."""
+    try:
+        return _encoder.encode(value)
+    except _NO_FORM:
+        from peers.websocket.conversion import json_of  # noqa: PLC0415 -- rarely needed
+
+        try:
+            return json_of(msgspec.msgpack.encode(value))
+        except _NO_FORM:
+            return None
+
+
+def escaped(text: str) -> str:
+    r"""Return `text` with everything that does not print written as `\uXXXX`.
+
+    That is control characters, but also what turns the direction of writing, and Unicode's other line ends.
+    """
+    if text.isprintable():
+        return text
+    return "".join([character if character.isprintable() else _escape(character) for character in text])
+
+
+def escaped_lines(lines: bytes) -> bytes:
+    """The same for lines of JSON text, whose line ends stay."""
+    return "\n".join(map(escaped, lines.decode().split("\n"))).encode()
+
+
+def _escape(character: str) -> str:
+    r"""Write a character as JSON does, with a pair of surrogates beyond U+FFFF."""
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def cut(line: str, width: int) -> str:
+    """Return as much of `line` as fits into so many columns, with an ellipsis where something is missing."""
+    if line.isascii():
+        return line if len(line) <= width else line[: max(0, width - 1)] + _ELLIPSIS
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 -- only wide characters need it
+
+    shown = line[: width + 1]  # characters without a width of their own count as one column: that bounds the work
+    if cell_len(shown) <= width and len(shown) == len(line):
+        return line
+    return set_cell_size(shown, max(0, width - 1)).rstrip(" ") + _ELLIPSIS

@@ -1,0 +1,104 @@
+"""`Notices`: what a command tells on standard error while it runs: losses, refusals, lost and new connections.
+
+Owner: one command. Invariant: what comes often is summed up, one line a second at most, and nothing is left untold:
+call `finish` at the end. Not here: the command's own output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+
+from hub.errors import PeerError
+from peers.cli.formats import escaped
+from peers.client import BadMessage, Options
+from peers.wire.hello import Hello, QueueWish
+
+__all__ = ["Notices"]
+
+_TELL_S = 1.0
+
+
+class Notices:
+    """The voice of one command.
+
+    Args:
+        command: Such as "sub".
+        clear: Written before a line, to wipe out one that is being drawn.
+    """
+
+    def __init__(self, command: str, clear: str = "") -> None:
+        self._command = command
+        self._clear = clear
+        self._overflow = "its overflow policy"
+        self._connections = 0
+        self._untold_dropped = 0
+        self._told_s = -_TELL_S
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.dropped_messages = 0
+        self.rejection = ""
+        """Why the hub refused messages first."""
+        self.bad_messages = 0
+        # What the client library logs is told here, in this command's own words.
+        logging.getLogger("peers.client").propagate = False
+        logging.getLogger("peers.client").addHandler(logging.NullHandler())
+
+    def options(self, name: str, queue: QueueWish | None = None) -> Options:
+        """Return what to hand to `peers.client.connect`."""
+        return Options(
+            name=name,
+            token=os.environ.get("HUB_TOKEN", ""),
+            queue=queue,
+            on_connect=self._connected,
+            on_disconnect=self._disconnected,
+            on_dropped=self._dropped,
+            on_rejected=self._rejected,
+            on_bad_message=self._bad_message,
+        )
+
+    def say(self, text: str) -> None:
+        """Write one line to standard error; what a far side put into it cannot steer the terminal."""
+        print(f"{self._clear}hub {self._command}: {escaped(text)}", file=sys.stderr, flush=True)
+
+    def finish(self) -> None:
+        """Tell what is left to tell, with the totals."""
+        if self._timer is not None:
+            self._timer.cancel()
+        told_before = self.dropped_messages != self._untold_dropped
+        self._tell_dropped()
+        if told_before:
+            self.say(f"{self.dropped_messages:,} messages lost in all")
+        if self.bad_messages:
+            self.say(f"{self.bad_messages:,} messages were not msgpack, and are not shown")
+
+    def _connected(self, hello: Hello) -> None:
+        self._connections += 1
+        if hello.queue is not None and hello.queue.overflow is not None:
+            self._overflow = hello.queue.overflow.value
+        if self._connections > 1:
+            self.say(f"connected again to hub {hello.name}")
+
+    def _disconnected(self, reason: str) -> None:
+        self.say(f"connection lost, trying again: {reason}")
+
+    def _dropped(self, count: int) -> None:
+        self.dropped_messages += count
+        self._untold_dropped += count
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._told_s + _TELL_S, self._tell_dropped)
+
+    def _tell_dropped(self) -> None:
+        self._timer = None
+        self._told_s = self._loop.time()
+        count, self._untold_dropped = self._untold_dropped, 0
+        if count:
+            self.say(f"{count:,} messages lost by {self._overflow}; read faster, or ask for a larger queue")
+
+    def _rejected(self, error: PeerError) -> None:
+        self.rejection = self.rejection or str(error)
+
+    def _bad_message(self, bad: BadMessage) -> None:
+        self.bad_messages += bad.messages

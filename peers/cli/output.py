@@ -1,0 +1,88 @@
+"""`Output`: standard output, written by a thread, so that a reader that stalls does not stall the event loop.
+
+While `less` or a slow disk holds a write, the loop still answers the hub's pings, and Ctrl-C still works; and at full
+speed one batch is written while the next is brought into form.
+
+Owner: one command. Invariants: what is given is written in order and completely; at most one write is under way and
+one waits. The thread is a daemon: a process that ends does not wait for it, so call `flush` first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+
+__all__ = ["Output"]
+
+_Work = tuple[bytes, asyncio.Future[None]]
+
+
+class Output:
+    """A descriptor to write to.
+
+    Args:
+        descriptor: Such as 1 for standard output.
+    """
+
+    __slots__ = ("_descriptor", "_loop", "_under_way", "_work")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+        self._under_way: asyncio.Future[None] | None = None
+        threading.Thread(target=self._run, name="output", daemon=True).start()
+
+    async def write(self, text: bytes) -> None:
+        """Hand `text` over for writing, as soon as what was given before is written.
+
+        Raises:
+            OSError: Something given before could not be written (BrokenPipeError: its reader has gone).
+        """
+        await self.flush()
+        if text:
+            self._under_way = self._loop.create_future()
+            self._under_way.add_done_callback(_retrieve)
+            self._work.put((text, self._under_way))
+
+    async def flush(self) -> None:
+        """Wait until all that was given is written; raises as `write` does."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            await under_way
+
+    def _run(self) -> None:
+        while True:
+            text, done = self._work.get()
+            error: OSError | None = None
+            try:
+                _write_all(self._descriptor, text)
+            except OSError as problem:
+                error = problem
+            try:
+                self._loop.call_soon_threadsafe(_settle, done, error)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+
+
+def _write_all(descriptor: int, text: bytes) -> None:
+    rest = memoryview(text)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _retrieve(done: asyncio.Future[None]) -> None:
+    """Look at the outcome: nobody else may, if the command ends first, and asyncio would complain of that."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -1,0 +1,162 @@
+"""`hub pub`: publish a value, lines from standard input, or the records of a file.
+
+```
+hub pub TOPIC VALUE          one message
+hub pub TOPIC                each line of standard input, as it comes
+hub pub --ndjson FILE        each record of a file, its topic made from its fields; at full speed, a rate or its pace
+```
+
+It ends when the hub has taken everything: a round trip at the end also brings in what the hub has refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from hub.errors import RejectedError, UsageError
+from hub.topics import check_topic
+from peers.cli.feed import Feed
+from peers.cli.lines import STDIN, InputError
+from peers.cli.notices import Notices
+from peers.cli.progress import shown_progress
+from peers.cli.replay import Replay, UnreadableError, decode_record, decode_text, decode_value
+from peers.cli.stream_flags import RecordingFlags, StreamFlags
+from peers.cli.template import Template
+from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.client import Client, connect
+
+__all__ = ["pub"]
+
+EXIT_REFUSED = 1
+"""The hub has refused messages."""
+
+_BARRIER = "$hub/nothing"
+"""A prefix that no topic has. Subscribing to it and back are two round trips: what the hub says of the messages
+before, it has said by then."""
+
+_BARRIER_S = 10.0
+
+
+def pub(  # noqa: PLR0913 -- one flag each
+    topic: Annotated[str | None, Parameter(help="Topic of the message.")] = None,
+    value: Annotated[
+        str | None,
+        Parameter(
+            help="JSON if it reads as such, else text; without it, or -, each line of standard input is a message.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
+    /,
+    *,
+    url: HubUrl = DEFAULT_URL,
+    name: ClientName = "hub pub",
+    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
+    file: Annotated[str | None, Parameter(help="Publish what this file holds, as bytes.")] = None,
+    stream: StreamFlags | None = None,
+    recording: RecordingFlags | None = None,
+) -> int:
+    """Publish one message, lines from standard input, or the records of a file.
+
+    Exit code 1 if something could not be published, or the hub has refused it.
+    """
+    stream, recording = stream or StreamFlags(), recording or RecordingFlags()
+    recording.check(stream)
+    path = recording.ndjson
+    if path is not None:
+        if topic is not None or text or file is not None:
+            raise UsageError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
+        fill = Template(recording.template or "").fill
+        replay = Replay(decode_record, fill, recording.pace(stream), skip_bad=stream.skip_bad)
+        return _run(url, name, lambda client: _send(client, replay, stream, path, again=recording.loop))
+    if topic is None:
+        raise UsageError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
+    topic = check_topic(topic)
+    if file is None and value in {None, STDIN}:
+        decode = decode_text if text else decode_value
+        replay = Replay(decode, lambda _: topic, recording.pace(stream), skip_bad=stream.skip_bad)
+        return _run(url, name, lambda client: _send(client, replay, stream, STDIN))
+    if stream != StreamFlags():
+        raise UsageError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
+    single = _value(value, file, as_text=text)
+
+    async def publish(client: Client) -> None:
+        await client.publish(topic, single)
+
+    return _run(url, name, publish)
+
+
+def _value(value: str | None, file: str | None, *, as_text: bool) -> Any:
+    """Return the one value to publish.
+
+    Raises:
+        UsageError: Two are given, or it cannot be read.
+    """
+    if value is None:
+        try:
+            return Path(file or "").read_bytes()
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}") from error
+    if file is not None:
+        raise UsageError("VALUE and --file are both given: leave one out")
+    given = os.fsencode(value)  # as it stood on the command line
+    try:
+        return decode_text(given) if as_text else decode_value(given)
+    except UnreadableError as error:
+        raise UsageError(f"VALUE is {error}; --file publishes bytes") from error
+
+
+def _run(url: str, name: str, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
+    """Connect, publish, and wait until the hub has taken it.
+
+    Returns:
+        The exit code.
+    """
+
+    async def connected() -> int:
+        notices = Notices("pub")
+        async with connect(url, **notices.options(name)) as client:
+            await publish(client)
+            await client.drain()
+            if not await _reached(client):
+                notices.say(f"the hub has not confirmed within {_BARRIER_S:g} s that it has read everything")
+            statistics = client.statistics()
+        lost = statistics.rejected_messages + statistics.unsent_messages
+        if lost:
+            notices.say(f"the hub refused {lost:,} messages: {notices.rejection}")
+        return EXIT_REFUSED if lost else 0
+
+    return asyncio.run(connected())
+
+
+async def _reached(client: Client) -> bool:
+    """Wait until the hub has read what was published, and has said what it has to say of it."""
+    try:
+        async with asyncio.timeout(_BARRIER_S):
+            with suppress(RejectedError):
+                barrier = client.subscribe(_BARRIER)
+                await barrier.open()
+                await barrier.close()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _send(client: Client, replay: Replay, stream: StreamFlags, path: str, *, again: bool = False) -> None:
+    """Send what a file or standard input holds, and print the account."""
+    feed = Feed(client, replay, limit_messages=stream.limit)
+    try:
+        async with shown_progress(feed):
+            await feed.send(path, again=again)
+            await client.drain()
+    except BaseException:
+        if feed.sent_messages:
+            print(feed.summary(), flush=True)
+        raise
+    print(feed.summary(), flush=True)

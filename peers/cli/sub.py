@@ -1,0 +1,182 @@
+"""`hub sub`: show what comes under some prefixes, until Ctrl-C.
+
+```
+hub ─▶ client ─ batch ─▶ format ─▶ Output (a thread) ─▶ standard output            losses, reconnects ─▶ standard error
+```
+
+It asks for a queue as large as hubs usually grant, so that a burst (a replay at full speed) is not lost while a
+terminal scrolls. Cost: a batch at a time; the JSON of a Zeek record takes longest, about 2.5 µs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Literal, NamedTuple
+
+from cyclopts import Parameter
+
+from hub.batch import Message
+from hub.config import parse_size
+from hub.errors import UsageError
+from hub.overflow import Overflow
+from peers.cli.formats import JsonFormat, PrettyFormat, Tally
+from peers.cli.notices import Notices
+from peers.cli.output import Output
+from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.client import MessageStream, connect
+from peers.wire.hello import QueueWish
+
+__all__ = ["sub"]
+
+EXIT_INCOMPLETE = 2
+"""Time is up and `--limit` was not reached."""
+
+_QUEUE_MESSAGES = 1_000_000
+_QUEUE_BYTES = "256MiB"
+"""What a hub grants at most by default (`queue_max`): a burst of millions of small messages passes without loss."""
+
+_TELL_S = 1.0
+_CLEAR_LINE = "\r\x1b[K"
+
+Format = Literal["pretty", "json", "count"]
+
+
+def sub(  # noqa: PLR0913 -- one flag each
+    *prefixes: Annotated[str, Parameter(help="Topics that start with one of these; all of them without any.")],
+    url: HubUrl = DEFAULT_URL,
+    name: ClientName = "hub sub",
+    format: Annotated[  # noqa: A002 -- the flag's name
+        Format | None, Parameter(help="pretty (default on a terminal), json (default elsewhere), or count.")
+    ] = None,
+    full: Annotated[bool, Parameter(help="Do not cut pretty lines to the terminal's width.", negative=())] = False,
+    limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
+    queue_messages: Annotated[int, Parameter(help="Queue to ask the hub for, messages.")] = _QUEUE_MESSAGES,
+    queue_bytes: Annotated[str, Parameter(help="Queue to ask the hub for, bytes, such as 64MiB.")] = _QUEUE_BYTES,
+    overflow: Annotated[
+        Overflow | None, Parameter(help="What to lose when it is full; the hub's own policy without it.")
+    ] = None,
+) -> int:
+    """Subscribe and show what comes, until Ctrl-C, --limit or --timeout.
+
+    What is lost on the way, because this reads too slowly, is told on standard error.
+    Exit code 2 if --timeout ends it before --limit is reached.
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit {limit}: give 1 or more")
+    if timeout is not None and timeout <= 0:
+        raise UsageError(f"--timeout {timeout:g}: give more than 0 seconds")
+    if queue_messages < 1:
+        raise UsageError(f"--queue-messages {queue_messages}: give 1 or more")
+    wish = QueueWish(queue_messages, _size(queue_bytes), overflow)
+    chosen: Format = format or ("pretty" if sys.stdout.isatty() else "json")
+    stop = _Stop(limit, timeout)
+    return asyncio.run(_subscribe(prefixes or ("",), url, name, wish, stop, chosen, full=full))
+
+
+class _Stop(NamedTuple):
+    """When to end by itself."""
+
+    limit_messages: int | None
+    timeout_s: float | None
+
+
+def _size(text: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"--queue-bytes {text!r}: {error}") from error
+    if size < 1:
+        raise UsageError(f"--queue-bytes {text!r}: give 1 or more")
+    return size
+
+
+async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
+    prefixes: tuple[str, ...], url: str, name: str, wish: QueueWish, stop: _Stop, chosen: Format, *, full: bool
+) -> int:
+    counting = chosen == "count"
+    notices = Notices("sub", _CLEAR_LINE if counting and sys.stdout.isatty() else "")
+    output = Output(sys.stdout.fileno())
+    async with connect(url, **notices.options(name, wish)) as client:
+        try:
+            async with client.subscribe(*prefixes) as messages:
+                if sys.stderr.isatty():
+                    notices.say(f"subscribed to {_named(prefixes)} at hub {client.hub.name if client.hub else ''}")
+                if counting:
+                    return await _count(messages, stop, output)
+                return await _show(messages, stop, output, chosen, full=full, notices=notices)
+        finally:
+            notices.finish()
+
+
+def _named(prefixes: tuple[str, ...]) -> str:
+    return ", ".join(prefix or "everything" for prefix in prefixes)
+
+
+async def _batches(messages: MessageStream, stop: _Stop) -> AsyncIterator[list[Message]]:
+    """Yield what comes until it is time to stop."""
+    left = stop.limit_messages
+    while left is None or left > 0:
+        try:
+            async with asyncio.timeout(stop.timeout_s):
+                batch = await messages.batch()
+        except TimeoutError:
+            return
+        if left is not None:
+            batch = batch[:left]
+            left -= len(batch)
+        yield batch
+
+
+async def _show(  # noqa: PLR0913 -- the command's flags
+    messages: MessageStream, stop: _Stop, output: Output, chosen: Format, *, full: bool, notices: Notices
+) -> int:
+    """Write each message on a line."""
+    on_terminal = sys.stdout.isatty()
+    json = JsonFormat(safe=on_terminal)
+    pretty = PrettyFormat(colour=on_terminal and not os.environ.get("NO_COLOR"))
+    shown = 0
+    try:
+        async for batch in _batches(messages, stop):
+            if chosen == "json":
+                lines = json.render(batch)
+            else:
+                width = shutil.get_terminal_size().columns if on_terminal and not full else None
+                lines = pretty.render(batch, datetime.now().astimezone(), width)
+            await output.write(lines)
+            shown += len(batch)
+        await output.flush()
+    finally:
+        if json.formless_messages:
+            notices.say(f"{json.formless_messages:,} messages have no JSON form, and are not shown")
+    return EXIT_INCOMPLETE if stop.limit_messages is not None and shown < stop.limit_messages else 0
+
+
+async def _count(messages: MessageStream, stop: _Stop, output: Output) -> int:
+    """Write the count and the rate once a second, and the total at the end."""
+    now = asyncio.get_running_loop().time
+    tally = Tally(now())
+    start, end = (_CLEAR_LINE, "") if sys.stdout.isatty() else ("", "\n")
+    limit = stop.limit_messages if stop.limit_messages is not None else sys.maxsize
+    patience_s = math.inf if stop.timeout_s is None else stop.timeout_s
+    tell_s, give_up_s = now() + _TELL_S, now() + patience_s
+    try:
+        while tally.messages < limit and now() < give_up_s:
+            if now() >= tell_s:
+                await output.write(f"{start}{tally.tell(now())}{end}".encode())
+                tell_s = now() + _TELL_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(min(tell_s, give_up_s)):
+                    batch = await messages.batch()
+                tally.messages = min(limit, tally.messages + len(batch))
+                give_up_s = now() + patience_s
+    finally:
+        print(f"{start}{tally.total(now())}", flush=True)
+    return EXIT_INCOMPLETE if stop.limit_messages is not None and tally.messages < limit else 0

@@ -1,0 +1,229 @@
+"""`hub top`: a live table of a hub's handlers: who, which prefixes, how fast, what waits, what was lost.
+
+The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
+`peers.cli.rates`. On a terminal the table is drawn in place, elsewhere one follows the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hub.errors import CloseCode, ConnectionLostError, UsageError
+from peers.cli.formats import escaped
+from peers.cli.notices import Notices
+from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, activities, total
+from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.client import Client, connect
+
+__all__ = ["handler_table", "top"]
+
+_TOPIC = "$hub/statistics"
+
+_ANNOUNCED_S = 1.0
+"""How often a hub announces its handlers."""
+
+_PATIENCE_S = 10.0
+"""A hub that is connected and has announced nothing for so long will not."""
+
+_SLACK_S = 0.25
+"""An announcement that comes this early still ends the interval."""
+
+_PIPE_COLUMNS = 200
+_WIDE_COLUMNS = 120
+"""Narrower terminals get fewer columns, not unreadable ones."""
+
+_FRAME_LINES = 5
+"""Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
+
+_KIB = 1024
+
+
+def top(
+    *,
+    url: HubUrl = DEFAULT_URL,
+    name: ClientName = "hub top",
+    sort: Annotated[Sort, Parameter(help="What comes first.")] = Sort.RATE,
+    interval: Annotated[float, Parameter(help="Time between two tables, seconds, 1 or more.")] = _ANNOUNCED_S,
+    once: Annotated[bool, Parameter(help="Print one table and end.", negative=())] = False,
+) -> int:
+    """Show what each client and peer of a hub does, until Ctrl-C."""
+    if interval < _ANNOUNCED_S:
+        raise UsageError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
+    asyncio.run(_show(url, name, sort, interval, once=once))
+    return 0
+
+
+async def _show(url: str, name: str, sort: Sort, interval_s: float, *, once: bool) -> None:
+    console = Console()
+    live = console.is_terminal and not once
+    if not console.is_terminal:
+        console.width = _PIPE_COLUMNS
+    async with (
+        connect(url, **Notices("top").options(name)) as client,
+        aclosing(_pairs(client, interval_s)) as pairs,
+    ):
+        if not live:
+            async for before, now in pairs:
+                console.print(handler_table(now, activities(before, now, sort), wide=console.width >= _WIDE_COLUMNS))
+                if once:
+                    return
+        with Live(console=console, auto_refresh=False, screen=True) as screen:
+            async for before, now in pairs:
+                rows = max(1, console.height - _FRAME_LINES)
+                wide = console.width >= _WIDE_COLUMNS
+                found = activities(before, now, sort)
+                screen.update(handler_table(now, found, limit_rows=rows, wide=wide), refresh=True)
+
+
+async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snapshot, Snapshot], None]:
+    """Yield two looks at the hub, an interval apart, again and again."""
+    assembly = Assembly()
+    before: Snapshot | None = None
+    async with client.subscribe(_TOPIC) as messages:
+        while True:
+            connections = client.statistics().connections
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    batch = await messages.batch()
+            except TimeoutError:
+                if not client.statistics().connected or client.statistics().connections != connections:
+                    continue  # there was no hub to listen to
+                text = f"no {_TOPIC} from the hub within {_PATIENCE_S:g} s; is it overloaded?"
+                raise ConnectionLostError(CloseCode.TRY_AGAIN_LATER, text) from None
+            for message in batch:
+                now = assembly.feed(message.value) if message.topic == _TOPIC else None
+                if now is None:
+                    continue
+                if before is None or before.hub != now.hub or now.at_s <= before.at_s:
+                    before = now
+                elif now.at_s - before.at_s >= interval_s - _SLACK_S:
+                    yield before, now
+                    before = now
+
+
+def handler_table(
+    now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, wide: bool = True
+) -> Table:
+    """Lay out one look.
+
+    Args:
+        now: The later look.
+        rows: In the order to show.
+        limit_rows: Most rows shown, None for all.
+        wide: Whether there is room for all columns.
+    """
+    shown = rows if limit_rows is None else rows[:limit_rows]
+    left_out = len(rows) - len(shown)
+    table = Table(
+        title=f"hub {escaped(now.hub)}, handlers: {len(rows):,}" + (f", not shown: {left_out:,}" if left_out else ""),
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        show_footer=True,
+        footer_style="bold",
+    )
+    columns = [column for column in _COLUMNS if wide or not column.wide]
+    sums = total(rows)
+    for column in columns:
+        # What may wrap is made narrower first; the cells themselves do not wrap, they are cut.
+        footer = column.total(sums)
+        table.add_column(
+            column.header, footer, justify="right" if column.number else "left", no_wrap=column.number or column.fixed
+        )
+    for row in shown:
+        cells = [Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns]
+        table.add_row(*cells, style=_style(row))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column.
+
+    Attributes:
+        header: What stands above. `in` is what a handler has published, `out` what it was sent.
+        cell: Text of a row.
+        total: Text below.
+        number: Whether it is one.
+        fixed: Whether it is never made narrower.
+        wide: Whether it is left out where there is little room.
+    """
+
+    header: str
+    cell: Callable[[Activity], str]
+    total: Callable[[Total], str] = lambda _: ""
+    number: bool = False
+    fixed: bool = False
+    wide: bool = False
+
+
+_COLUMNS = (
+    _Column("id", lambda row: str(row.handler.id), number=True, wide=True),
+    _Column("role", lambda row: row.handler.role, lambda _: "total", fixed=True),
+    _Column("name", lambda row: escaped(row.handler.name)),
+    _Column("address", lambda row: escaped(row.handler.address), wide=True),
+    _Column("prefixes", lambda row: _prefixes(row.handler)),
+    _Column("in/s", lambda row: _rate(row.in_per_s), lambda sums: _rate(sums.in_per_s), number=True),
+    _Column("out/s", lambda row: _rate(row.out_per_s), lambda sums: _rate(sums.out_per_s), number=True),
+    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), lambda sums: _mega(sums.out_bytes_per_s), number=True),
+    _Column(
+        "queued", lambda row: f"{row.handler.queued_messages:,}", lambda sums: f"{sums.queued_messages:,}", number=True
+    ),
+    _Column("bytes", lambda row: _size(row.handler.queued_bytes), lambda sums: _size(sums.queued_bytes), number=True),
+    _Column(
+        "dropped",
+        lambda row: f"{row.handler.dropped_messages:,}",
+        lambda sums: f"{sums.dropped_messages:,}",
+        number=True,
+    ),
+    _Column("lately", lambda row: _lately(row.dropped_lately), lambda sums: _lately(sums.dropped_lately), number=True),
+    _Column("policy", lambda row: row.handler.overflow, wide=True),
+    _Column("state", lambda row: "paused" if row.handler.paused else "", wide=True),
+)
+
+
+def _style(row: Activity) -> str:
+    if row.dropped_lately:
+        return "red"
+    return "yellow" if row.handler.paused else ""
+
+
+def _prefixes(handler: HandlerCounters) -> str:
+    if not handler.prefixes:
+        return ""
+    sample = " ".join(escaped(prefix) if prefix else "(everything)" for prefix in handler.sample)
+    more = "" if handler.prefixes <= len(handler.sample) else " …"
+    return f"{handler.prefixes:,}: {sample}{more}"
+
+
+def _rate(per_s: float | None) -> str:
+    return "" if per_s is None else f"{per_s:,.0f}"
+
+
+def _mega(bytes_per_s: float | None) -> str:
+    return "" if bytes_per_s is None else f"{bytes_per_s / 1e6:,.1f}"
+
+
+def _lately(messages: int | None) -> str:
+    return f"+{messages:,}" if messages else ""
+
+
+def _size(size_bytes: int) -> str:
+    size, unit = float(size_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):  # noqa: B007 -- the last one is used
+        if size < _KIB:
+            break
+        size /= _KIB
+    return f"{size_bytes:,} B" if unit == "B" else f"{size:,.1f} {unit}"
