@@ -66,7 +66,8 @@ class Keepalive:
         now = math.floor(now_s)
         for second in range(self._last_s + 1, now + 1):
             self._last_s = second
-            for connection in list(self._slots.pop(second, ())):
-                connection.due_s = -1
-                self.watch(connection, connection.check(now_s))
+            for connection in self._slots.pop(second, ()):
+                if connection.due_s == second:  # else another one's look has ended or moved it
+                    connection.due_s = -1
+                    self.watch(connection, connection.check(now_s))
         self._last_s = max(self._last_s, now)

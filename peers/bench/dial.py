@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from hub.frame import encode_frame
 from hub.overflow import Overflow
 from peers.bench.errors import BenchError
 from peers.bench.framing import Control, Framing, TcpFraming, WebSocketFraming, websocket_frame
@@ -69,6 +70,11 @@ class Line:
     def close(self) -> None:
         """Close the socket, without a word."""
         self.socket.close()
+
+    @property
+    def pong(self) -> bytes:
+        """Return a pong that nobody asked for: a sign of life."""
+        return websocket_frame(0xA, b"") if self.websocket else encode_frame(Kind.PONG, b"")
 
     def subscription(self, prefixes: list[str], request: int, *, subscribe: bool = True) -> bytes:
         """Return what tells the hub to subscribe, or unsubscribe."""

@@ -92,8 +92,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise BenchError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
         if 4 + self.batch * (self.size + 5) > FRAME_LIMIT_BYTES:
             raise BenchError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
-        if self.stalled_apart and self.stalled > self.topics:
-            raise BenchError("--stalled: as many topics are needed for each to have its own")
+        if self.stalled_apart and (self.stalled > self.topics or self.batch > 1):
+            raise BenchError("--stalled: for each to have its own topic, as many topics, and no batches, are needed")
         if self.burst > 1 and not self.rate:
             raise BenchError("--burst: only with --rate; at full speed everything leaves in blocks of 64 KiB")
         if self.burst % self.batch and self.batch % self.burst:

@@ -59,13 +59,21 @@ def write_sequence(buffer: bytearray, grid: Grid, start: int) -> None:
             buffer[place:end:stride] = _column(column, start + delta, step, count)
 
 
-def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int) -> bool:
-    """Whether the numbers in the places of the grid are `start`, `start` + 1, ..., all of that publisher."""
+def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int, apart: int = 1) -> bool:
+    """Whether the numbers in the places of the grid are `start`, `start` + `apart`, ..., all of that publisher.
+
+    Args:
+        buffer: Received.
+        grid: Where the numbers are; times `apart` at most `MESSAGES_LIMIT` of them.
+        start: The first.
+        publisher: Below 256.
+        apart: How far one is from the next.
+    """
     for offset, stride, count, delta, step in grid.lines():
         end = offset + (count - 1) * stride + _COLUMNS
         for column in range(_COLUMNS):
             place = offset + _COLUMNS - 1 - column
-            if buffer[place:end:stride] != _column(column, start + delta, step, count):
+            if buffer[place:end:stride] != _column(column, start + delta * apart, step * apart, count):
                 return False
         if buffer[offset - 1 : end - _COLUMNS : stride] != bytes((publisher,)) * count:
             return False

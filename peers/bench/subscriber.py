@@ -1,13 +1,16 @@
 """Subscribers: a process that reads for one or many of them, and accounts for every message.
 
 One `epoll` loop, one large buffer for all, up to 256 KiB a read. Stalled subscribers are the same with a small receive
-buffer in the kernel, and are not read until the command says so.
+buffer in the kernel, and are not read until the command says so. So that the hub does not take them for dead (it closes
+who does not answer its ping), they say something now and then: a pong that nobody asked for.
 """
 
 from __future__ import annotations
 
 import select
+import socket
 import time
+from contextlib import suppress
 
 from peers.bench.board import Board
 from peers.bench.dial import Line, dial
@@ -19,6 +22,9 @@ from peers.bench.station import Station, serve
 from peers.bench.tally import Counted, Tally
 
 _READ_BYTES = 256 * 1024
+_SIGN_OF_LIFE_S = 5.0
+"""Well below the 20 s of silence after which a hub pings."""
+
 _STALLED_RECEIVE_BYTES = 4096
 """Linux doubles it and gives at least about this; so the hub soon notices that nobody reads."""
 
@@ -28,13 +34,14 @@ class _Subscriber:
 
     __slots__ = ("_board", "_line", "_settled", "_slot", "tally")
 
-    def __init__(self, line: Line, setup: SubscriberSetup, board: Board, slot: int) -> None:
+    def __init__(self, line: Line, setup: SubscriberSetup, board: Board, number: int) -> None:
         line.socket.settimeout(None)  # read only when epoll says so
         self._line = line
         self._board = board
-        self._slot = slot
+        self._slot = -1 if setup.stalled else number
         self._settled = 0  # messages that were accounted for in earlier reports
-        self.tally = Tally(setup.layout, setup.publishers, line.framing, self._control)
+        topic = number if setup.own_topics else None
+        self.tally = Tally(setup.layout, setup.publishers, line.framing, self._control, topic)
 
     def fileno(self) -> int:
         return self._line.fileno()
@@ -67,6 +74,15 @@ class _Subscriber:
         self._settled = sum(sent)
         return self.tally.take(sent)
 
+    def widen(self) -> None:
+        """Read as quickly as the others from now on."""
+        self._line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _READ_BYTES)
+
+    def sign_of_life(self) -> None:
+        """Send what the hub takes note of and does not answer."""
+        with suppress(OSError):  # it has closed; why is read when this subscriber is resumed
+            self._line.socket.sendall(self._line.pong)
+
     def _post(self, now_ns: int) -> None:
         """Tell the others through the board."""
         board, slot, counted = self._board, self._slot, self.tally.counted
@@ -92,6 +108,7 @@ class _Reading:
 
     def __init__(self, station: Station, setup: SubscriberSetup, board: Board) -> None:
         self._station = station
+        self._stalled = setup.stalled
         self._cpu_ns = time.process_time_ns()
         self._buffer = bytearray(_READ_BYTES + 2 * setup.layout.frame_bytes + _READ_BYTES)
         self._view = memoryview(self._buffer)
@@ -108,7 +125,7 @@ class _Reading:
             )
             line.subscribe([setup.layout.topic(number) if setup.own_topics else setup.layout.prefix])
             greeting = line.greeting
-            subscriber = _Subscriber(line, setup, board, -1 if setup.stalled else number)
+            subscriber = _Subscriber(line, setup, board, number)
             self._subscribers[line.fileno()] = subscriber
             if not setup.stalled:
                 self._poll.register(line.fileno(), select.EPOLLIN)
@@ -118,7 +135,9 @@ class _Reading:
         """Read until the command is gone."""
         self._poll.register(self._station.fileno(), select.EPOLLIN)
         while True:
-            self._turn(-1)
+            if not self._turn(_SIGN_OF_LIFE_S if self._stalled else -1):
+                for subscriber in self._subscribers.values():
+                    subscriber.sign_of_life()
 
     def _turn(self, timeout_s: float) -> int:
         """Read what has come; return from how many subscribers."""
@@ -156,8 +175,10 @@ class _Reading:
 
     def _resume(self, quiet_s: float) -> None:
         """Read stalled subscribers until nothing more comes."""
+        self._stalled = False
         self._poll.unregister(self._station.fileno())
-        for descriptor in self._subscribers:
+        for descriptor, subscriber in self._subscribers.items():
+            subscriber.widen()
             self._poll.register(descriptor, select.EPOLLIN)
         while self._turn(quiet_s):
             pass

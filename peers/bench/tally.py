@@ -58,20 +58,34 @@ class Counted(msgspec.Struct):
 
 
 class Tally:
-    """The account of one subscriber."""
+    """The account of one subscriber.
 
-    __slots__ = ("_framing", "_layout", "_on_control", "counted", "latency", "next")
+    Args:
+        layout: Of the messages.
+        publishers: How many there are.
+        framing: How the stream is cut.
+        on_control: Called with every frame that holds no messages and tells of no loss.
+        topic: The one that it subscribes to, None for all; one topic only with one value in a frame.
+    """
+
+    __slots__ = ("_apart", "_framing", "_layout", "_on_control", "counted", "latency", "next")
 
     next: list[int]
     """The sequence number that comes next, for each publisher."""
 
     def __init__(
-        self, layout: Layout, publishers: int, framing: Framing, on_control: Callable[[Control], None]
+        self,
+        layout: Layout,
+        publishers: int,
+        framing: Framing,
+        on_control: Callable[[Control], None],
+        topic: int | None = None,
     ) -> None:
         self._layout = layout
         self._framing = framing
         self._on_control = on_control
-        self.next = [0] * publishers
+        self._apart = 1 if topic is None else layout.topics
+        self.next = [topic or 0] * publishers
         self.counted = Counted()
         self.latency: Histogram | None = None
 
@@ -106,8 +120,10 @@ class Tally:
         """
         for publisher, total in enumerate(sent):
             if self.next[publisher] < total:
-                self._lose(publisher, self.next[publisher], total - self.next[publisher])
-                self.next[publisher] = total
+                following = self.next[publisher]
+                missing = -(-(total - following) // self._apart)
+                self._lose(publisher, following, missing)
+                self.next[publisher] = following + missing * self._apart
         counted, self.counted = self.counted, Counted(closed=self.counted.closed)
         return counted
 
@@ -140,11 +156,11 @@ class Tally:
         place = position + shape.first_value + len(layout.value_head)
         publisher, start, _ = STAMP.unpack_from(buffer, place)
         head = buffer[position : position + shape.head]
-        frames = max(1, min((end - position) // shape.size, MESSAGES_LIMIT // shape.values))
+        frames = max(1, min((end - position) // shape.size, MESSAGES_LIMIT // (shape.values * self._apart)))
         while frames * shape.values > 1:
             last = position + (frames - 1) * shape.size
             grid = Grid(place + _SEQUENCE_OFFSET, frames, shape.size, shape.values, layout.value_bytes)
-            if buffer[last : last + shape.head] == head and is_sequence(buffer, grid, start, publisher):
+            if buffer[last : last + shape.head] == head and is_sequence(buffer, grid, start, publisher, self._apart):
                 return frames
             frames //= 2
         return frames
@@ -159,10 +175,10 @@ class Tally:
         expected = self.next[publisher]
         self.counted.received += messages
         if start < expected:
-            self.counted.out_of_order += min(messages, expected - start)
+            self.counted.out_of_order += min(messages, (expected - start) // self._apart)
         elif start > expected:
-            self._lose(publisher, expected, start - expected)
-        self.next[publisher] = max(expected, start + messages)
+            self._lose(publisher, expected, (start - expected) // self._apart)
+        self.next[publisher] = max(expected, start + messages * self._apart)
 
     def _lose(self, publisher: int, first: int, messages: int) -> None:
         self.counted.lost += messages

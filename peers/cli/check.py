@@ -23,6 +23,7 @@ from cyclopts import Parameter
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
+from peers.cli.formats import escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE
 from peers.endpoints import Endpoint, Scheme
 from peers.wire.hello import Hello
@@ -63,7 +64,7 @@ def check(
     """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
     finding = _find(url, timeout, warn_ms)
     if not quiet:
-        print(f"{finding.health.name.lower()}: {finding.text}")
+        print(f"{finding.health.name.lower()}: {escaped(finding.text)}")
         sys.stdout.flush()
     return int(finding.health)
 

@@ -281,7 +281,7 @@ class Client:
             self._task.cancel()
         self._end(None)
         if connection is not None:
-            await connection.wait_closed(CloseCode.DONE, "done")
+            await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -305,8 +305,8 @@ class Client:
         except PeerError as error:
             self._end(error)
         except Exception as error:
+            _log.exception("a bug of the client, please report it")
             self._end(InternalError(f"a bug of the client, please report it: {error!r}"))
-            raise
 
     async def _dial(self) -> tuple[Connection, Hello]:
         settings = self.settings

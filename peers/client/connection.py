@@ -29,9 +29,6 @@ from peers.wire.session import Closing
 
 __all__ = ["Connection"]
 
-_LINGER_S = 2.0
-"""How long the hub may take to close its side after this one has closed, seconds."""
-
 
 class Connection(asyncio.Protocol):
     """One socket.
@@ -154,8 +151,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    async def wait_closed(self, code: int, text: str) -> None:
-        """Close: say so, let the hub close its side, give it a while for that.
+    async def wait_closed(self, code: int, text: str, timeout_s: float) -> None:
+        """Close: say so, let the hub close its side, give it `timeout_s` for that.
 
         What the hub still sends is read and thrown away: a socket that is closed with unread bytes resets the
         connection, and the hub might never read what was published last.
@@ -169,7 +166,7 @@ class Connection(asyncio.Protocol):
                 transport.write_eof()
             self.read(True)
         try:
-            await asyncio.wait([self.lost], timeout=_LINGER_S)
+            await asyncio.wait([self.lost], timeout=timeout_s)
         finally:
             self.abort()
 

@@ -57,8 +57,11 @@ async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: fl
         raise
     if not connection.opened.done():
         connection.abort()
-        text = f"something listens on {endpoint.location}, but does not answer as a hub within {timeout_s:g} s"
-        raise ConnectionLostError(ABNORMAL, text)
+        raise ConnectionLostError(
+            ABNORMAL,
+            f"something listens on {endpoint.location}, but does not answer as a hub within {timeout_s:g} s; "
+            f"is the port right? a hub's TCP port is reached with tcp://, its WebSocket port with ws://",
+        )
     opened = connection.opened.result()
     if isinstance(opened, Ending):
         connection.abort()

@@ -178,10 +178,14 @@ class Publications:
         self._batch_limit = min(BATCH_BYTES, frame_limit_bytes - BATCH_COUNT.size)
         if all(len(frame) - HEADER_BYTES <= frame_limit_bytes for frame, _ in self._frames):
             return 0
-        batches, lost = fitting([Batch(frame, messages) for frame, messages in self._frames], frame_limit_bytes)
+        pieces = fitting([Batch(frame, messages) for frame, messages in self._frames], frame_limit_bytes)
         self._frames.clear()
-        for batch in batches:
-            self._frames.append((batch.frames, batch.messages))
+        lost = 0
+        for piece in pieces:
+            if isinstance(piece, Batch):
+                self._frames.append((piece.frames, piece.messages))
+            else:
+                lost += piece
         self.buffered_bytes = sum(len(frame) + _FRAME_OVERHEAD_BYTES for frame, _ in self._frames)
         return lost
 

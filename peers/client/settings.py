@@ -34,7 +34,7 @@ class Options(TypedDict, total=False):
         buffer_bytes: Most that is published and not yet sent.
         stream_bytes: What a stream holds, unread, before the client stops reading from the hub.
         connect_timeout_s: For connecting and for the hub's answer, each.
-        close_timeout_s: For sending what is published when the client closes.
+        close_timeout_s: When the client closes, for sending what is published, and for the hub to have read it, each.
         ping_after_s: Silence after which the hub is asked for a sign of life.
         ping_timeout_s: Time for its answer; then the connection counts as lost.
         on_connect: Called with what the hub says of itself, after each connection.

@@ -82,4 +82,4 @@ class Silence:
         if now_s < silent_s:
             return Step(Act.NOTHING, silent_s)
         self._pinged_s = now_s
-        return Step(Act.PING, now_s + self._ping_timeout_s)
+        return Step(Act.PING, now_s + min(self._ping_timeout_s, self._ping_after_s))

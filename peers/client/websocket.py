@@ -95,7 +95,7 @@ class WebSocketConversation:
         frame_limit_bytes: Largest message taken from the hub.
     """
 
-    __slots__ = ("_introduction", "_parts", "_protocol", "_reported", "_routes", "_welcomed", "half_close")
+    __slots__ = ("_introduction", "_left", "_parts", "_protocol", "_reported", "_routes", "_welcomed", "half_close")
 
     def __init__(
         self, url: str, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = FRAME_LIMIT_BYTES
@@ -109,6 +109,7 @@ class WebSocketConversation:
         self._parts: list[bytes] = []  # of a fragmented message
         self._welcomed = False
         self._reported = False
+        self._left = False
 
     @property
     def closed(self) -> bool:
@@ -147,7 +148,7 @@ class WebSocketConversation:
                 if event is not None:
                     yield event
         except ProtocolError as error:
-            self.close(error.code, error.text)
+            self._fail(error.code, error.text)
         if route is not None:
             yield Run(route, Batch(b"".join(frames), messages))
         closing = self._closing()
@@ -183,7 +184,11 @@ class WebSocketConversation:
             self._protocol.send_pong(b"")
 
     def close(self, code: int, text: str) -> None:
-        """Send a close frame."""
+        """Send a close frame. What the hub still sends is passed over, up to its own close frame."""
+        self._left = True
+        self._fail(code, text)
+
+    def _fail(self, code: int, text: str) -> None:
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, cut_text(text).decode())
 
@@ -249,7 +254,7 @@ class WebSocketConversation:
             return None
         if protocol.close_rcvd is not None:
             return Closing(protocol.close_rcvd.code, protocol.close_rcvd.reason, by_far_side=True)
-        if protocol.close_sent is not None:
+        if protocol.close_sent is not None and not self._left:
             return Closing(protocol.close_sent.code, protocol.close_sent.reason, by_far_side=False)
         return None
 

@@ -8,7 +8,7 @@ Owner: one connection. Invariant: replaying what was taken gives the core's mini
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hub.filter import Change
 from peers.wire.control import encode_subscription
@@ -17,7 +17,13 @@ from peers.wire.kinds import Kind
 __all__ = ["Announcement"]
 
 _PREFIXES_PER_FRAME = 1000
-"""At 1024 bytes a prefix this stays around 1 MiB, well below the smallest usual frame limit of 16 MiB."""
+"""A turn's share of a connection, see `peers.tcp.connection`."""
+
+_AROUND_BYTES = 16
+"""What a subscription's body has beside its prefixes: the array, the request, and the length of the list."""
+
+_BESIDE_BYTES = 5
+"""What a prefix has beside its text: its length."""
 
 
 class Announcement:
@@ -25,12 +31,14 @@ class Announcement:
 
     Args:
         schedule: Called when there is something to tell and nothing was scheduled before.
+        limit_bytes: Largest body that the peer takes. A prefix that alone is over it is told all the same.
     """
 
-    __slots__ = ("_changes", "_schedule")
+    __slots__ = ("_changes", "_limit_bytes", "_schedule")
 
-    def __init__(self, schedule: Callable[[], None]) -> None:
+    def __init__(self, schedule: Callable[[], None], limit_bytes: int) -> None:
         self._schedule = schedule
+        self._limit_bytes = limit_bytes
         self._changes: dict[str, bool] = {}  # prefix → whether it is added
 
     def __bool__(self) -> bool:
@@ -53,11 +61,21 @@ class Announcement:
         changes, self._changes = self._changes, {}
         added = [prefix for prefix, is_added in changes.items() if is_added]
         removed = [prefix for prefix, is_added in changes.items() if not is_added]
-        frames = [encode_subscription(Kind.SUBSCRIBE, some) for some in _some(added)]
+        frames = [encode_subscription(Kind.SUBSCRIBE, some) for some in self._some(added)]
+        frames.extend(encode_subscription(Kind.UNSUBSCRIBE, some) for some in self._some(removed))
         # An empty SUBSCRIBE still tells the peer that this side has read its HELLO.
-        frames.extend(encode_subscription(Kind.UNSUBSCRIBE, some) for some in _some(removed))
         return frames or [encode_subscription(Kind.SUBSCRIBE, [])]
 
-
-def _some(prefixes: list[str]) -> list[list[str]]:
-    return [prefixes[start : start + _PREFIXES_PER_FRAME] for start in range(0, len(prefixes), _PREFIXES_PER_FRAME)]
+    def _some(self, prefixes: list[str]) -> Iterator[list[str]]:
+        """Cut into what one frame holds."""
+        some: list[str] = []
+        size_bytes = _AROUND_BYTES
+        for prefix in prefixes:
+            prefix_bytes = len(prefix.encode()) + _BESIDE_BYTES
+            if some and (len(some) == _PREFIXES_PER_FRAME or size_bytes + prefix_bytes > self._limit_bytes):
+                yield some
+                some, size_bytes = [], _AROUND_BYTES
+            some.append(prefix)
+            size_bytes += prefix_bytes
+        if some:
+            yield some

@@ -40,8 +40,9 @@ from peers.wire.session import Closing, Event, Session, SubscriptionChange
 __all__ = ["TURN_EVENTS", "Connection"]
 
 TURN_EVENTS = 1_000
-"""What one connection may ask for in one turn besides messages: frames, and prefixes in them. A prefix costs about
-15 µs, so that one client does not block a turn for more than some 20 ms. What is left waits for the next turn."""
+"""What one connection may ask for in one turn: runs of messages, other frames, and prefixes in them. A prefix costs
+about 15 µs and a new topic as much, so that one client does not block a turn for more than some 20 ms. What is left
+waits for the next turn."""
 
 
 class Connection(asyncio.Protocol):
@@ -122,8 +123,9 @@ class Connection(asyncio.Protocol):
         for event in events:
             if type(event) is Run:
                 publish(self.handler, event.route, event.batch)  # type: ignore[arg-type]
-                continue
-            left -= self._act(event) if event is not None else 1  # type: ignore[arg-type]
+                left -= 1
+            else:
+                left -= self._act(event) if event is not None else 1  # type: ignore[arg-type]
             if left <= 0 and not self._session.closed:
                 self._put_off(events)
                 break
@@ -201,6 +203,7 @@ class Connection(asyncio.Protocol):
             case Closing():
                 self.reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 if event.by_far_side:
+                    self._forget_link()  # now: a link that is over must not refuse the one that takes its place
                     self._transport.close()
                 else:
                     self._linger()
@@ -247,7 +250,7 @@ class Connection(asyncio.Protocol):
         if not self.dialled:
             self._session.send(node.hello(limits).encode())
         if link:
-            self._announcement = Announcement(self._schedule_announcement)
+            self._announcement = Announcement(self._schedule_announcement, hello.frame)
             node.core.attach(handler, self._announcement.change)
         else:
             node.core.attach(handler)
@@ -288,13 +291,23 @@ class Connection(asyncio.Protocol):
     def send(self, batches: list[Batch]) -> None:
         """Write batches as they are, with one write."""
         if self._far_frame_limit < self._node.settings.limits.frame_bytes:
-            batches, lost = fitting(batches, self._far_frame_limit)
-            if lost:
-                cast("Handler", self.handler).lose(lost)
-        if len(batches) == 1:
+            self._send_fitting(batches)
+        elif len(batches) == 1:
             self._transport.write(batches[0].frames)
         else:
             self._transport.writelines([batch.frames for batch in batches])
+
+    def _send_fitting(self, batches: list[Batch]) -> None:
+        """Write batches in frames that the far side takes; tell what is lost where it would have stood."""
+        frames: list[bytes] = []
+        for piece in fitting(batches, self._far_frame_limit):
+            if isinstance(piece, Batch):
+                frames.append(piece.frames)
+                continue
+            self._transport.writelines(frames)
+            frames = []
+            cast("Handler", self.handler).lose(piece)
+        self._transport.writelines(frames)
 
     def send_gap(self, lost_messages: int) -> None:
         """Tell the far side how many of its messages were lost here."""

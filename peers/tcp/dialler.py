@@ -58,12 +58,15 @@ class Dialler:
             return f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except OSError as error:
             return error.strerror or str(error)
+        except UnicodeError as error:  # a name that no resolver takes
+            return str(error)
         lost = self._node.loop.create_future()
         connection.lost = lost
         try:
             await lost
         finally:
-            connection.abort()
+            if not self._node.draining:  # then the daemon lets it write out what is queued
+                connection.abort()
         if connection.handler is not None:
             self._backoff.reset()
             self._last_reason = ""

@@ -46,7 +46,7 @@ async def bind(
             server = await loop.create_unix_server(make, endpoint.path, backlog=BACKLOG)
             return server, endpoint
         server = await loop.create_server(make, endpoint.host, endpoint.port, backlog=BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
         raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
     port: int = server.sockets[0].getsockname()[1]
     return server, endpoint.with_port(port)
@@ -71,8 +71,8 @@ def _make_way(endpoint: Endpoint) -> None:
     raise ListenError(f"cannot listen on {endpoint.location}: another process listens there")
 
 
-def _cause(endpoint: Endpoint, error: OSError) -> str:
-    text = error.strerror or str(error)
+def _cause(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
+    text = (error.strerror if isinstance(error, OSError) else "") or str(error)
     if "in use" in text or "in use" in str(error):
         text = f"port {endpoint.port} is in use by another process; choose another one, or 0 to pick a free one"
     return text

@@ -81,6 +81,8 @@ class _Envelope(msgspec.Struct):
 class _EnvelopeReader(NamedTuple):
     encoding: str
     decode: Callable[[bytes], _Envelope]
+    check: Callable[[bytes], object]
+    """Passes over any one value."""
 
 
 class _JsonPublish(msgspec.Struct, frozen=True, tag="publish"):
@@ -111,8 +113,12 @@ _TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping")
 
 _from_json = msgspec.json.Decoder(Hello | Subscribe | Unsubscribe | Ping | _JsonPublish).decode
 _from_msgpack = msgspec.msgpack.Decoder(Hello | _RawSubscribe | _RawUnsubscribe | Ping | _RawPublish).decode
-_JSON_ENVELOPE = _EnvelopeReader("JSON", msgspec.json.Decoder(_Envelope).decode)
-_MSGPACK_ENVELOPE = _EnvelopeReader("msgpack", msgspec.msgpack.Decoder(_Envelope).decode)
+_JSON_ENVELOPE = _EnvelopeReader(
+    "JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode
+)
+_MSGPACK_ENVELOPE = _EnvelopeReader(
+    "msgpack", msgspec.msgpack.Decoder(_Envelope).decode, msgspec.msgpack.Decoder(msgspec.Raw).decode
+)
 _prefixes_of = msgspec.msgpack.Decoder(list[str]).decode
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -273,6 +279,7 @@ def _refused(reader: _EnvelopeReader, payload: bytes, code: int, text: str) -> R
     if len(payload) > _READ_AGAIN_BYTES:
         return RefusedError(code, text)
     try:
+        reader.check(payload)
         read = reader.decode(payload)
     except msgspec.ValidationError:
         return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`")

@@ -237,6 +237,7 @@ class Session(Generic[R]):
             raise ProtocolError(
                 CloseCode.TOO_BIG, f"PING of {len(frame.body)} bytes, the limit is {PING_LIMIT_BYTES} bytes"
             )
+        self._tell_rejected()  # so that who has its PONG knows what became of all that it sent before
         self.send(encode_frame(Kind.PONG, frame.body))
 
     def _pong(self, _: Frame) -> None:

@@ -65,8 +65,11 @@ class Hub:
         return found
 
     def prefixes(self, name: str) -> dict[str, int]:
-        """What the client with that name has subscribed to, and how often."""
-        return dict(self.handler(name).prefixes)
+        """What the client with that name has subscribed to, and how often; nothing while it is not connected."""
+        handlers = self.node.core.handlers.values()
+        return {
+            prefix: count for handler in handlers if handler.name == name for prefix, count in handler.prefixes.items()
+        }
 
     async def crash(self) -> None:
         """Lose all connections without a word, and go on listening."""

@@ -24,10 +24,16 @@ class Recorder:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
+        self.count = 0
 
     def send(self, batches: list[Batch]) -> None:
         """Keep it."""
         self.batches += batches
+        self.count += sum(batch.messages for batch in batches)
+
+    async def wait_messages(self, count: int) -> None:
+        """Wait until so many have come."""
+        await until(lambda: self.count >= count)
 
     def send_gap(self, lost_messages: int) -> None:
         """Nothing is lost here."""
@@ -64,7 +70,7 @@ async def test_one_turn_is_one_batch(hub: Hub) -> None:
         await client.drain()
         client.publish_nowait("/a", 100)
         await client.drain()
-        await until(lambda: len(recorder.messages()) == 101)
+        await recorder.wait_messages(101)
     assert recorder.messages() == [("/a", number) for number in range(101)]
     assert recorder.frames() == [("/a", 100), ("/a", 1)]
 
@@ -77,7 +83,7 @@ async def test_order_over_topics(hub: Hub) -> None:
         for topic, value in calls:
             client.publish_nowait(topic, value)
         await client.drain()
-        await until(lambda: len(recorder.messages()) == 7)
+        await recorder.wait_messages(7)
     assert recorder.messages() == calls
     assert recorder.frames() == [("/a", 2), ("/b", 1), ("/a", 1), ("/b", 3)]
 
@@ -91,7 +97,7 @@ async def test_a_batch_is_bounded(hub: Hub) -> None:
         client.publish_nowait("/a", bytes(3 * BATCH_BYTES))
         client.publish_nowait("/a", None)
         await client.drain()
-        await until(lambda: len(recorder.messages()) == 102)
+        await recorder.wait_messages(102)
     sizes = [len(frame.body) for batch in recorder.batches for frame in batch.parts()]
     assert sizes[0] <= BATCH_BYTES + 4
     assert sizes[0] > BATCH_BYTES - 1100
@@ -106,7 +112,7 @@ async def test_awaited_publishing(hub: Hub) -> None:
         for number in range(2000):
             await client.publish("/a", [number, bytes(500)])
         await client.drain()
-        await until(lambda: sum(batch.messages for batch in recorder.batches) == 2000)
+        await recorder.wait_messages(2000)
         assert client.statistics().published_messages == 2000
     assert [value[0] for _, value in recorder.messages()] == list(range(2000))
 
@@ -131,7 +137,7 @@ async def test_full_buffer(start_hub: StartHub) -> None:
         recorder = record(hub)
         await waiting
         await client.drain()
-        await until(lambda: len(recorder.messages()) == 10)
+        await recorder.wait_messages(10)
 
 
 async def test_refused_at_once(hub: Hub) -> None:
@@ -157,7 +163,7 @@ async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> No
         for _ in range(100):
             client.publish_nowait("/a", bytes(1000))
         await client.drain()
-        await until(lambda: len(recorder.messages()) == 100)
+        await recorder.wait_messages(100)
     assert all(len(frame.body) <= 16 * 1024 for batch in recorder.batches for frame in batch.parts())
 
 
@@ -173,7 +179,7 @@ async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
         hub = await start_hub(hub.endpoint, settings_of(frame_bytes=16 * 1024))
         recorder = record(hub)
         error = await told.rejected.get()
-        await until(lambda: len(recorder.messages()) == 2)
+        await recorder.wait_messages(2)
         assert error.code == CloseCode.TOO_BIG
         assert client.statistics().rejected_messages == 1
     assert [len(value) for _, value in recorder.messages()] == [10, 20]
@@ -185,7 +191,7 @@ async def test_closing_sends_first(hub: Hub) -> None:
     async with connect(hub.url) as client, client.subscribe("/"):
         for number in range(20_000):
             client.publish_nowait(f"/{number % 3}", number)
-    await until(lambda: len(recorder.messages()) == 20_000)
+    await recorder.wait_messages(20_000)
     assert [value for _, value in recorder.messages()] == list(range(20_000))
 
 

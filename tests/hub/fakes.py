@@ -235,7 +235,10 @@ class Bench:
         if isinstance(shape, int):
             shape = Shape(((shape, True),))
         first, self.offered = self.offered, self.offered + shape.messages
+        pending = self.pending_messages
+        paused = not self.handler.writable
         self.handler.offer(shape.batch(first))
+        assert not paused or self.pending_messages <= pending, "only the queue is bounded"
 
     def flush(self) -> None:
         """End the turn as the core does."""

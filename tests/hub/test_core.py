@@ -266,17 +266,19 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
     """So that losing it does not block the loop; meanwhile it takes nothing, and others come and go as ever."""
     turn = Turn()
     source, _ = turn.join()
-    many, outlet = turn.join(*(f"/{number}/" for number in range(2500)), role=Role.LOCAL)
+    many, outlet = turn.join(*(f"/{number}/" for number in range(4500)), role=Role.LOCAL)
     few, _ = turn.join("/few")
     told = FarSide()
     turn.core.attach(handler_of(role=Role.LINK), told)
-    assert len(told.known) == 2501
+    assert len(told.known) == 4501
 
+    wakes = turn.wakes
     turn.core.detach(many, "lost")
+    assert turn.wakes > wakes
     turn.core.detach(few, "done")
     left = turn.core.statistics().routing.subscriptions
-    assert 0 < left < 2500
-    for number in (0, 1250, 2499):
+    assert 1000 < left < 4500
+    for number in (0, 2250, 4499):
         turn.publish(source, f"/{number}/x", number)
     while left:
         wakes = turn.wakes

@@ -118,7 +118,9 @@ def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
     bench.outlet.act = bench.handler.pause
     bench.handler.resume()
     bench.offer()
+    bench.flush()
     assert numbers_of(bench.outlet.batches) == [0]
+    assert bench.handler.statistics().queued_messages == 1
     bench.check_end()
 
 

@@ -312,6 +312,21 @@ def numbered(count: int, first: int = 0) -> Batch:
     return Shape(((count, True),)).batch(first)
 
 
+def test_a_queue_may_be_filled_to_the_brim() -> None:
+    """Both bounds are the most that is held, and `take` stops as soon as it has what was asked for."""
+    one = numbered(2)
+    limits = QueueLimits(messages=4, bytes=2 * one.size_bytes)
+    queue = BoundedQueue(limits)
+    for batch in (one, numbered(2, first=2)):
+        assert queue.fits(batch)
+        queue.append(batch)
+    assert (queue.messages, queue.size_bytes) == (limits.messages, limits.bytes)
+    assert not queue.fits(numbered(1))
+    assert queue.take(one.size_bytes) == [one]
+    assert not queue.fits(numbered(3)), "one message too many"
+    assert not queue.fits(Shape(((1, False),), padding=20).batch(0)), "bytes too many"
+
+
 def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
     """Exactly the newest are held, and the gap in front tells of the others."""
     queue = BoundedQueue(QueueLimits(messages=10))

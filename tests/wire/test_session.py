@@ -194,6 +194,15 @@ def test_each_read_tells_its_own() -> None:
     assert side.session.rejected_messages == 3
 
 
+def test_refusals_are_told_before_a_pong() -> None:
+    """So that PING is a barrier: who has its answer knows what became of all that was sent before."""
+    side = with_client()
+    side.hear(message(b"!one") * 2 + encode_frame(Kind.PING, b"") + message(b"!one") * 3)
+    kinds = [frame.kind for frame in frames_of(side.session.take_outgoing())]
+    assert kinds == [Kind.NOTICE, Kind.PONG, Kind.NOTICE]
+    assert side.session.rejected_messages == 5
+
+
 def test_refusals_of_many_causes_are_summed_up() -> None:
     """A read can hold thousands of causes: some are told by name, the rest together; the numbers add up."""
     side = with_client()

@@ -1,0 +1,73 @@
+"""`Measurement`: the figures follow from what was counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from peers.bench.histogram import Histogram
+from peers.bench.measurement import Measurement, Window, measured, medians
+from peers.bench.orders import Published, Reported
+from peers.bench.tally import Counted
+from peers.bench.usage import Usage
+
+SECOND = 1_000_000_000
+
+
+def run_of(cpu_ns: int = SECOND // 2, **counted: int) -> Measurement:
+    """Two subscribers that got 1,000 messages of 100 bytes in two seconds, but for what is said."""
+    latency = Histogram()
+    latency.record(4000, times=1000)
+    account = {"received": 1000, "reads": 100} | counted
+    window = Window(
+        5 * SECOND,
+        7 * SECOND,
+        Usage(SECOND, 100, 0, 10, 20),
+        Usage(SECOND + cpu_ns, 100 + 300, 100, 30, 40),
+    )
+    published = [Published(3000, 2, SECOND, SECOND // 10), Published(1000, 1, 0, SECOND // 10)]
+    reported = [Reported([Counted(**account)], latency.dump(), SECOND // 4)] * 2
+    return measured(window, published, reported, 1000, 100)
+
+
+def test_the_figures() -> None:
+    """Rates, CPU time by message and delivery, shares of a core."""
+    run = run_of()
+    assert (run.published, run.expected, run.delivered) == (1000, 2000, 2000)
+    assert run.elapsed_s == 2
+    assert (run.published_per_s, run.delivered_per_s, run.delivered_mb_per_s) == (500, 1000, 0.1)
+    assert (run.hub_cpu_s, run.hub_cpu_percent) == (0.5, 25)
+    assert (run.us_per_message, run.us_per_delivery) == (500, 250)
+    assert (run.hub_memory_bytes, run.hub_peak_bytes) == (30, 40)
+    assert run.messages_per_read == 10
+    assert (run.publisher_busy_percent, run.subscriber_busy_percent) == (10, 25)
+    assert (run.window_wait_percent, run.publisher_late_us, run.joined_bursts) == (25, 3, 3)
+    assert run.latency is not None
+    assert run.latency.messages == 2000
+    assert run.latency.p50_us == run.latency.max_us == 4
+    assert run.flawless
+
+
+def test_the_split_of_cpu_time_is_by_ticks_and_its_sum_exact() -> None:
+    """300 and 100 ns of ticks are three and one quarters of what the kernel has charged."""
+    run = run_of()
+    assert run.hub_user_s == pytest.approx(0.375)
+    assert run.hub_system_s == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize("fault", ["lost", "out_of_order", "misrouted", "told"])
+def test_what_is_not_flawless(fault: str) -> None:
+    """Anything lost, told, misrouted or out of order is a flaw."""
+    assert not run_of(**{fault: 1}).flawless
+
+
+def test_a_delivery_too_few_is_a_flaw() -> None:
+    """Even if nothing says that it was lost."""
+    assert not run_of(received=999).flawless
+
+
+def test_medians_are_of_each_figure() -> None:
+    """Also of each percentile of latency."""
+    middle = medians([run_of(cpu_ns=SECOND), run_of(cpu_ns=3 * SECOND), run_of(cpu_ns=2 * SECOND)])
+    assert middle["hub_cpu_s"] == 2
+    assert middle["published"] == 1000
+    assert middle["latency"]["p99_us"] == 4

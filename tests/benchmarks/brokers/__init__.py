@@ -1,0 +1,14 @@
+"""The brokers: how each is found, configured and started. `BROKERS` lists them, ours first."""
+
+from __future__ import annotations
+
+from brokers.broker import Broker
+from brokers.hub import Hub
+from brokers.mosquitto import Mosquitto
+from brokers.nats import Nats
+from brokers.redis import Redis
+from brokers.zeromq import Zeromq
+
+__all__ = ["BROKERS"]
+
+BROKERS: tuple[Broker, ...] = (Hub(), Nats(), Zeromq(), Redis(), Mosquitto())

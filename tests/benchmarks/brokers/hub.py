@@ -1,0 +1,42 @@
+"""The hub of this checkout, run by the Python that runs the comparison, with its defaults but for the log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from brokers.broker import Ports, first_line
+
+__all__ = ["Hub"]
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PROBE = """
+from importlib.util import find_spec
+import hub
+twin = "compiled scanner" if find_spec("peers.wire._runs") else "pure Python"
+loop = "uvloop" if find_spec("uvloop") else "asyncio's loop"
+print(hub.__version__, "with", twin, "and", loop)
+"""
+
+
+class Hub:
+    """topichub."""
+
+    name = "hub"
+    package = ""
+    websocket = True
+
+    def version(self) -> str:
+        """Return version, commit, and what is compiled."""
+        probe = subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, cwd=_ROOT
+        ).stdout.strip()
+        commit = first_line("git", "-C", str(_ROOT), "describe", "--always", "--dirty")
+        return f"{probe}, {commit}"
+
+    def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
+        """Start it with both listeners."""
+        start = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from peers.cli import main; main()"
+        listen = [f"--listen=tcp://127.0.0.1:{ports[0]}", f"--listen=ws://127.0.0.1:{ports[1]}"]
+        return [sys.executable, "-c", start, "run", *listen, "--log-level=warning"]

@@ -1,0 +1,75 @@
+"""The load generator's process: reads one job from standard input, writes its figures to standard output, both JSON.
+
+```
+< {"workload": "fan-out", "dialect": "nats", "ports": [4222, 0], "pid": 71, "duration_s": 1.5, "cpu": 1}
+> {"figures": {"cpu_us": 0.07, ...}}          or  {"wrong": "..."}  or  {"failed": "..."}
+```
+
+`compare.py` starts it, one for each run, so that no run inherits the memory or the garbage of the one before.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import sys
+from typing import Any
+
+from generators.dialect import Dialect
+from generators.hub import HubDialect
+from generators.hub_websocket import HubJsonDialect, HubWebSocketDialect
+from generators.job import Job, carry_out
+from generators.mqtt import MqttDialect
+from generators.nats import NatsDialect
+from generators.receiver import WrongBytesError
+from generators.redis import RedisDialect
+from generators.zeromq import ZeromqDialect
+from workloads import WORKLOADS, Workload
+
+
+def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
+    """Return the dialect with that name, for one running broker."""
+    port, second = ports
+    through = second if workload.websocket else 0
+    match name:
+        case "hub":
+            return HubWebSocketDialect(port, second) if workload.websocket else HubDialect(port)
+        case "hub-batch":
+            return HubDialect(port, workload.size_bytes)
+        case "hub-json":
+            return HubJsonDialect(port, second)
+        case "nats":
+            return NatsDialect(port, through)
+        case "mosquitto":
+            return MqttDialect(port, through)
+        case "redis":
+            return RedisDialect(port)
+        case "zeromq":
+            return ZeromqDialect(port, second)
+    raise ValueError(f"no dialect {name!r}")
+
+
+def main() -> None:
+    """Carry out one job."""
+    order: dict[str, Any] = json.load(sys.stdin)
+    if order["cpu"] is not None:
+        os.sched_setaffinity(0, {order["cpu"]})
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    workload = next(one for one in WORKLOADS if one.name == order["workload"])
+    job = Job(workload, dialect(order["dialect"], order["ports"], workload), order["pid"], order["duration_s"])
+    gc.disable()  # nothing here makes cycles; a collection would be in the latencies
+    result: dict[str, Any]
+    try:
+        result = {"figures": carry_out(job)}
+    except WrongBytesError as error:
+        result = {"wrong": str(error)}
+    except OSError as error:
+        result = {"failed": f"{type(error).__name__}: {error}"}
+    json.dump(result, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

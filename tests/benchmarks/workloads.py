@@ -1,0 +1,163 @@
+"""The workloads: what is published, by how many, to how many, how fast. Frozen values; the engine knows no others.
+
+```
+flood    as fast as windows allow           → server CPU a delivered message, messages/s, peak memory
+paced    one message at a time, on time     → the same, and latency p50, p99
+memory   connections and subscriptions      → resident bytes of each
+```
+
+A goal is a ratio, ours to a peer's (or to the best peer's) in the same run, of one figure. Missing it is reported and is
+no error; loss and reordering are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["RESERVED", "WORKLOADS", "Goal", "Workload", "selected"]
+
+Kind = Literal["flood", "paced", "memory"]
+BEST = "best"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Our figure must be at most so many times another one."""
+
+    figure: str
+    """`cpu_us`, `p50_us` or `p99_us`."""
+    ratio: float
+    peer: str = BEST
+    """Name of a contestant, or the best of all peers."""
+    workload: str = ""
+    """Where the other figure comes from, if not from the same workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One workload."""
+
+    name: str
+    title: str
+    kind: Kind = "flood"
+    size_bytes: int = 100
+    """Of a payload."""
+    publishers: int = 1
+    subscribers: int = 1
+    topics: int = 1
+    """Published to in turn."""
+    prefixes: int = 0
+    """Subscriptions by prefix, each with an equal part of the topics below it; 0: to one topic."""
+    shares: int = 1
+    """Over so many subscribers the prefixes are spread; 1: each subscriber has all."""
+    window_messages: int = 0
+    """Most that a publisher is ahead of the slowest subscriber; 0: 512 KiB of what it writes."""
+    chunk_messages: int = 0
+    """Most that is written at once; 0: 64 KiB."""
+    rate: int = 0
+    """Messages a second, each a write of its own; 0: full speed."""
+    bystanders: int = 0
+    """Further subscribers, to topics that nobody publishes to."""
+    websocket: bool = False
+    """Subscribers come through WebSockets."""
+    batches: bool = False
+    """The hub takes part a second time, with batches."""
+    goals: tuple[Goal, ...] = ()
+    batch_goals: tuple[Goal, ...] = ()
+
+
+_WAKEUP_RATE = 20_000
+
+
+def _wakeups(bystanders: int, *goals: Goal) -> Workload:
+    return Workload(
+        f"wakeups-{bystanders}",
+        f"{_WAKEUP_RATE:,} messages/s, one by one, beside {bystanders:,} idle subscribers",
+        "paced",
+        rate=_WAKEUP_RATE,
+        bystanders=bystanders,
+        goals=(Goal("cpu_us", 1.0, "nats"), *goals),
+    )
+
+
+def _latency(peer: str = "nats") -> tuple[Goal, Goal]:
+    return Goal("p50_us", 1.0, peer), Goal("p99_us", 1.0, peer)
+
+
+def _flat() -> Goal:
+    return Goal("cpu_us", 1.02, "hub", "wakeups-0")
+
+
+_TOPICS = {"topics": 10_000, "prefixes": 1_000}
+_NATS_BATCHED = (Goal("cpu_us", 0.05, "nats"),)
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload(
+        "16-bytes",
+        "1 → 1, 16 bytes",
+        size_bytes=16,
+        batches=True,
+        goals=(Goal("cpu_us", 0.5, "nats"),),
+        batch_goals=_NATS_BATCHED,
+    ),
+    Workload(
+        "100-bytes", "1 → 1, 100 bytes", batches=True, goals=(Goal("cpu_us", 0.5, "nats"),), batch_goals=_NATS_BATCHED
+    ),
+    Workload("4096-bytes", "1 → 1, 4096 bytes", size_bytes=4096, batches=True, goals=(Goal("cpu_us", 1.0),)),
+    Workload("fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)),
+    Workload("fan-in", "50 → 1, 100 bytes", publishers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)),
+    Workload(
+        "topics", "10,000 topics in turn, 1,000 prefixes of 1 subscriber", **_TOPICS, goals=(Goal("cpu_us", 0.5, "nats"),)
+    ),
+    Workload(
+        "topics-spread", "10,000 topics in turn, 1,000 prefixes of 50 subscribers", **_TOPICS, subscribers=50, shares=50
+    ),
+    _wakeups(0, *_latency()),
+    _wakeups(20, _flat()),
+    _wakeups(200, _flat()),
+    _wakeups(1_000, _flat()),
+    Workload("latency-1k", "1,000 messages/s, one by one", "paced", rate=1_000, goals=_latency()),
+    Workload(
+        "ws-100",
+        "1 → 100 WebSocket clients, 100 bytes",
+        subscribers=100,
+        websocket=True,
+        window_messages=1_000,
+        goals=(Goal("cpu_us", 0.7),),
+    ),
+    Workload(
+        "ws-1000",
+        "1 → 1,000 WebSocket clients, 100 bytes",
+        subscribers=1_000,
+        websocket=True,
+        window_messages=100,
+        chunk_messages=50,
+        goals=(Goal("cpu_us", 0.7),),
+    ),
+    Workload("memory", "1,000 connections; 100,000 subscriptions", "memory", subscribers=1_000, prefixes=100_000),
+    Workload("memory-ws", "1,000 WebSocket connections", "memory", subscribers=1_000, websocket=True),
+)
+"""In the order in which they run. `wakeups-0` is also the latency at 20,000 messages/s."""
+
+RESERVED = {"request-reply": "the hub has no requests yet (frames 5 and 6 are reserved for them)"}
+"""Names that are kept for workloads to come, and why they are not there."""
+
+
+def selected(names: list[str]) -> list[Workload]:
+    """Return the workloads with these names; `wakeups` stands for `wakeups-0`, `wakeups-20` ...; all of them for none.
+
+    Raises:
+        ValueError: There is no such workload; the text lists those there are.
+    """
+    if not names:
+        return list(WORKLOADS)
+    chosen: set[str] = set()
+    for name in names:
+        exactly = {one.name for one in WORKLOADS if one.name == name}
+        matching = exactly or {one.name for one in WORKLOADS if one.name.startswith(name + "-")}
+        if not matching:
+            reason = RESERVED.get(name) or f"there are {', '.join(one.name for one in WORKLOADS)}"
+            raise ValueError(f"no workload {name!r}: {reason}")
+        chosen |= matching
+    return [one for one in WORKLOADS if one.name in chosen]

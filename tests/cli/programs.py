@@ -1,0 +1,172 @@
+"""The real programs, each a process of its own: a hub, and the commands that talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from peers.client import connect
+
+__all__ = [
+    "HUB",
+    "PATIENCE_S",
+    "PROJECT",
+    "RunningHub",
+    "environment",
+    "hub",
+    "on_terminal",
+    "plain",
+    "run_hub",
+    "screen",
+    "start",
+    "wait_subscribed",
+]
+
+PROJECT = Path(__file__).parents[2]
+
+HUB = [sys.executable, "-m", "peers.cli"]
+
+PATIENCE_S = 60
+"""How long a command may take; only a test that fails waits so long."""
+
+
+@dataclass(frozen=True)
+class RunningHub:
+    """Where a hub listens."""
+
+    tcp: str
+    unix: str
+    ws: str
+    process: subprocess.Popen[str]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a command: this one without any `HUB_*` but those given."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HUB_")} | variables
+
+
+@contextmanager
+def run_hub(folder: Path) -> Iterator[RunningHub]:
+    """Run a hub for as long as the block lasts.
+
+    Args:
+        folder: For its Unix socket and its log.
+    """
+    unix = f"unix://{folder}/hub.sock"
+    listen = [part for url in ("tcp://127.0.0.1:0", unix, "ws://127.0.0.1:0") for part in ("--listen", url)]
+    with (
+        (folder / "hub.log").open("ab") as log,
+        subprocess.Popen(
+            [*HUB, "run", *listen],
+            cwd=PROJECT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            said = ""
+            while "page" not in said:
+                line = process.stdout.readline()
+                assert line, f"the hub did not start: {said}{(folder / 'hub.log').read_text()}"
+                said += line
+            found = re.findall(r"listens on (\S+)", said)
+            yield RunningHub(found[0], found[1], found[2], process)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+def hub(
+    *arguments: str, url: str = "", stdin: bytes | None = b"", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run one command to its end.
+
+    Args:
+        *arguments: Such as "pub", "/a", "1".
+        url: Of the hub, for `HUB_URL`.
+        stdin: What stands on its standard input; None leaves it closed.
+        **variables: Of its environment.
+    """
+    if url:
+        variables["HUB_URL"] = url
+    return subprocess.run(
+        [*HUB, *arguments],
+        cwd=PROJECT,
+        env=environment(**variables),
+        input=stdin,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def start(*arguments: str, url: str, stdout: int | BinaryIO = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """Start one command; the caller waits for it."""
+    return subprocess.Popen(
+        [*HUB, *arguments],
+        cwd=PROJECT,
+        env=environment(HUB_URL=url),
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def on_terminal(*arguments: str, url: str, columns: int = 80) -> tuple[subprocess.Popen[bytes], int]:
+    """Start one command on a terminal of its own.
+
+    Returns:
+        The process, and the descriptor from which `screen` reads what it shows.
+    """
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    variables = environment(HUB_URL=url, TERM="xterm-256color")
+    variables.pop("NO_COLOR", None)
+    process = subprocess.Popen(
+        [*HUB, *arguments], cwd=PROJECT, env=variables, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def screen(terminal: int) -> str:
+    """Read what a terminal was sent until its last program has ended."""
+    shown = b""
+    try:
+        while chunk := os.read(terminal, 65536):
+            shown += chunk
+    except OSError:  # how Linux tells the end
+        pass
+    os.close(terminal)
+    return shown.decode()
+
+
+def plain(text: str) -> str:
+    """Take the colours out of what a terminal was sent."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
+
+
+def wait_subscribed(url: str, *names: str) -> None:
+    """Wait until clients of these names are connected and subscribed, as the hub sees it."""
+
+    async def watch() -> None:
+        async with connect(url) as client, client.subscribe("$hub/statistics") as messages:
+            async for _, value in messages:
+                if set(names) <= {each["name"] for each in value["some"] if each["prefixes"]}:
+                    return
+
+    asyncio.run(asyncio.wait_for(watch(), PATIENCE_S))

@@ -1,0 +1,118 @@
+"""`hub check` against hubs and what is none."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from peers.cli.check import Health, check
+from tests.cli.programs import RunningHub, hub
+
+
+@contextmanager
+def answering(answer: bytes, *, then_close: bool = True) -> Iterator[int]:
+    """Listen on a port, and answer the first connection with some bytes."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+                if not then_close:
+                    done.wait()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            done.set()
+            thread.join()
+
+
+def found(capsys: pytest.CaptureFixture[str], url: str, **flags: float) -> tuple[int, str]:
+    """Exit code and text of one check."""
+    code = check(url, **flags)  # type: ignore[arg-type]
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "unix", "ws", "http"])
+def test_a_hub_is_well(running_hub: RunningHub, scheme: str) -> None:
+    """Over each kind of listener: exit code 0, and one line with the time that it took."""
+    url = running_hub.ws.replace("ws", "http", 1) if scheme == "http" else getattr(running_hub, scheme)
+    result = hub("check", url)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.startswith(b"ok: ")
+    assert result.stdout.endswith(b" ms\n")
+    assert result.stdout.count(b"\n") == 1
+
+
+def test_the_url_comes_from_the_environment(running_hub: RunningHub) -> None:
+    """Without an argument, HUB_URL says which hub; `--quiet` prints nothing."""
+    assert running_hub.unix.encode() in hub("check", url=running_hub.unix).stdout
+    quiet = hub("check", "--quiet", url=running_hub.unix)
+    assert (quiet.returncode, quiet.stdout) == (0, b"")
+
+
+def test_a_slow_hub_is_a_warning(running_hub: RunningHub, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slower than `--warn-ms` is exit code 1."""
+    code, text = found(capsys, running_hub.tcp, warn_ms=0)
+    assert code == Health.WARNING
+    assert text.startswith("warning: ")
+    assert text.endswith(" ms, more than 0 ms\n")
+
+
+def test_nobody_there_is_critical(tmp_path: Path) -> None:
+    """A port or socket on which nothing listens: exit code 2, and the cause."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    refused = hub("check", f"tcp://127.0.0.1:{port}")
+    assert refused.returncode == 2
+    assert refused.stdout.decode() == f"critical: tcp://127.0.0.1:{port}: Connection refused; is a hub running there?\n"
+    missing = hub("check", f"unix://{tmp_path}/no.sock")
+    assert missing.returncode == 2
+    assert b"No such file or directory; is a hub running there?" in missing.stdout
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+def test_silence_is_critical(capsys: pytest.CaptureFixture[str], scheme: str) -> None:
+    """Something that takes the connection and says nothing: the time is up."""
+    with answering(b"", then_close=False) as port:
+        code, text = found(capsys, f"{scheme}://127.0.0.1:{port}", timeout=0.05)
+    assert code == Health.CRITICAL
+    assert text == f"critical: {scheme}://127.0.0.1:{port}: no answer within 0.05 s\n"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "reason"),
+    [
+        ("tcp", b"", "closed before HELLO"),
+        ("tcp", b"HTTP/1.1 400 Bad Request\r\n\r\n", "limit"),
+        ("tcp", bytes.fromhex("0000000b 0a 00 0000 03f5") + b"no room..", "no room.. (1013)"),
+        ("tcp", bytes.fromhex("00000007 0a 00 0000 03f5") + b"\x1b[31m", "\\u001b[31m (1013)"),
+        ("ws", b"", "the answer is not HTTP"),
+        ("ws", b"SSH-2.0-OpenSSH\r\n", "the answer is not HTTP"),
+        ("ws", b"HTTP/1.1 503 Service Unavailable\r\n\r\nstopping", "GET /readyz: '503 Service Unavailable'"),
+    ],
+)
+def test_another_answer_is_critical(
+    capsys: pytest.CaptureFixture[str], scheme: str, answer: bytes, reason: str
+) -> None:
+    """What is no hub, or a hub that refuses, is told with what it said."""
+    with answering(answer) as port:
+        code, text = found(capsys, f"{scheme}://127.0.0.1:{port}")
+    assert code == Health.CRITICAL
+    assert reason in text
+    assert text.count("\n") == 1
+
+
+def test_a_bad_url_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what a URL looks like."""
+    assert found(capsys, "localhost") == (2, "critical: 'localhost': a URL starts with tcp://, unix:// or ws://\n")

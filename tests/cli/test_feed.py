@@ -1,0 +1,131 @@
+"""Sending what a replay makes of an input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
+from peers.cli.feed import Feed
+from peers.cli.lines import InputError
+from peers.cli.pace import Rate
+from peers.cli.replay import BadLineError, Replay, decode_record
+from peers.cli.template import Template
+from peers.client import Client, InvalidValueError
+
+
+class Publisher:
+    """Takes messages, and refuses what the test says."""
+
+    def __init__(self, *, room: int = 1_000_000) -> None:
+        self.room = room
+        self.waits = 0
+        self.published: list[tuple[str, Any]] = []
+        self.refusals: dict[str, Exception] = {}
+
+    def publish_nowait(self, topic: str, value: Any) -> None:
+        """Take a message as `Client.publish_nowait` does."""
+        if topic in self.refusals:
+            raise self.refusals[topic]
+        if not self.room:
+            raise BusyError("full")
+        self.room -= 1
+        self.published.append((topic, value))
+
+    async def publish(self, topic: str, value: Any) -> None:
+        """Wait for room, then take it."""
+        self.waits += 1
+        self.room += 2
+        self.publish_nowait(topic, value)
+
+
+def feed_of(publisher: Publisher, *, limit: int | None = None, skip_bad: bool = False, rate: float = 0) -> Feed:
+    """A feed of records with the field `p`."""
+    replay = Replay(decode_record, Template("/{p}").fill, Rate(rate) if rate else None, skip_bad=skip_bad)
+    return Feed(cast("Client", publisher), replay, limit_messages=limit)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Five records."""
+    path = tmp_path / "five.ndjson"
+    path.write_bytes(b"".join(b'{"p":"%d"}\n' % number for number in range(5)))
+    return path
+
+
+def topics(publisher: Publisher) -> list[str]:
+    """What was published."""
+    return [topic for topic, _ in publisher.published]
+
+
+async def test_a_file_is_sent_in_order(file: Path) -> None:
+    """All records, each under its topic, and the account says how many."""
+    publisher = Publisher()
+    feed = feed_of(publisher)
+    await feed.send(str(file))
+    assert publisher.published == [(f"/{number}", {"p": str(number)}) for number in range(5)]
+    assert feed.summary().startswith("published 5 messages in 0.")
+
+
+async def test_a_full_buffer_is_waited_for(file: Path) -> None:
+    """When the client is busy the message waits for room; none is lost and the order stays."""
+    publisher = Publisher(room=1)
+    await feed_of(publisher).send(str(file))
+    assert topics(publisher) == ["/0", "/1", "/2", "/3", "/4"]
+    assert publisher.waits == 2
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_the_limit_ends_it(file: Path, again: bool) -> None:  # noqa: FBT001
+    """No more messages than asked for, also in the middle of the second round."""
+    publisher = Publisher()
+    feed = feed_of(publisher, limit=8 if again else 3)
+    await feed.send(str(file), again=again)
+    assert topics(publisher) == ["/0", "/1", "/2", "/3", "/4", "/0", "/1", "/2"] if again else ["/0", "/1", "/2"]
+    assert feed.finished
+
+
+async def test_a_rate_is_kept(file: Path) -> None:
+    """With a pace the messages go out one after the other, and all of them do."""
+    publisher = Publisher()
+    await feed_of(publisher, rate=500).send(str(file))
+    assert len(publisher.published) == 5
+
+
+async def test_a_file_without_messages_does_not_go_round_forever(tmp_path: Path) -> None:
+    """`again` with nothing to send is an error."""
+    (tmp_path / "empty").touch()
+    with pytest.raises(InputError, match="holds nothing to send"):
+        await feed_of(Publisher()).send(str(tmp_path / "empty"), again=True)
+
+
+REFUSALS = [
+    InvalidTopicError("topic bad"),
+    InvalidValueError("no msgpack form"),
+    RejectedError(CloseCode.TOO_BIG, "too big"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_message_that_cannot_be_published_is_a_bad_line(file: Path, refusal: Exception) -> None:
+    """It stops with its line, or is counted, and the others go on."""
+    publisher = Publisher()
+    publisher.refusals["/2"] = refusal
+    with pytest.raises(BadLineError, match=r"five\.ndjson: line 3: "):
+        await feed_of(publisher).send(str(file))
+    assert topics(publisher) == ["/0", "/1"]
+    publisher.published = []
+    feed = feed_of(publisher, skip_bad=True)
+    await feed.send(str(file))
+    assert topics(publisher) == ["/0", "/1", "/3", "/4"]
+    assert "1 bad lines passed over, the first: " in feed.summary()
+
+
+async def test_a_hub_that_refuses_us_is_no_bad_line(file: Path) -> None:
+    """An error that ends the client ends the sending, also when bad lines are passed over."""
+    publisher = Publisher()
+    publisher.refusals["/2"] = RejectedError(CloseCode.NOT_ALLOWED, "go away")
+    with pytest.raises(RejectedError, match="go away"):
+        await feed_of(publisher, skip_bad=True).send(str(file))

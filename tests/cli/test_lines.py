@@ -1,0 +1,157 @@
+"""Reading lines: files, gzip, standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.cli import lines as module
+from peers.cli.lines import Inflater, Input, InputError, LineSplitter
+
+CHUNKS = st.lists(st.binary(max_size=8))
+
+
+def split(chunks: list[bytes]) -> list[bytes]:
+    """All lines of some chunks."""
+    splitter = LineSplitter()
+    found = [line for chunk in chunks for line in splitter.feed(chunk)]
+    return found + splitter.finish()
+
+
+def inflate(chunks: list[bytes]) -> bytes:
+    """All that some chunks hold."""
+    inflater = Inflater()
+    return b"".join(piece for chunk in chunks for piece in inflater.feed(chunk)) + inflater.finish()
+
+
+async def read(path: Path | str) -> list[bytes]:
+    """All lines of a file."""
+    with Input(str(path)) as source:
+        return [line async for some in source.lines() for line in some]
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"bc"])))
+def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
+    """However the bytes arrive, the lines are the same, with LF or CR LF behind them or nothing behind the last."""
+    expected = [line.removesuffix(b"\r") for line in b"".join(chunks).split(b"\n")]
+    if not b"".join(chunks).endswith(b"\n") and b"".join(chunks):
+        expected[-1] = b"".join(chunks).split(b"\n")[-1]
+    else:
+        expected.pop()
+    assert split(chunks) == expected
+
+
+def test_a_line_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without an end does not grow forever."""
+    monkeypatch.setattr(module, "LINE_LIMIT_BYTES", 10)
+    splitter = LineSplitter()
+    splitter.feed(b"12345\n1234567890")
+    with pytest.raises(InputError, match="a line is longer"):
+        splitter.feed(b"1")
+
+
+@given(CHUNKS)
+def test_what_is_not_gzip_stays_as_it_is(chunks: list[bytes]) -> None:
+    """Bytes that do not begin as gzip pass through unchanged."""
+    chunks = [b"x", *chunks]
+    assert inflate(chunks) == b"".join(chunks)
+
+
+@given(st.lists(st.binary(), min_size=1, max_size=4), st.integers(1, 40))
+def test_gzip_is_undone_however_it_is_cut(members: list[bytes], size: int) -> None:
+    """Several members back to back, and zeros behind them, give what was compressed, for chunks of any size."""
+    packed = b"".join(gzip.compress(member) for member in members) + bytes(5)
+    assert inflate([packed[at : at + size] for at in range(0, len(packed), size)]) == b"".join(members)
+
+
+def test_a_lone_first_byte_of_gzip_is_not_lost() -> None:
+    """One byte that could be the beginning of gzip, and then nothing, is content."""
+    assert inflate([b"\x1f"]) == b"\x1f"
+    assert inflate([b"\x1f", b"x"]) == b"\x1fx"
+
+
+def test_pieces_are_bounded() -> None:
+    """A small chunk that holds 64 MiB of zeros comes out in pieces, not at once."""
+    pieces = list(Inflater().feed(gzip.compress(bytes(64 * 2**20))))
+    assert sum(map(len, pieces)) == 64 * 2**20
+    assert max(map(len, pieces)) <= 256 * 1024
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda packed: packed[:-9], "it ends too early"),
+        (lambda packed: packed[:-8] + b"wrongsum", "incorrect data check"),
+        (lambda packed: packed[:10] + b"\xff" * 20, "damaged gzip"),
+        (lambda packed: packed + b"more", "incorrect header check"),
+    ],
+)
+def test_damaged_gzip_is_an_error(damage: object, reason: str) -> None:
+    """Cut off, changed, or with something else behind it: never silently half of the content."""
+    with pytest.raises(InputError, match=reason):
+        inflate([damage(gzip.compress(b"some content that is compressed"))])  # type: ignore[operator]
+
+
+async def test_files_are_read_plain_or_packed(tmp_path: Path) -> None:
+    """The name does not matter; a last line without an end counts."""
+    plain, packed = tmp_path / "a.gz", tmp_path / "b.txt"
+    plain.write_bytes(b"one\ntwo\r\nthree")
+    packed.write_bytes(gzip.compress(b"one\ntwo\r\nthree"))
+    assert await read(plain) == await read(packed) == [b"one", b"two", b"three"]
+
+
+async def test_the_progress_of_a_file_is_known(tmp_path: Path) -> None:
+    """How much there is, and how much of it was read, in bytes of the file."""
+    file = tmp_path / "a"
+    file.write_bytes(zlib.compress(b"x") + b"\n" + bytes(1000))
+    with Input(str(file)) as source:
+        assert (source.read_bytes, source.size_bytes) == (0, file.stat().st_size)
+        async for _ in source.lines():
+            pass
+        assert source.read_bytes == source.size_bytes
+
+
+@pytest.mark.parametrize(("name", "reason"), [("missing", "No such file or directory"), (".", "Is a directory")])
+async def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
+    """The error names the file and the cause."""
+    with pytest.raises(InputError, match=f"{tmp_path / name}: cannot be read: {reason}"):
+        await read(tmp_path / name)
+
+
+async def test_an_error_inside_names_the_file(tmp_path: Path) -> None:
+    """Damage that is found while reading is told with the file's name."""
+    file = tmp_path / "a.gz"
+    file.write_bytes(gzip.compress(b"content")[:-5])
+    with pytest.raises(InputError, match=f"{file}: damaged gzip"):
+        await read(file)
+
+
+async def test_a_pipe_is_read_as_it_is_written(tmp_path: Path) -> None:
+    """Lines are there as soon as they are written, while the pipe is still open; the loop is free meanwhile."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)  # opened for both, so that opening does not wait
+    with Input(str(pipe)) as source:
+        assert source.size_bytes is None
+        lines = source.lines()
+        first = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0)
+        assert not first.done()
+        os.write(writer, b"one\ntw")
+        assert await first == [b"one"]
+        os.write(writer, b"o\nthree\n")
+        assert await anext(lines) == [b"two", b"three"]
+        await lines.aclose()  # type: ignore[attr-defined]
+    os.close(writer)
+
+
+async def test_a_device_without_content_is_empty() -> None:
+    """/dev/null cannot be waited for, and need not be."""
+    assert await read("/dev/null") == []

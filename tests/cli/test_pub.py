@@ -1,0 +1,268 @@
+"""`hub pub` against a real hub."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peers.client import Message, connect
+from tests.cli.programs import (
+    HUB,
+    PATIENCE_S,
+    PROJECT,
+    RunningHub,
+    environment,
+    hub,
+    on_terminal,
+    plain,
+    screen,
+    start,
+)
+from tests.cli.refusing_hub import refusing_hub
+
+RECORDS = b'{"_path":"dns","ts":100.0,"n":1}\n{"_path":"ssl","ts":100.02,"n":2}\n{"_path":"dns","ts":100.01,"n":3}\n'
+
+
+async def received(
+    running_hub: RunningHub, prefix: str, count: int, publish: Callable[[], subprocess.CompletedProcess[bytes]]
+) -> tuple[subprocess.CompletedProcess[bytes], list[Message]]:
+    """Subscribe, run a command that publishes, and take so many messages."""
+    async with (
+        connect(running_hub.unix) as client,
+        client.subscribe(prefix) as messages,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        result = await asyncio.to_thread(publish)
+        return result, [await anext(messages) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        (["5"], 5),
+        (["-5"], -5),
+        (['{"a": [1, null]}'], {"a": [1, None]}),
+        (["hello world"], "hello world"),
+        (["5", "--text"], "5"),
+        (["", "--text"], ""),
+        (['"quoted"'], "quoted"),
+        (["--", "--text"], "--text"),
+    ],
+)
+async def test_a_value_is_published(running_hub: RunningHub, arguments: list[str], value: Any) -> None:
+    """JSON where it reads as such, else text; nothing is printed."""
+    result, messages = await received(
+        running_hub, "/pub/value", 1, lambda: hub("pub", "/pub/value", *arguments, url=running_hub.tcp)
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+    assert messages == [Message("/pub/value", value)]
+
+
+async def test_a_file_is_published_as_bytes(running_hub: RunningHub, tmp_path: Path) -> None:
+    """Whatever it holds, unchanged."""
+    file = tmp_path / "blob"
+    file.write_bytes(bytes(range(256)))
+    _, messages = await received(
+        running_hub, "/pub/file", 1, lambda: hub("pub", "/pub/file", "--file", str(file), url=running_hub.tcp)
+    )
+    assert messages == [Message("/pub/file", bytes(range(256)))]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+async def test_lines_of_standard_input_are_messages(running_hub: RunningHub, arguments: list[str]) -> None:
+    """Each line by itself is JSON or text, the last one also without an end; empty ones are passed over."""
+    result, messages = await received(
+        running_hub,
+        "/pub/lines",
+        4,
+        lambda: hub("pub", "/pub/lines", *arguments, url=running_hub.tcp, stdin=b'one\n2\n\n{"three":3}\r\nfour'),
+    )
+    assert [message.value for message in messages] == ["one", 2, {"three": 3}, "four"]
+    assert result.stdout.startswith(b"published 4 messages in ")
+
+
+async def test_lines_are_sent_as_they_come(running_hub: RunningHub) -> None:
+    """A line is delivered while standard input is still open; Ctrl-C ends it with code 130 and the account."""
+    async with connect(running_hub.unix) as client, client.subscribe("/pub/live") as messages:
+        process = start("pub", "/pub/live", "--text", url=running_hub.tcp)
+        assert process.stdin is not None
+        for line in ("first", "second"):
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+            assert (await asyncio.wait_for(anext(messages), PATIENCE_S)).value == line
+        process.send_signal(signal.SIGINT)
+        out, error = await asyncio.to_thread(process.communicate)
+    assert (process.returncode, error) == (130, b"")
+    assert out.startswith(b"published 2 messages in ")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+async def test_records_of_a_file_get_their_topics(
+    running_hub: RunningHub, tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    """Each record under the topic that its fields make, in the order of the file; plain or gzip."""
+    file = tmp_path / "records"
+    file.write_bytes(pack(RECORDS))
+    result, messages = await received(
+        running_hub,
+        "/pub/records/",
+        3,
+        lambda: hub("pub", "--ndjson", str(file), "--topic", "/pub/records/{_path}", url=running_hub.ws),
+    )
+    assert [(message.topic, message.value["n"]) for message in messages] == [
+        ("/pub/records/dns", 1),
+        ("/pub/records/ssl", 2),
+        ("/pub/records/dns", 3),
+    ]
+    assert result.stdout.startswith(b"published 3 messages in ")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--rate", "1000"],
+        ["--speed", "10"],
+        ["--speed", "1", "--max-pause", "0.001"],
+        ["--speed", "2", "--time-field", "ts"],
+    ],
+)
+async def test_a_pace_changes_nothing_else(running_hub: RunningHub, tmp_path: Path, flags: list[str]) -> None:
+    """At a rate or the recorded pace the same messages arrive, those out of order included."""
+    file = tmp_path / "records"
+    file.write_bytes(RECORDS)
+    _, messages = await received(
+        running_hub,
+        "/pub/pace/",
+        3,
+        lambda: hub("pub", "--ndjson", str(file), "--topic", "/pub/pace/{_path}", *flags, url=running_hub.tcp),
+    )
+    assert [message.value["n"] for message in messages] == [1, 2, 3]
+
+
+async def test_a_file_can_go_round(running_hub: RunningHub, tmp_path: Path) -> None:
+    """`--loop` begins again at the end, until `--limit`."""
+    file = tmp_path / "records"
+    file.write_bytes(RECORDS)
+    flags = ["--ndjson", str(file), "--topic", "/pub/loop", "--loop", "--limit", "7"]
+    result, messages = await received(running_hub, "/pub/loop", 7, lambda: hub("pub", *flags, url=running_hub.tcp))
+    assert [message.value["n"] for message in messages] == [1, 2, 3, 1, 2, 3, 1]
+    assert result.stdout.startswith(b"published 7 messages in ")
+
+
+async def test_records_can_come_from_standard_input(running_hub: RunningHub) -> None:
+    """`--ndjson -`: packed or not."""
+    _, messages = await received(
+        running_hub,
+        "/pub/stdin/",
+        3,
+        lambda: hub(
+            "pub", "--ndjson", "-", "--topic", "/pub/stdin/{n}", url=running_hub.tcp, stdin=gzip.compress(RECORDS)
+        ),
+    )
+    assert [message.topic for message in messages] == ["/pub/stdin/1", "/pub/stdin/2", "/pub/stdin/3"]
+
+
+async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub: RunningHub) -> None:
+    """Exit code 1, one line that names the line and the field; `--skip-bad` goes on and counts."""
+    flags = ["--ndjson", "-", "--topic", "/pub/bad/{n}"]
+    lines = b'{"n":1}\n{"m":2}\nnonsense\n{"n":3}\n'
+    result, messages = await received(
+        running_hub, "/pub/bad/", 1, lambda: hub("pub", *flags, url=running_hub.tcp, stdin=lines)
+    )
+    assert result.returncode == 1
+    assert result.stdout.startswith(b"published 1 messages in ")
+    assert result.stderr == b"hub: standard input: line 2: field 'n' is missing; --skip-bad passes such lines over\n"
+    assert [message.value for message in messages] == [{"n": 1}]
+    result, messages = await received(
+        running_hub, "/pub/bad/", 2, lambda: hub("pub", *flags, "--skip-bad", url=running_hub.tcp, stdin=lines)
+    )
+    assert result.returncode == 0
+    assert b"; 2 bad lines passed over, the first: standard input: line 2: field 'n' is missing\n" in result.stdout
+    assert [message.value for message in messages] == [{"n": 1}, {"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "TOPIC is missing"),
+        (["", "1"], "topic is empty"),
+        (["/a\x01", "1"], "control character U+0001"),
+        (["$hub/a", "1"], "$hub/ is the hub's own"),
+        (["/a", "1" * 30], "no msgpack form"),
+        (["/a", "1", "--file", "x"], "leave one out"),
+        (["/a", "--file", "/nowhere"], "/nowhere: cannot be read: No such file or directory"),
+        (["/a", "1", "--rate", "5"], "not for a single value"),
+        (["/a", "--speed", "5"], "--speed belongs to --ndjson"),
+        (["--ndjson", "/nowhere", "--topic", "/a"], "/nowhere: cannot be read: No such file or directory"),
+        (["--ndjson", "/nowhere", "--topic", "/{a"], "has no other half"),
+        (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "leave TOPIC, VALUE, --text and --file out"),
+        (["/a", "1", "--url", "http://x"], "unknown scheme 'http'"),
+        (["/a", "1", "--name", "n" * 65], "the limit is 64"),
+    ],
+)
+def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
+    """Exit code 1 and one line on standard error that names the cause; nothing on standard output."""
+    result = hub("pub", *arguments, url=running_hub.tcp)
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert reason in result.stderr.decode()
+    assert result.stderr.startswith(b"hub: ")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_bytes_on_the_command_line_that_are_no_text(running_hub: RunningHub) -> None:
+    """An argument that is not UTF-8 is named, and where bytes belong."""
+    result = hub("pub", "/a", "a\udcff", url=running_hub.tcp)
+    assert result.returncode == 1
+    assert result.stderr == b"hub: VALUE is not UTF-8 at byte 1; --file publishes bytes\n"
+
+
+def test_no_hub_is_one_line(tmp_path: Path) -> None:
+    """Where no hub is, it says where it looked and how to start one."""
+    result = hub("pub", "/a", "1", url=f"unix://{tmp_path}/no.sock")
+    assert result.returncode == 1
+    assert b"hub run" in result.stderr
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_closed_standard_input_is_named(running_hub: RunningHub) -> None:
+    """A service without standard input that is asked for lines says so."""
+    result = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *HUB, "pub", "/a"],
+        cwd=PROJECT,
+        env=environment(HUB_URL=running_hub.tcp),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (1, b"hub: standard input is closed\n")
+
+
+@pytest.mark.parametrize(("lines", "count"), [(b"one\n", 1), (b"x\n" * 5000, 5000)])
+async def test_what_the_hub_refuses_is_told(lines: bytes, count: int) -> None:
+    """Messages that the hub does not take are counted, with its reason, and the exit code is 1."""
+    async with refusing_hub() as url:
+        result = await asyncio.to_thread(hub, "pub", "/a", url=url, stdin=lines)
+    assert result.returncode == 1
+    assert result.stdout.startswith(f"published {count:,} messages in ".encode())
+    assert result.stderr.decode() == f"hub pub: the hub refused {count:,} messages: nobody may publish here (1008)\n"
+
+
+def test_progress_is_shown_on_a_terminal_and_wiped_out(running_hub: RunningHub, tmp_path: Path) -> None:
+    """A bar while it runs, then only the account."""
+    file = tmp_path / "records"
+    file.write_bytes(RECORDS)
+    flags = ["--ndjson", str(file), "--topic", "/pub/bar", "--loop", "--limit", "20000"]
+    process, terminal = on_terminal("pub", *flags, url=running_hub.tcp)
+    shown = screen(terminal)
+    assert process.wait() == 0
+    assert "messages  " in plain(shown)
+    assert plain(shown).splitlines()[-1].startswith("published 20,000 messages in ") or (
+        "published 20,000 messages in " in shown.rsplit("\x1b[2K", 1)[-1]
+    )

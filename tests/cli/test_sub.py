@@ -1,0 +1,221 @@
+"""`hub sub` against a real hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peers.client import connect
+from tests.cli.programs import (
+    PATIENCE_S,
+    RunningHub,
+    hub,
+    on_terminal,
+    plain,
+    run_hub,
+    screen,
+    start,
+    wait_subscribed,
+)
+
+
+def publish(url: str, *messages: tuple[str, Any]) -> None:
+    """Publish some messages, and wait until they have left."""
+
+    async def act() -> None:
+        async with connect(url) as client:
+            for topic, value in messages:
+                await client.publish(topic, value)
+
+    asyncio.run(act())
+
+
+def subscribed(running_hub: RunningHub, name: str, *arguments: str, url: str = "") -> subprocess.Popen[bytes]:
+    """Start `hub sub` and wait until its subscription is in force."""
+    process = start("sub", *arguments, "--name", name, url=url or running_hub.unix)
+    wait_subscribed(running_hub.tcp, name)
+    return process
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "unix", "ws"])
+def test_messages_are_json_lines_on_a_pipe(running_hub: RunningHub, scheme: str) -> None:
+    """Under any of the prefixes, once each, in order; `--limit` ends it with exit code 0."""
+    process = subscribed(
+        running_hub, f"json {scheme}", "/sub/a/", "/sub/b", "/sub/b/", "--limit", "3", url=getattr(running_hub, scheme)
+    )
+    publish(
+        running_hub.tcp, ("/sub/a/1", {"n": 1}), ("/sub/c", 0), ("/sub/b/2", b"\x00"), ("/sub/a/3", "x"), ("/sub/b", 4)
+    )
+    out, error = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, error) == (0, b"")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"topic": "/sub/a/1", "value": {"n": 1}},
+        {"topic": "/sub/b/2", "value": "AA=="},
+        {"topic": "/sub/a/3", "value": "x"},
+    ]
+
+
+def test_without_prefixes_everything_comes(running_hub: RunningHub) -> None:
+    """The hub's own messages included."""
+    process = subscribed(running_hub, "everything", "--limit", "1")
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert json.loads(out)["topic"].startswith("$hub/")
+
+
+def test_pretty_lines_on_a_terminal(running_hub: RunningHub) -> None:
+    """Time, topic in colour, value; cut to the terminal; what does not print is escaped."""
+    process, terminal = on_terminal(
+        "sub", "/sub/pretty", "--name", "pretty", "--limit", "2", url=running_hub.unix, columns=60
+    )
+    wait_subscribed(running_hub.tcp, "pretty")
+    publish(running_hub.tcp, ("/sub/pretty/1", {"text": "\x9b31m"}), ("/sub/pretty/2", "x" * 100))
+    shown = screen(terminal)
+    assert process.wait() == 0
+    told, first, second = plain(shown).splitlines()
+    assert told == "hub sub: subscribed to /sub/pretty at hub " + told.rpartition(" ")[2]
+    assert re.fullmatch(r'\d\d:\d\d:\d\d\.\d{3} /sub/pretty/1 {"text":"\\u009b31m"}', first)
+    assert len(second) == 60
+    assert second.endswith("xxx…")
+    assert "\x1b[" in shown.splitlines()[1]
+
+
+def test_full_pretty_lines_are_not_cut(running_hub: RunningHub) -> None:
+    """With `--full` a line is as long as its message; NO_COLOR takes the colours away."""
+    process, terminal = on_terminal(
+        "sub", "/sub/full", "--full", "--name", "full", "--limit", "1", url=running_hub.unix, columns=60
+    )
+    wait_subscribed(running_hub.tcp, "full")
+    publish(running_hub.tcp, ("/sub/full", "x" * 200))
+    assert '"' + "x" * 200 + '"' in screen(terminal)
+    assert process.wait() == 0
+
+
+def test_pretty_can_be_asked_for_on_a_pipe(running_hub: RunningHub) -> None:
+    """Then it is neither coloured nor cut."""
+    process = subscribed(running_hub, "piped", "/sub/piped", "--format", "pretty", "--limit", "1")
+    publish(running_hub.tcp, ("/sub/piped", "x" * 300))
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert re.fullmatch(rb'\d\d:\d\d:\d\d\.\d{3} /sub/piped "x{300}"\n', out)
+
+
+def test_count_ends_with_the_total(running_hub: RunningHub) -> None:
+    """Only numbers: the last line is the total and the mean rate."""
+    process = subscribed(running_hub, "count", "/sub/count", "--format", "count", "--limit", "5000")
+    publish(running_hub.tcp, *(("/sub/count", number) for number in range(6000)))
+    out, error = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, error) == (0, b"")
+    assert re.fullmatch(rb"5,000 messages in [\d.]+ s, [\d,]+/s", out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("form", ["json", "count"])
+def test_time_is_up(running_hub: RunningHub, form: str) -> None:
+    """After so long without a message it ends: code 0, or 2 if a limit was asked for and not reached."""
+    flags = ["sub", "/sub/silence", "--format", form, "--timeout", "0.05"]
+    assert hub(*flags, url=running_hub.unix).returncode == 0
+    assert hub(*flags, "--limit", "1", url=running_hub.unix).returncode == 2
+
+
+def test_ctrl_c_is_quiet(running_hub: RunningHub) -> None:
+    """Exit code 130, and nothing on standard error."""
+    process = subscribed(running_hub, "interrupted", "/sub/interrupted")
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, error) == (130, b"", b"")
+
+
+def test_ctrl_c_tells_the_total_of_a_count(running_hub: RunningHub) -> None:
+    """The total is what a count is for; it is told however it ends."""
+    process = subscribed(running_hub, "counted", "/sub/counted", "--format", "count")
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, error) == (130, b"")
+    assert out.splitlines()[-1].startswith(b"0 messages in ")
+
+
+def test_a_reader_that_has_gone_is_quiet(running_hub: RunningHub) -> None:
+    """`hub sub | head -1` ends without a complaint once there is something to write."""
+    process = subscribed(running_hub, "piped to head", "/sub/head")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdin is not None
+    publish(running_hub.tcp, ("/sub/head", 1))
+    assert process.stdout.readline() == b'{"topic":"/sub/head","value":1}\n'
+    process.stdout.close()
+    publish(running_hub.tcp, ("/sub/head", 2), ("/sub/head", 3))
+    publish(running_hub.tcp, ("/sub/head", 4))
+    with process:
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_S) == 1
+
+
+def test_losses_are_told_and_add_up(running_hub: RunningHub) -> None:
+    """A reader that stalls loses what its queue does not hold; what it got and what it is told make up everything."""
+    process = subscribed(running_hub, "stalled", "/sub/stalled", "--queue-messages", "10", "--overflow", "drop-oldest")
+    assert process.stdout is not None
+    total, filling = 6000, "x" * 8000  # 48 MB: more than all buffers on the way hold
+    publish(running_hub.tcp, *(("/sub/stalled", [number, filling]) for number in range(total)))
+    numbers: list[int] = []
+    while not numbers or numbers[-1] < total - 1:  # the newest is never lost
+        numbers.append(json.loads(process.stdout.readline())["value"][0])
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=PATIENCE_S)
+    assert numbers == sorted(numbers)
+    assert len(numbers) < total
+    lost = re.findall(r"hub sub: ([\d,]+) messages lost by drop-oldest", error.decode())
+    assert sum(int(number.replace(",", "")) for number in lost) == total - len(numbers)
+
+
+def test_a_restart_of_the_hub_heals(tmp_path: Path) -> None:
+    """The connection is made anew by itself, the subscription, too; both are told on standard error."""
+    with run_hub(tmp_path) as first:
+        process = start("sub", "/again", "--limit", "2", "--name", "stays", url=first.unix)
+        wait_subscribed(first.tcp, "stays")
+        publish(first.tcp, ("/again", 1))
+    with run_hub(tmp_path) as second:
+        assert second.unix == first.unix
+        wait_subscribed(second.tcp, "stays")
+        publish(second.tcp, ("/again", 2))
+        out, error = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert [json.loads(line)["value"] for line in out.splitlines()] == [1, 2]
+    lost, again = error.decode().splitlines()
+    assert lost.startswith("hub sub: connection lost, trying again: ")
+    assert again.startswith("hub sub: connected again to hub ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["/a", "--limit", "0"], "--limit 0: give 1 or more"),
+        (["/a", "--timeout", "0"], "--timeout 0: give more than 0"),
+        (["/a", "--queue-messages", "0"], "--queue-messages 0: give 1 or more"),
+        (["/a", "--queue-bytes", "lots"], "--queue-bytes 'lots': expected a size"),
+        (["/a", "--queue-bytes", "0"], "--queue-bytes '0': give 1 or more"),
+        (["/a\x01"], "control character U+0001"),
+        (["/a", "--url", "localhost"], "a URL starts with"),
+    ],
+)
+def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
+    """Exit code 1 and one line on standard error that names the cause."""
+    result = hub("sub", *arguments, url=running_hub.tcp)
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert reason in result.stderr.decode()
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_no_hub_is_one_line() -> None:
+    """Where no hub is, it says so and how to start one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    result = hub("sub", url=f"tcp://127.0.0.1:{port}")
+    assert result.returncode == 1
+    assert b"hub run" in result.stderr
+    assert result.stderr.count(b"\n") == 1

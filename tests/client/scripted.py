@@ -1,0 +1,72 @@
+"""A hub that says what the test wants, over TCP: for what a real hub does not do, or does later than a test can wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from hub.frame import HEADER, HEADER_BYTES, Frame
+from peers.wire.hello import ID_BYTES, Hello
+from peers.wire.kinds import Kind
+
+
+class ScriptedHub:
+    """Takes connections; the last one is spoken with."""
+
+    def __init__(self) -> None:
+        self.frames: asyncio.Queue[Frame] = asyncio.Queue()
+        self.hello = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="scripted")
+        self.answers = True
+        self.connections = 0
+        self.ends: asyncio.Queue[None] = asyncio.Queue()
+        self._server: asyncio.Server
+        self._tasks: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.append(task)
+        self._writers.append(writer)
+        self.connections += 1
+        try:
+            while True:
+                frame = await self._read(reader)
+                self.frames.put_nowait(frame)
+                if frame.kind == Kind.HELLO and self.answers:
+                    self.send(self.hello.encode())
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.ends.put_nowait(None)
+        finally:
+            writer.close()
+
+    @staticmethod
+    async def _read(reader: asyncio.StreamReader) -> Frame:
+        body_length, kind, flags, key_length = HEADER.unpack(await reader.readexactly(HEADER_BYTES))
+        return Frame(kind, flags, await reader.readexactly(key_length), await reader.readexactly(body_length))
+
+    def send(self, data: bytes) -> None:
+        """Say something."""
+        self._writers[-1].write(data)
+
+    async def next(self, kind: Kind) -> Frame:
+        """Wait for a frame of that kind, passing over others."""
+        while True:
+            frame = await self.frames.get()
+            if frame.kind == kind:
+                return frame

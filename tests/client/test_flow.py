@@ -1,0 +1,291 @@
+"""A client that reads slower than its messages come: back-pressure, losses told where they are, signs of life."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.frame import encode_frame
+from hub.overflow import Overflow, QueueLimits
+from peers.client import ConnectionLostError, Message, ProtocolError, QueueWish, connect
+from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
+from peers.wire.kinds import Kind
+from tests.client.conftest import StartHub
+from tests.client.hubs import PAYLOAD, Hub, Told, flood, until
+from tests.client.scripted import ScriptedHub
+
+MANY = 20_000
+"""More kilobytes than the sockets of both sides and the stream hold together."""
+
+
+async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int, int]], int]:
+    """Flood a client that does not read, then let it read; return each number with the losses before it, and all told."""
+    got: list[tuple[int, int]] = []
+    async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
+        async with client.subscribe("/a", buffer_bytes=100_000) as messages:
+            await flood(publisher, "/a", range(MANY))
+            await until(lambda: offered(hub) == MANY)
+            assert client.statistics().paused
+            assert messages.buffered_bytes < 100_000 + 300_000
+            assert hub.handler("slow").statistics().queued_messages == 50
+
+            def all_accounted() -> bool:
+                got.extend((message.value[0], messages.lost_messages) for message in messages.batch_nowait())
+                return len(got) + client.dropped_messages == MANY
+
+            await until(all_accounted)
+            assert client.statistics().paused is False
+            await publisher.publish("/a", [MANY, b""])
+            got.append(((await anext(messages)).value[0], messages.lost_messages))
+        return got, client.dropped_messages
+
+
+def offered(hub: Hub) -> int:
+    """How many messages the hub has had for the slow client."""
+    now = hub.handler("slow").statistics()
+    return now.delivered_messages + now.queued_messages + now.dropped_messages
+
+
+def check(got: list[tuple[int, int]]) -> None:
+    """Each number must be where it would stand if those that were told lost stood before it."""
+    for position, (number, lost_before) in enumerate(got):
+        assert number == position + lost_before
+
+
+async def test_drop_oldest(hub: Hub) -> None:
+    """The hub's queue decides what a slow reader loses: the newest arrive, and what is missing is told where it was."""
+    told = Told()
+    got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_OLDEST))
+    check(got)
+    assert [number for number, _ in got[-51:]] == list(range(MANY - 50, MANY + 1))
+    assert got[-51][1] == dropped
+    assert dropped > 0
+    assert dropped + len(got) == MANY + 1
+    assert sum(told.dropped.get_nowait() for _ in range(told.dropped.qsize())) == dropped
+
+
+async def test_drop_newest(hub: Hub) -> None:
+    """With the other policy the oldest arrive; the gap stands behind them."""
+    told = Told()
+    got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_NEWEST))
+    check(got)
+    assert [number for number, lost_before in got if lost_before == 0] == list(range(len(got) - 1))
+    assert got[-1] == (MANY, dropped)
+    assert dropped > 0
+    assert sum(told.dropped.get_nowait() for _ in range(told.dropped.qsize())) == dropped
+
+
+async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
+    """With the policy `disconnect` the client reads what was on its way, is told the reason, and comes back."""
+    hub = await start_hub(listen_url)
+    told = Told()
+    queue = QueueWish(messages=50, bytes=None, overflow=Overflow.DISCONNECT)
+    async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
+        async with client.subscribe("/a", buffer_bytes=100_000) as messages:
+            await flood(publisher, "/a", range(MANY))
+            await until(lambda: hub.node.core.statistics().published_messages_total == MANY)
+            got: list[Message] = []
+
+            def back_again() -> bool:
+                got.extend(messages.batch_nowait())
+                return client.statistics().connections == 2
+
+            await until(back_again)
+            await publisher.publish("/a", [MANY, b""])
+            while not got or got[-1].value[0] != MANY:
+                got += await messages.batch()
+            assert messages.breaks == 1
+            reason = await told.disconnected.get()
+    assert "queue full (50 messages" in reason
+    assert reason.endswith("(4008)")
+    numbers = [message.value[0] for message in got]
+    assert 1 < len(numbers) < MANY
+    assert numbers == [*range(len(numbers) - 1), MANY]
+
+
+async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub) -> None:
+    """Who reads a full stream may subscribe to more without reading on: the answer comes through."""
+    async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:
+        async with client.subscribe("/a", buffer_bytes=10_000) as messages:
+            await flood(publisher, "/a", range(2000))
+            await until(lambda: client.statistics().paused)
+            async with client.subscribe("/b"):
+                assert hub.prefixes("slow") == {"/a": 1, "/b": 1}
+                assert client.statistics().paused
+            numbers = [(await anext(messages)).value[0] for _ in range(2000)]
+            assert numbers == list(range(2000))
+
+
+async def test_closing_a_full_stream(hub: Hub) -> None:
+    """A full stream that is closed no longer keeps the client from reading."""
+    async with connect(hub.url) as publisher, connect(hub.url) as client, client.subscribe("/b") as other:
+        async with client.subscribe("/a", buffer_bytes=10_000):
+            await flood(publisher, "/a", range(2000))
+            await until(lambda: client.statistics().paused)
+        assert client.statistics().paused is False
+        await publisher.publish("/b", "through")
+        assert (await anext(other)).value == "through"
+
+
+async def test_still_full_after_a_reconnect(hub: Hub) -> None:
+    """What a stream holds survives the connection; while it is full the next connection is not read either."""
+    told = Told()
+    async with connect(hub.url) as publisher, told.connect(hub.url) as client:
+        await told.connected.get()
+        async with client.subscribe("/a", buffer_bytes=10_000) as messages:
+            await flood(publisher, "/a", range(1000))
+            await until(lambda: client.statistics().paused)
+            held = messages.buffered_bytes
+            assert held > 10_000
+            (connection,) = [each for each in hub.node.connections if each.handler.prefixes]  # type: ignore[attr-defined]
+            client._connection.abort()  # type: ignore[union-attr]
+            await told.connected.get()
+            assert client.statistics().paused
+            first = await anext(messages)
+            assert (first.value[0], messages.breaks) == (0, 0)
+            del connection
+
+
+async def test_gaps_reach_every_stream_and_callback(start_hub: StartHub) -> None:
+    """The hub counts losses for the client as a whole, so each of its subscriptions is told."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as a, client.subscribe("/b") as b:
+        callback = await client.subscribe_callback("/a", lambda _: None)
+        handler = hub.handler("me")
+        handler.outlet.send_gap(3)
+        handler.outlet.send([Batch.of("/a", [1]), Batch.of("/b", [2])])
+        assert await told.dropped.get() == 3
+        assert a.lost_messages == b.lost_messages == 0, "not before the reader gets there"
+        assert (await anext(a)).value == 1
+        assert (await anext(b)).value == 2
+        assert a.lost_messages == b.lost_messages == callback.lost_messages == 3
+        assert client.dropped_messages == client.statistics().dropped_messages == 3
+        await hub.crash()
+        await told.disconnected.get()
+        assert callback.breaks == 1
+
+
+async def test_messages_that_the_hub_refuses(start_hub: StartHub) -> None:
+    """Messages that the hub refuses after the call are counted and told."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url, name="me") as client:
+        outlet = hub.handler("me").outlet
+        outlet._session.reject  # type: ignore[attr-defined]  # noqa: B018 -- the hub's own way
+        outlet._transport.write(  # type: ignore[attr-defined]
+            encode_notice(Notice("error", count=4, code=int(CloseCode.BAD_DATA), text="no such topic"))
+        )
+        error = await told.rejected.get()
+        assert str(error) == "no such topic (1007)"
+        assert client.statistics().rejected_messages == 4
+
+
+# Against a scripted hub.
+
+
+async def test_signs_of_life_on_both_sides() -> None:
+    """The client answers PING, and after a silence asks itself; an answer keeps the connection."""
+    async with ScriptedHub() as hub, connect(hub.url, ping_after_s=0.02, ping_timeout_s=60.0) as client:
+        hub.send(encode_frame(Kind.PING, b"are you there"))
+        assert (await hub.next(Kind.PONG)).body == b"are you there"
+        for _ in range(3):
+            await hub.next(Kind.PING)
+            hub.send(encode_frame(Kind.PONG, b""))
+        assert client.statistics().connections == 1
+
+
+async def test_a_hub_that_is_gone_without_a_word() -> None:
+    """A hub that does not answer PING is given up, and dialled again."""
+    told = Told()
+    async with ScriptedHub() as hub, told.connect(hub.url, ping_after_s=0.01, ping_timeout_s=0.01) as client:
+        assert await told.disconnected.get() == "the hub does not answer to PING (1006)"
+        await until(lambda: client.statistics().connections >= 2)
+
+
+async def test_a_reader_that_stalls_is_not_taken_for_dead() -> None:
+    """While a full stream keeps the client from reading, it shows the hub signs of life by itself."""
+    async with ScriptedHub() as hub, connect(hub.url, ping_after_s=0.02, ping_timeout_s=0.02) as client:
+        messages = client.subscribe("/a", buffer_bytes=100)
+        opening = asyncio.ensure_future(messages.open())
+        request, _ = decode_subscription(Kind.SUBSCRIBE, (await hub.next(Kind.SUBSCRIBE)).body)
+        hub.send(encode_notice(Notice("confirmed", request=request)))
+        await opening
+        hub.send(Batch.of("/a", [PAYLOAD]).frames)
+        for _ in range(5):
+            assert (await hub.next(Kind.PONG)).body == b""
+        assert client.statistics().paused
+        assert client.statistics().connections == 1
+        assert (await anext(messages)).value == PAYLOAD
+        messages.close_nowait()
+
+
+async def test_overslept() -> None:
+    """CLOSE with 1002 after a long silence means that the hub gave up waiting for us: that is tried again."""
+    told = Told()
+    async with ScriptedHub() as hub, told.connect(hub.url, ping_after_s=0.001, ping_timeout_s=60.0) as client:
+        await hub.next(Kind.PING)
+        hub.send(encode_close(CloseCode.PROTOCOL_ERROR, "no answer to PING within 10 s"))
+        assert await told.disconnected.get() == "no answer to PING within 10 s (1002)"
+        await until(lambda: client.statistics().connections == 2)
+
+
+async def test_nonsense_from_the_hub() -> None:
+    """A stream that makes no sense ends the client: another attempt would meet the same."""
+    async with ScriptedHub() as hub, connect(hub.url) as client:
+        hub.send(encode_frame(99, b""))
+        with pytest.raises(ProtocolError, match="unknown kind 99"):
+            await client.wait_closed()
+
+
+async def test_a_hub_that_says_nothing() -> None:
+    """Something that listens and does not answer is told apart from nothing that listens."""
+    async with ScriptedHub() as hub:
+        hub.answers = False
+        with pytest.raises(ConnectionLostError, match="does not answer as a hub within 0.01 s"):
+            await connect(hub.url, connect_timeout_s=0.01)
+        connecting = asyncio.ensure_future(_connect(hub.url))
+        await until(lambda: hub.connections == 2)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        await hub.ends.get()
+
+
+async def _connect(url: str) -> None:
+    async with connect(url):
+        raise AssertionError("there is no hub")
+
+
+async def test_a_hub_that_closes_at_once() -> None:
+    """A refusal in place of HELLO reaches whoever connects."""
+    async with ScriptedHub() as hub:
+        hub.answers = False
+        connecting = asyncio.ensure_future(_connect(hub.url))
+        await hub.next(Kind.HELLO)
+        hub.send(encode_close(CloseCode.NOT_ALLOWED, "no such token"))
+        results = await asyncio.gather(connecting, return_exceptions=True)
+        assert "no such token (1008)" in str(results[0])
+
+
+async def test_an_answer_in_http() -> None:
+    """A web server on the port is recognised by its answer."""
+    async with ScriptedHub() as hub:
+        hub.answers = False
+        connecting = asyncio.ensure_future(_connect(hub.url))
+        await hub.next(Kind.HELLO)
+        hub.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        results = await asyncio.gather(connecting, return_exceptions=True)
+        assert isinstance(results[0], ProtocolError)
+        assert "that looks like HTTP, try ws://" in str(results[0])
+
+
+async def test_the_token_is_said() -> None:
+    """Name, token and wish stand in HELLO."""
+    queue = QueueWish(messages=7, bytes=None, overflow=Overflow.DISCONNECT)
+    async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue) as client:
+        hello = type(hub.hello).decode((await hub.next(Kind.HELLO)).body)
+        assert (hello.role, hello.name, hello.token, hello.queue) == ("client", "me", "secret", queue)
+        assert "secret" not in repr(client.settings)

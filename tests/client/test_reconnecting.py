@@ -1,0 +1,283 @@
+"""A client whose connection is lost: what comes back by itself, what does not, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hub.errors import CloseCode, ConnectionLostError, ProtocolError, RejectedError, UsageError
+from peers.client import Client, Hello, QueueWish, connect
+from peers.endpoints import InvalidEndpointError
+from tests.client.conftest import StartHub
+from tests.client.hubs import Hub, Told, settings_of, until
+
+
+async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
+    """After a restart of the hub on the same port the client is back: subscriptions hold, buffered messages arrive."""
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/a", "/b") as messages:
+        assert (await told.connected.get()).name == "test hub"
+        client.publish_nowait("/a", 1)
+        assert (await anext(messages)).value == 1
+        await hub.stop()
+        assert "(1006)" in await told.disconnected.get()
+        client.publish_nowait("/b", 2)
+        assert client.statistics().connected is False
+        hub = await start_hub(hub.endpoint)
+        await told.connected.get()
+        assert (await anext(messages)).value == 2
+        assert messages.breaks == 1
+        assert messages.lost_messages == 0
+        assert hub.prefixes("me") == {"/a": 1, "/b": 1}
+        assert client.statistics().connections == 2
+
+
+async def test_the_hub_stops_in_good_order(start_hub: StartHub, hub: Hub) -> None:
+    """A hub that drains says why; the client takes it as any other loss and comes back."""
+    told = Told()
+    async with told.connect(hub.url) as client, client.subscribe("/a"):
+        await hub.drain()
+        assert await told.disconnected.get() == "the hub stops (1001)"
+        await start_hub(hub.endpoint)
+        await until(lambda: client.statistics().connections == 2)
+
+
+async def test_again_and_again(hub: Hub) -> None:
+    """Each loss is followed by one new connection, never by two."""
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+        await told.connected.get()
+        for number in range(5):
+            await hub.crash()
+            await told.connected.get()
+            client.publish_nowait("/a", number)
+            assert (await anext(messages)).value == number
+            assert messages.breaks == number + 1
+            assert len(hub.node.connections) == 1
+
+
+async def test_subscriptions_made_without_a_connection(start_hub: StartHub, hub: Hub) -> None:
+    """Subscribing while disconnected waits for the next connection; unsubscribing does not."""
+    told = Told()
+    async with told.connect(hub.url, name="me") as client:
+        kept, closed = client.subscribe("/kept"), client.subscribe("/closed")
+        await kept.open()
+        await closed.open()
+        await hub.stop()
+        await told.disconnected.get()
+        new, given_up = client.subscribe("/new", "/kept"), client.subscribe("/given up")
+        opening = asyncio.ensure_future(new.open())
+        giving_up = asyncio.ensure_future(given_up.open())
+        await asyncio.sleep(0)
+        giving_up.cancel()
+        await closed.close()
+        hub = await start_hub(hub.endpoint)
+        await opening
+        await until(lambda: hub.prefixes("me") == {"/new": 1, "/kept": 1})
+
+
+async def test_requests_under_way(hub: Hub) -> None:
+    """A request whose answer was lost with the connection is asked again by the next one."""
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/held") as held:
+        opening = asyncio.ensure_future(client.subscribe("/a").open())
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(held.close())
+        await asyncio.sleep(0)
+        await hub.crash()
+        await asyncio.gather(opening, closing)
+        await until(lambda: hub.prefixes("me") == {"/a": 1})
+
+
+async def test_many_prefixes_again(start_hub: StartHub, listen_url: str) -> None:
+    """More prefixes than one request to the hub holds are subscribed again in portions."""
+    hub = await start_hub(listen_url, settings_of(frame_bytes=8 * 1024))
+    told = Told()
+    async with told.connect(hub.url, name="me") as client:
+        streams = [client.subscribe(f"/{number:0>1000}") for number in range(30)]
+        await asyncio.gather(*(stream.open() for stream in streams))
+        await hub.crash()
+        await told.disconnected.get()
+        await until(lambda: client.statistics().connected and len(hub.prefixes("me")) == 30)
+
+
+async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
+    """A subscription that the hub had granted and refuses later ends the client, with the reason."""
+    told = Told()
+    async with told.connect(hub.url) as client, client.subscribe("/a", "/b") as messages:
+        await hub.stop()
+        await told.disconnected.get()
+        await start_hub(hub.endpoint, settings_of(prefixes_per_client=1))
+        with pytest.raises(RejectedError, match="refuses what it had granted before: 2 prefixes"):
+            await messages.batch()
+        with pytest.raises(RejectedError):
+            await client.wait_closed()
+
+
+async def test_without_reconnecting(hub: Hub) -> None:
+    """With `reconnect=False` a lost connection ends the client: everything that waits, and every call after, raises."""
+    async with connect(hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
+        client.publish_nowait("/a", 1)
+        await until(lambda: messages.buffered_bytes)
+        waiting = asyncio.ensure_future(client.wait_closed())
+        await hub.crash()
+        with pytest.raises(ConnectionLostError):
+            await waiting
+        assert (await anext(messages)).value == 1
+        for _ in range(2):
+            with pytest.raises(ConnectionLostError):
+                await anext(messages)
+        with pytest.raises(ConnectionLostError):
+            client.publish_nowait("/a", 2)
+        with pytest.raises(ConnectionLostError):
+            await client.drain()
+        with pytest.raises(ConnectionLostError):
+            await client.subscribe("/b").open()
+
+
+async def test_waiting_calls_when_it_ends(start_hub: StartHub) -> None:
+    """Calls that wait when the client ends do not wait forever."""
+    hub = await start_hub()
+    async with connect(hub.url, reconnect=False, buffer_bytes=5000) as client:
+        (connection,) = hub.node.connections
+        connection._transport.pause_reading()  # type: ignore[attr-defined]
+        opening = asyncio.ensure_future(client.subscribe("/a").open())
+        draining: list[asyncio.Task[None]] = []
+        while not draining:
+            publishing = asyncio.ensure_future(client.publish("/a", bytes(4000)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if not publishing.done():
+                draining.append(asyncio.ensure_future(client.drain()))
+        await asyncio.sleep(0)
+        await hub.crash()
+        results = await asyncio.gather(opening, publishing, *draining, return_exceptions=True)
+        assert [type(result) for result in results] == [ConnectionLostError] * 3
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("tcp://127.0.0.1:{port}", "nothing listens on tcp://127.0.0.1:{port}: is the hub running?"),
+        ("ws://127.0.0.1:{port}/v1/hub", "start it with `hub run`"),
+        ("unix://{folder}/none.sock", "there is no socket {folder}/none.sock"),
+        ("tcp://no-such-host.invalid:7400", "host name 'no-such-host.invalid' is not known"),
+    ],
+)
+async def test_nothing_listens(url: str, advice: str, tmp_path: Path, start_hub: StartHub) -> None:
+    """The first connection fails at once, and the text says what to do."""
+    hub = await start_hub()
+    await hub.stop()
+    place = {"port": hub.endpoint.port, "folder": tmp_path}
+    with pytest.raises(ConnectionLostError) as caught:
+        await connect(url.format(**place))
+    assert advice.format(**place) in caught.value.text
+
+
+async def test_no_permission(start_hub: StartHub, tmp_path: Path) -> None:
+    """A path that is a file, or may not be used, is named."""
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(ConnectionLostError, match="file"):
+        await connect(f"unix://{path}")
+
+
+async def test_bad_arguments() -> None:
+    """URLs and options that make no sense are refused before anything is tried."""
+    for url in ("tcp://127.0.0.1:0", "http://127.0.0.1:7400", "tcp://127.0.0.1:7400?messages=5", "127.0.0.1"):
+        with pytest.raises(InvalidEndpointError):
+            connect(url)
+    with pytest.raises(UsageError, match="the limit is 64"):
+        connect("tcp://127.0.0.1:7400", name="x" * 65)
+
+
+async def test_what_was_granted(hub: Hub) -> None:
+    """The client knows what the hub says of itself and what queue it has got."""
+    wish = QueueWish(messages=5, bytes=4096, overflow=None)
+    async with connect(hub.url, name="me", queue=wish) as client:
+        assert isinstance(client.hub, Hello)
+        assert client.hub.id == hub.node.id
+        assert client.hub.name == "test hub"
+        assert client.hub.queue is not None
+        assert (client.hub.queue.messages, client.hub.queue.bytes) == (5, 4096)
+        assert client.hub.queue.overflow == "drop-oldest"
+        await until(lambda: hub.node.core.handlers)
+        assert hub.handler("me").limits.messages == 5
+
+
+async def test_not_a_hub(start_hub: StartHub) -> None:
+    """The wrong port is recognised: TCP to the WebSocket port, and the other way round."""
+    tcp, ws = await start_hub("tcp://127.0.0.1:0"), await start_hub("ws://127.0.0.1:0")
+    with pytest.raises(ProtocolError, match="does not speak WebSocket"):
+        await connect(f"ws://127.0.0.1:{tcp.endpoint.port}")
+    with pytest.raises(ConnectionLostError, match="does not answer as a hub within 0.2 s; .* ws://"):
+        await connect(f"tcp://127.0.0.1:{ws.endpoint.port}", connect_timeout_s=0.2)
+    with pytest.raises(RejectedError, match="HTTP 404"):
+        await connect(f"ws://127.0.0.1:{ws.endpoint.port}/elsewhere")
+
+
+async def test_the_hub_is_full(start_hub: StartHub, listen_url: str) -> None:
+    """A hub without room for another connection is told as such, and not dialled again by the first attempt."""
+    hub = await start_hub(listen_url, settings_of(connections=1))
+    async with connect(hub.url):
+        with pytest.raises(ConnectionLostError, match="1 connections are open"):
+            await connect(hub.url)
+
+
+async def test_a_function_that_fails(hub: Hub) -> None:
+    """A function given to `connect` that raises is reported; the client works on."""
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError
+
+    async with connect(hub.url, on_connect=fail) as client, client.subscribe("/a") as messages:
+        client.publish_nowait("/a", 1)
+        assert (await anext(messages)).value == 1
+    assert [type(failure["exception"]) for failure in failures] == [ZeroDivisionError]
+
+
+async def test_closing_while_disconnected(hub: Hub) -> None:
+    """A client that is trying to come back closes at once."""
+    told = Told()
+    client: Client = await told.connect(hub.url)
+    await hub.stop()
+    await told.disconnected.get()
+    await client.close()
+    assert client.ended
+    await client.wait_closed()
+
+
+async def test_overflow_is_retried(start_hub: StartHub) -> None:
+    """A connection closed by the policy `disconnect` (4008) is told and made anew."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+        hub.handler("me").close(CloseCode.OVERFLOW, "queue full, 7 messages lost")
+        assert await told.disconnected.get() == "queue full, 7 messages lost (4008)"
+        await until(lambda: client.statistics().connections == 2)
+        client.publish_nowait("/a", 1)
+        assert (await anext(messages)).value == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (CloseCode.NOT_ALLOWED, RejectedError),
+        (CloseCode.PROTOCOL_ERROR, ProtocolError),
+        (CloseCode.BAD_DATA, ProtocolError),
+        (CloseCode.TOO_BIG, ProtocolError),
+    ],
+)
+async def test_final_codes(hub: Hub, code: CloseCode, kind: type[Exception]) -> None:
+    """Close codes that another attempt would only meet again end the client with the hub's text."""
+    async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+        hub.handler("me").close(code, "so it is")
+        with pytest.raises(kind, match="so it is") as caught:
+            await anext(messages)
+        assert caught.value.code == code  # type: ignore[attr-defined]
+        with pytest.raises(kind):
+            await client.wait_closed()

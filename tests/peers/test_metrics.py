@@ -1,0 +1,191 @@
+"""Metrics in the Prometheus text format."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from hub import __version__
+from hub.batch import Batch
+from hub.config import Settings
+from hub.handler import Handler, Role
+from hub.overflow import Overflow, QueueLimits
+from peers.daemon import metrics
+from peers.daemon.metrics import CONTENT_TYPE, exposition
+from peers.node import Node
+
+
+class Sink:
+    """An outlet that takes everything."""
+
+    def send(self, batches: list[Batch]) -> None:
+        """Take it."""
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Take it."""
+
+    def close(self, code: int, text: str) -> None:
+        """Take it."""
+
+
+def scrape(node: Node) -> dict[str, Metric]:
+    """What Prometheus reads, by name."""
+    families = text_string_to_metric_families(exposition(node).decode())
+    return {family.name: family for family in families}
+
+
+def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
+    """One figure."""
+    (found,) = [
+        one.value
+        for family in families.values()
+        for one in family.samples
+        if one.name == sample and one.labels == labels
+    ]
+    return found
+
+
+def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
+    """A handler that subscribes to everything."""
+    handler = Handler(Sink(), role=role, limits=QueueLimits(**queue))
+    node.core.attach(handler)
+    node.core.subscribe(handler, [""])
+    return handler
+
+
+@pytest.fixture
+async def node() -> Node:
+    """A node without connections."""
+    return Node(Settings(), name='hub "one"\n')
+
+
+async def test_an_idle_hub(node: Node) -> None:
+    """Everything is there from the start, at zero; names that need it are escaped."""
+    families = scrape(node)
+    assert value(families, "hub_info", name='hub "one"\n', id=node.id.hex(), version=__version__) == 1
+    assert value(families, "hub_ready") == 0
+    assert value(families, "hub_connections") == 0
+    assert value(families, "hub_connections_limit") == 10_000
+    for policy in Overflow:
+        assert value(families, "hub_messages_dropped_total", overflow=policy.value) == 0
+    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_messages(node: Node) -> None:
+    """Published, written and lost messages are counted where they are, queued ones are a gauge."""
+    quick, slow = join(node), join(node, messages=2, overflow=Overflow.DROP_NEWEST)
+    slow.pause()
+    for number in range(5):
+        node.core.publish(quick, node.core.routes.find("/a"), Batch.of("/a", [number, number]))
+        node.core.flush()
+    node.rejected_messages = 7
+    families = scrape(node)
+    assert value(families, "hub_messages_published_total") == 10
+    assert value(families, "hub_messages_delivered_total") == 10
+    assert value(families, "hub_messages_dropped_total", overflow="drop-newest") == 8
+    assert value(families, "hub_messages_rejected_total") == 7
+    assert value(families, "hub_queued_messages") == 2
+    assert value(families, "hub_queued_bytes") > 0
+    assert value(families, "hub_handlers_paused") == 1
+    assert value(families, "hub_delivered_bytes_total") > 0
+
+
+async def test_handlers_by_role(node: Node) -> None:
+    """Clients, links and subscribers of this process are told apart."""
+    for role, count in ((Role.CLIENT, 3), (Role.LINK, 2), (Role.LOCAL, 1)):
+        for _ in range(count):
+            join(node, role)
+    families = scrape(node)
+    assert [value(families, "hub_handlers", role=role.value) for role in (Role.CLIENT, Role.LINK, Role.LOCAL)] == [
+        3,
+        2,
+        1,
+    ]
+    assert value(families, "hub_subscriptions") == 6
+    assert value(families, "hub_filter_prefixes") == 1
+
+
+async def test_counters_keep_what_left(node: Node) -> None:
+    """Totals never fall, also when a client goes with a full queue."""
+    totals = []
+    for _ in range(3):
+        handler = join(node, messages=1, overflow=Overflow.DROP_OLDEST)
+        for number in range(4):
+            if number == 2:
+                handler.pause()
+            node.core.publish_local("/a", [number])
+            node.core.flush()
+            families = scrape(node)
+            totals.append(
+                [
+                    value(families, "hub_messages_published_total"),
+                    value(families, "hub_messages_delivered_total"),
+                    value(families, "hub_messages_dropped_total", overflow="drop-oldest"),
+                    value(families, "hub_delivered_bytes_total"),
+                ]
+            )
+        node.core.detach(handler, "gone")
+    assert all(
+        later >= earlier
+        for one, two in zip(totals, totals[1:], strict=False)
+        for earlier, later in zip(one, two, strict=True)
+    )
+    assert totals[-1][0] == 12
+
+
+async def test_connections(node: Node) -> None:
+    """Open, accepted and refused connections."""
+
+    class Socket:
+        def drain(self) -> None: ...
+
+        def abort(self) -> None: ...
+
+    node.connections_limit = 2
+    assert [bool(node.admit(Socket())) for _ in range(3)] == [False, False, True]
+    families = scrape(node)
+    assert value(families, "hub_connections") == 2
+    assert value(families, "hub_connections_accepted_total") == 2
+    assert value(families, "hub_connections_refused_total") == 1
+    node.ready = True
+    assert value(scrape(node), "hub_ready") == 1
+    node.draining = True
+    assert value(scrape(node), "hub_ready") == 0
+
+
+async def test_the_route_cache(node: Node) -> None:
+    """Lookups that had to search, and keys that are remembered."""
+    node.core.publish_local("/a", [1])
+    node.core.publish_local("/a", [2])
+    node.core.publish_local("/b", [3])
+    families = scrape(node)
+    assert value(families, "hub_route_misses_total") == 2
+    assert value(families, "hub_routes") == 2
+    assert value(families, "hub_routes_limit") == Settings().limits.routes
+
+
+async def test_every_name_is_documented(node: Node) -> None:
+    """The table in the module lists exactly the names that are exposed, each with its type."""
+    exposed = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for name, family in scrape(node).items()
+        if name.startswith("hub_")
+    }
+    documented: dict[str, str] = {}
+    for line in Path(metrics.__file__).read_text().splitlines():
+        if line.startswith("| `hub_"):
+            names, kind = line.split("|")[1:3]
+            documented |= dict.fromkeys(re.findall(r"`(\w+)`", names), kind.split(",")[0].strip())
+    assert documented == exposed
+
+
+async def test_the_process_is_measured_too(node: Node) -> None:
+    """The client library's figures of the process and the interpreter."""
+    families = scrape(node)
+    assert value(families, "process_open_fds") > 0
+    assert "python_info" in families

@@ -1,0 +1,120 @@
+"""Hubs in the test's own loop that listen for WebSockets, with a clock that the test may put forward."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hub.config import Limits, Settings, WebSocketSettings
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from peers.endpoints import Endpoint
+from peers.node import Node
+from peers.tcp.listener import bind
+from peers.websocket.connection import WebSocketConnection
+from tests.websocket.raw_client import RawClient
+
+
+class ShiftedLoop:
+    """The running loop, whose clock can be put forward."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ahead_s = 0.0
+
+    def time(self) -> float:
+        """The loop's clock, and what it was put forward."""
+        return self._loop.time() + self.ahead_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+def settings_of(*, queue: QueueLimits | None = None, origins: tuple[str, ...] = (), **limits: Any) -> Settings:
+    """Default settings with other limits, another queue, and listed origins."""
+    return Settings(
+        limits=msgspec.structs.replace(Limits(), **limits),
+        queue=queue or QueueLimits(),
+        websocket=WebSocketSettings(origins=origins),
+    )
+
+
+class Hub:
+    """One hub with one listener."""
+
+    def __init__(self, settings: Settings, *, loopback: bool) -> None:
+        self.node = Node(settings, name="test hub")
+        self.node.ready = True
+        self.clock = ShiftedLoop()
+        self.node.loop = self.clock  # type: ignore[assignment]
+        self.connections: list[WebSocketConnection] = []
+        self.endpoint: Endpoint
+        self._loopback = loopback
+        self._server: asyncio.Server
+        self._clients: list[RawClient] = []
+
+    async def listen(self) -> None:
+        """Open the listener."""
+        make: Any = self._make
+        loop = asyncio.get_running_loop()
+        self._server, self.endpoint = await bind(Endpoint.parse("ws://127.0.0.1:0"), make, loop)
+
+    def _make(self) -> WebSocketConnection:
+        connection = WebSocketConnection(self.node, self.node.settings.queue, loopback=self._loopback)
+        self.connections.append(connection)
+        return connection
+
+    @property
+    def url(self) -> str:
+        """Where WebSocket clients connect."""
+        return f"{self.endpoint.location}/v1/hub"
+
+    async def raw(self, *, receive_bytes: int | None = None) -> RawClient:
+        """A client that has connected and said nothing."""
+        client = await RawClient.connect(self.endpoint, receive_bytes=receive_bytes)
+        self._clients.append(client)
+        return client
+
+    async def client(
+        self, *prefixes: str, subprotocol: str = "hub.v1.json", receive_bytes: int | None = None, **hello: Any
+    ) -> RawClient:
+        """A client that has shaken hands, said hello if there is anything to say in it, and subscribed."""
+        client = await self.raw(receive_bytes=receive_bytes)
+        await client.shake_hands(subprotocol)
+        assert (await client.message())["type"] == "welcome"
+        if hello:
+            await client.say("hello", **hello)
+            assert (await client.message())["type"] == "welcome"
+        if prefixes:
+            await client.say("subscribe", prefixes=list(prefixes), request=1)
+            assert await client.message() == {"type": "confirmed", "request": 1}
+        return client
+
+    def handler(self, name: str) -> Handler:
+        """The handler of the client with that name."""
+        (found,) = [handler for handler in self.node.core.handlers.values() if handler.name == name]
+        return found
+
+    def later(self, seconds: float) -> None:
+        """Put the clock forward, and do what is due then."""
+        self.clock.ahead_s += seconds
+        self.node.keepalive.tick(self.clock.time())
+
+    async def stop(self) -> None:
+        """End everything at once, without a word, as a crash does."""
+        self._server.close()
+        for client in self._clients:
+            client.close()
+        for connection in self.connections:
+            connection.abort()
+        await self.node.wait_released()
+        await until(lambda: not len(self.node.keepalive))  # those that were refused, too
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something is the case; the time limit of the test ends it if it never is."""
+    while not condition():  # noqa: ASYNC110 -- what is waited for knows of no event
+        await asyncio.sleep(0)

@@ -1,0 +1,201 @@
+"""Bad input over real sockets: one clear answer each, everybody else unaffected, and memory bounded."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import AsyncIterator
+
+import pytest
+from websockets.frames import Opcode
+
+from tests.websocket.conftest import StartHub
+from tests.websocket.hubs import Hub, settings_of, until
+from tests.websocket.raw_client import RawClient, binary, frame, request, text, upgrade
+
+JSON = "hub.v1.json"
+MSGPACK = "hub.v1.msgpack"
+
+FLOOD_BYTES = 2 * 1024 * 1024
+"""What a flooding client may cost the hub: its socket's high-water mark, one read and what that makes, with room."""
+
+
+@pytest.fixture
+async def bystander(hub: Hub) -> AsyncIterator[RawClient]:
+    """Somebody else, who must not notice anything."""
+    client = await hub.client("/t", name="bystander")
+    yield client
+    await client.publish("/t", "still here")
+    assert await client.messages(1) == [("/t", "still here")]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    ("data", "code", "reason"),
+    [
+        (frame(Opcode.TEXT, b"{}", masked=False), 1002, "mask"),
+        (frame(Opcode.TEXT, b"{}", reserved=0b100), 1002, "reserved bits"),
+        (frame(0xB), 1002, "opcode"),
+        (frame(Opcode.PING, bytes(200)), 1002, "control frame too long"),
+        (frame(Opcode.BINARY, b"\x80"), 1003, "takes text"),
+        (frame(Opcode.TEXT, b"{"), 1007, "not JSON: "),
+        (frame(Opcode.TEXT, b'{"type":"\xff"}'), 1007, "not UTF-8 at byte 9"),
+        (frame(Opcode.TEXT, b'{"type":"publish","topic":"/t","value":' + b"[" * 100_000), 1007, "nested too deep"),
+        (frame(Opcode.TEXT, b"[" * 100_000 + b"]" * 100_000), 1007, "nested too deep"),
+        (b"\x81\xff\x00\x00\x00\xff\xff\xff\xff\xff" + bytes(4), 1009, "16777216"),
+        (b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff" + bytes(4), 1009, "16777216"),
+    ],
+)
+async def test_what_makes_no_sense_ends_the_connection(hub: Hub, data: bytes, code: int, reason: str) -> None:
+    """With a code, a reason that names the cause, and an end in order."""
+    client = await hub.client("/t", name="bad")
+    await client.send(data)
+    found_code, found_reason = await client.end()
+    assert found_code == code
+    assert reason in found_reason
+    assert [handler.name for handler in hub.node.core.handlers.values()] == ["bystander"]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x83\xa4type\xa7publish\xa5topic\xa2/t\xa5value" + b"\x91" * 100_000 + b"\xc0",
+        b"\x83\xa4type\xa7publish\xa5topic\xa2/t\xa5value\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc1",
+    ],
+)
+async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
+    """Nesting and lengths that are claimed cost nothing: 1007."""
+    client = await hub.client(subprotocol=MSGPACK, name="bad")
+    await client.send(frame(Opcode.BINARY, payload))
+    code, reason = await client.end()
+    assert code == 1007
+    assert reason.startswith("not msgpack: ")
+
+
+@pytest.mark.usefixtures("bystander")
+async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
+    """Sound messages that the hub does not take are answered, each, and the stream goes on."""
+    client = await hub.client("/mine")
+    for message in ({"type": "nope"}, [], {"type": "publish", "topic": "/mine"}, {"type": "subscribe", "prefixes": 5}):
+        await client.send(text(message))
+        assert (await client.message())["type"] == "error"
+    await client.publish("/mine", 1)
+    assert await client.messages(1) == [("/mine", 1)]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + b"\r\n\r\n", 400),
+        (b"GET /v1/hub HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 400),
+        (b"GET /" + b"x" * 70_000, 414),
+        (request("/v1/hub", "GET", "X-Big: " + "y" * 9000), 431),
+        (request("/v1/hub", "GET", *(f"X-{n}: {'y' * 1000}" for n in range(100))), 431),
+        (upgrade("evil"), 400),
+        (upgrade(path="/v2/hub"), 404),
+    ],
+)
+async def test_requests_that_are_refused(hub: Hub, data: bytes, status: int) -> None:
+    """An HTTP error, and what follows is never read as frames."""
+    client = await hub.raw()
+    await client.send(data + text({"type": "publish", "topic": "/t", "value": "smuggled"}))
+    assert (await client.response()).status == status
+
+
+async def read_costs(client: RawClient, data: bytes) -> int:
+    """Send `data` again and again without reading until the hub takes no more; return what that cost, bytes.
+
+    The sockets of both sides hold some megabytes, which are not the hub's memory.
+    """
+    tracemalloc.start()
+    try:
+        idle = 0
+        rest = b""
+        while idle < 200:
+            rest = rest or data
+            sent = client.send_nowait(rest)
+            rest = rest[sent:]
+            idle = 0 if sent else idle + 1
+            await client.turn()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(Opcode.PING, bytes(125)) * 500,
+        frame(Opcode.PING) * 5000,
+        text({"type": "ping", "request": 1}) * 2000,
+        text({"type": "nope"}) * 2000,
+        text({"type": "subscribe", "prefixes": ["/a"], "request": 1}) * 1000,
+    ],
+)
+async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None:
+    """A flood of pings, requests or bad messages that never reads is not read on; its memory is bounded."""
+    client = await hub.client(name="flood", receive_bytes=4096)
+    assert await read_costs(client, data) < FLOOD_BYTES + len(data)
+    (connection,) = hub.connections
+    assert not connection._transport.is_reading()
+    other = await hub.client("/t")
+    await other.publish("/t", 1)
+    assert await other.messages(1) == [("/t", 1)]
+    while not connection._transport.is_reading():  # it reads, and goes on
+        await client.frame()
+
+
+async def test_empty_fragments_cost_nothing(hub: Hub) -> None:
+    """A message of endlessly many empty fragments holds no memory, and can still be finished."""
+    client = await hub.client()
+    await client.barrier()
+    tracemalloc.start()
+    try:
+        await client.send(frame(Opcode.TEXT, b"", fin=False))
+        for _ in range(20):
+            await client.send(frame(Opcode.CONT, b"", fin=False) * 2000)
+        await client.send(frame(Opcode.PING, b"done"))
+        assert await client.frame() == (Opcode.PONG, b"done")
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    await client.send(frame(Opcode.CONT, b'{"type":"ping","request":4}'))
+    assert await client.message() == {"type": "pong", "request": 4}
+
+
+async def test_fragments_are_bounded_together(start_hub: StartHub) -> None:
+    """The limit is that of the message, not of its fragments."""
+    hub = await start_hub(settings_of(frame_bytes=100_000))
+    client = await hub.client()
+    await client.send(frame(Opcode.TEXT, b"[" * 60_000, fin=False), frame(Opcode.CONT, b"[" * 60_000))
+    assert (await client.end())[0] == 1009
+
+
+async def test_a_large_message_takes_its_time_and_nobody_elses(hub: Hub) -> None:
+    """Megabytes arrive in pieces of one read each, others are served between them."""
+    big, other = await hub.client("/big", subprotocol=MSGPACK), await hub.client("/t")
+    value = bytes(range(256)) * 16 * 1024
+    message = binary({"type": "publish", "topic": "/big", "value": value})
+    sent = served = 0
+    while sent < len(message):
+        sent += big.send_nowait(message[sent : sent + 300_000])
+        await other.publish("/t", served)
+        assert await other.messages(1) == [("/t", served)]
+        served += 1
+    assert await big.messages(1) == [("/big", value)]
+    assert served > 5
+
+
+async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
+    """What comes behind a Close is thrown away while the client reads why; nothing of it counts."""
+    client = await hub.client()
+    await client.send(
+        frame(Opcode.TEXT, b"{"), *(text({"type": "publish", "topic": "/t", "value": 1}) for _ in range(500))
+    )
+    assert (await client.end())[0] == 1007
+    client.close()
+    await until(lambda: not hub.node.connections)
+    assert hub.node.core.statistics().published_messages_total == 0

@@ -1,0 +1,304 @@
+"""The two encodings of the client's protocol: what is understood, what is refused, and what ends the connection."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import decode_values
+from hub.errors import CloseCode, PeerError, ProtocolError
+from hub.overflow import Overflow, QueueLimits
+from peers.websocket.codec import ITEMS_LIMIT, JSON, MSGPACK, Codec
+from peers.websocket.conversion import PARTS_LIMIT
+from peers.websocket.messages import (
+    Confirmed,
+    Dropped,
+    Error,
+    Hello,
+    Ping,
+    Pong,
+    Publication,
+    RefusedError,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+from peers.wire.hello import SOFTWARE, QueueWish
+
+CODECS = {"json": JSON, "msgpack": MSGPACK}
+
+
+@pytest.fixture(params=["json", "msgpack"])
+def codec(request: pytest.FixtureRequest) -> Codec:
+    """Each encoding."""
+    return CODECS[request.param]
+
+
+def encode(codec: Codec, message: Any) -> bytes:
+    """A message as a client sends it."""
+    return msgspec.json.encode(message) if codec is JSON else msgspec.msgpack.encode(message)
+
+
+def decode(codec: Codec, payload: bytes) -> Any:
+    """A message as a client reads it."""
+    return json.loads(payload) if codec is JSON else msgspec.msgpack.decode(payload)
+
+
+def values_of(publication: Any) -> tuple[str, list[Any]]:
+    """The topic and the values of a publication, read as the core would."""
+    assert isinstance(publication, Publication)
+    (frame,) = publication.batch.parts()
+    assert frame.routing_key == publication.routing_key
+    assert frame.messages == publication.messages == publication.batch.messages
+    return frame.key.decode(), decode_values(frame)
+
+
+# What is understood.
+
+
+def test_hello(codec: Codec) -> None:
+    """Name and queue, both optional, each part of the queue optional too."""
+    assert codec.decode(encode(codec, {"type": "hello"})) == Hello()
+    queue = {"messages": 5, "overflow": "drop-newest"}
+    found = codec.decode(encode(codec, {"type": "hello", "name": "ü" * 32, "queue": queue}))
+    assert found == Hello("ü" * 32, QueueWish(messages=5, overflow=Overflow.DROP_NEWEST))
+
+
+@pytest.mark.parametrize("kind", [Subscribe, Unsubscribe])
+def test_subscriptions(codec: Codec, kind: type[Subscribe | Unsubscribe]) -> None:
+    """Prefixes, the empty one included, with or without a request."""
+    name = kind.__name__.lower()
+    assert codec.decode(encode(codec, {"type": name, "prefixes": ["/a", ""]})) == kind(["/a", ""])
+    assert codec.decode(encode(codec, {"type": name, "prefixes": [], "request": 2**53})) == kind([], 2**53)
+
+
+def test_ping(codec: Codec) -> None:
+    """A ping bears its request."""
+    assert codec.decode(encode(codec, {"type": "ping", "request": 7})) == Ping(7)
+
+
+@pytest.mark.parametrize("value", [None, 0, False, "", [], {}, [None], {"values": 1}, -1.5, "ü"])
+def test_one_value(codec: Codec, value: Any) -> None:
+    """Any value may be published, nil and empty ones included, as one message."""
+    found = codec.decode(encode(codec, {"type": "publish", "topic": "/a/ü", "value": value, "request": 3}))
+    assert values_of(found) == ("/a/ü", [value])
+    assert isinstance(found, Publication)
+    assert found.request == 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 300, ITEMS_LIMIT])
+def test_several_values(codec: Codec, count: int) -> None:
+    """A list of values, up to the limit, is that many messages."""
+    found = codec.decode(encode(codec, {"type": "publish", "topic": "/a", "values": list(range(count))}))
+    assert values_of(found) == ("/a", list(range(count)))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("name", list(CODECS))
+@given(published=st.lists(values, min_size=1, max_size=5))
+def test_values_arrive_as_they_were_published(name: str, published: list[Any]) -> None:
+    """What a subscriber decodes is what the publisher encoded."""
+    codec = CODECS[name]
+    if codec is JSON:
+        published = json.loads(msgspec.json.encode(published))  # infinities have become null
+    found = codec.decode(encode(codec, {"values": published, "topic": "/t", "type": "publish"}))
+    assert values_of(found) == ("/t", published)
+
+
+def test_msgpack_bodies_are_cut_out_unread() -> None:
+    """The bytes of a value are those that the client sent."""
+    odd = b"\xd3\0\0\0\0\0\0\0\x01"
+    found = MSGPACK.decode(b"\x83\xa4type\xa7publish\xa5topic\xa2/a\xa5value" + odd)
+    assert isinstance(found, Publication)
+    assert found.frame.endswith(odd)
+    found = MSGPACK.decode(b"\x83\xa4type\xa7publish\xa6values\xdd\0\0\0\x02" + odd + odd + b"\xa5topic\xa2/a")
+    assert isinstance(found, Publication)
+    assert found.frame.endswith(b"\0\0\0\x02" + odd + odd)
+
+
+def test_unknown_fields_are_ignored(codec: Codec) -> None:
+    """Later versions may add fields."""
+    assert codec.decode(encode(codec, {"later": [{}, 1], "type": "ping", "request": 7})) == Ping(7)
+
+
+# What is refused, and the connection goes on.
+
+REFUSED: list[tuple[Any, str]] = [
+    ([1], "a map with a `type`"),
+    ("ping", "a map with a `type`"),
+    (7, "a map with a `type`"),
+    (None, "a map with a `type`"),
+    ({"request": 9}, "`type`, which is text"),
+    ({"type": 5, "request": 9}, "`type`, which is text"),
+    ({"type": "nope", "request": 9}, "unknown type 'nope'"),
+    ({"type": "x\x1b[31m" * 100, "request": 9}, "unknown type 'x\\x1b[31m"),
+    ({"type": "hello", "name": "ü" * 33}, "over 64 bytes"),
+    ({"type": "hello", "name": 5}, "Expected `str`"),
+    ({"type": "hello", "queue": {"messages": 0}}, "`$.queue.messages`"),
+    ({"type": "hello", "queue": {"overflow": "nope"}}, "'nope'"),
+    ({"type": "subscribe", "request": 9}, "`prefixes`"),
+    ({"type": "subscribe", "prefixes": "/a", "request": 9}, "prefixes"),
+    ({"type": "subscribe", "prefixes": ["/a", 5], "request": 9}, "Expected `str`, got `int`"),
+    ({"type": "unsubscribe", "prefixes": {"/a": 1}, "request": 9}, "prefixes"),
+    ({"type": "ping", "request": -1}, ">= 0"),
+    ({"type": "ping", "request": "9"}, "Expected `int`"),
+    ({"type": "publish", "request": 9, "value": 1}, "`topic`"),
+    ({"type": "publish", "request": 9, "topic": 1, "value": 1}, "Expected `str`"),
+    ({"type": "publish", "request": 9, "topic": "/a"}, "one of the two"),
+    ({"type": "publish", "request": 9, "topic": "/a", "value": 1, "values": [1]}, "one of the two"),
+    ({"type": "publish", "request": 9, "topic": "/a", "values": []}, "0 values"),
+    ({"type": "publish", "request": 9, "topic": "/a", "values": 5}, "array"),
+    ({"type": "publish", "request": 9, "topic": "", "value": 1}, "topic is empty"),
+    ({"type": "publish", "request": 9, "topic": "/" + "x" * 1024, "value": 1}, "1025 bytes long"),
+    ({"type": "publish", "request": 9, "topic": "/a\n", "value": 1}, "control character U+000A"),
+]
+
+
+@pytest.mark.parametrize(("message", "reason"), REFUSED)
+def test_a_message_that_is_not_understood_is_refused(codec: Codec, message: Any, reason: str) -> None:
+    """Code 1007, a text that says what is wrong, and the request if the message bore one that is a number."""
+    with pytest.raises(RefusedError) as caught:
+        codec.decode(encode(codec, message))
+    assert caught.value.code == CloseCode.BAD_DATA
+    assert reason in caught.value.text
+    assert caught.value.text.isprintable()
+    request = message.get("request") if isinstance(message, dict) else 0
+    assert caught.value.request == (request if request == 9 else 0)
+
+
+@pytest.mark.parametrize("field", ["values", "prefixes"])
+def test_too_many_items_are_refused(codec: Codec, field: str) -> None:
+    """One message bears so many values or prefixes and no more; code 1009."""
+    message = {"type": "publish" if field == "values" else "subscribe", "topic": "/a", "request": 9}
+    with pytest.raises(RefusedError, match=f"{ITEMS_LIMIT + 1} ") as caught:
+        codec.decode(encode(codec, message | {field: [""] * (ITEMS_LIMIT + 1)}))
+    assert (caught.value.code, caught.value.request) == (CloseCode.TOO_BIG, 9)
+
+
+@pytest.mark.parametrize("value", [b"1e999", b"-1e999", b"18446744073709551616", b"-9223372036854775809", b"9" * 5000])
+def test_json_numbers_that_msgpack_has_not_are_refused(value: bytes) -> None:
+    """Integers beyond 64 bits, numbers beyond a double: refused with the request; the rest of the stream is sound."""
+    with pytest.raises(RefusedError, match=r"publish: .*(out of range|64 bits)") as caught:
+        JSON.decode(b'{"type":"publish","topic":"/a","value":%b,"request":9}' % value)
+    assert (caught.value.code, caught.value.request) == (CloseCode.BAD_DATA, 9)
+
+
+def test_json_of_too_many_parts_is_refused_before_it_is_read() -> None:
+    """What would block the loop is refused by its count of arrays, maps and items: code 1009, with the request."""
+    many = b"0," * PARTS_LIMIT + b"0"
+    with pytest.raises(RefusedError, match="several smaller ones") as caught:
+        JSON.decode(b'{"type":"publish","topic":"/a","value":[%b],"request":9}' % many)
+    assert (caught.value.code, caught.value.request) == (CloseCode.TOO_BIG, 9)
+    with pytest.raises(RefusedError, match="several smaller ones") as caught:
+        JSON.decode(b'{"request":9,"type":"publish","topic":"/a","value":[%b]}' % (many * 20))
+    assert caught.value.request == 0, "a message of megabytes is not looked through for it"
+
+
+def test_msgpack_of_too_many_arrays_is_refused_before_it_is_read() -> None:
+    """The same for msgpack, where only arrays and maps cost."""
+    size = 4 * 1024 * 1024
+    body = b"\xdd" + size.to_bytes(4, "big")
+    with pytest.raises(RefusedError, match="several smaller ones"):
+        MSGPACK.decode(b"\x83\xa4type\xa7publish\xa5topic\xa2/a\xa5value" + body + b"\x80" * size)
+    assert isinstance(
+        MSGPACK.decode(b"\x83\xa4type\xa7publish\xa5topic\xa2/a\xa5value" + body + b"\x01" * size), Publication
+    )
+
+
+# What ends the connection.
+
+NO_JSON = [
+    b"",
+    b"{",
+    b'{"type":"ping"',
+    b'{"type":"ping"} x',
+    b"{'type':'ping'}",
+    b'{"type":"ping","request":NaN}',
+    b'\xef\xbb\xbf{"type":"ping"}',
+    b'{"type":"ping\x00"}',
+    b'{"type":"\\ud800"}',
+    b'{"type":"ping","later":"\xff"}',
+    b'{"type":"p\xed\xa0\x80"}',
+    b'{"type":5,"a":}',
+    b"[" * 100_000,
+    b'{"type":"publish","topic":"/a","value":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b'{"type":"nope","later":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+]
+
+NO_MSGPACK = [
+    b"",
+    b"\xc1",
+    b"\x82\xa4type\xa4ping",
+    b"\x81\xa4type\xa4ping\x01",
+    b"\x81\xa4type\xa4p\xffng",
+    b"\x83\xa4type\xa7publish\xa5topic\xa2/\xff\xa5value\xc0",
+    b"\x82\xa4type\xa9subscribe\xa8prefixes\x91\xa1\xff",
+    b"\x82\xa4type\xa9subscribe\xa8prefixes\xdd\xff\xff\xff\xff",
+    b"\xdf\xff\xff\xff\xff",
+    b"\x83\xa4type\xa7publish\xa5topic\xa2/a\xa5value" + b"\x91" * 100_000 + b"\xc0",
+    b"\x83\xa4type\xa7publish\xa5topic\xa2/a\xa5value\xc1",
+]
+
+
+@pytest.mark.parametrize("payload", NO_JSON)
+def test_what_is_not_json_ends_the_connection(payload: bytes) -> None:
+    """Code 1007 and what is wrong with it."""
+    with pytest.raises(ProtocolError) as caught:
+        JSON.decode(payload)
+    assert caught.value.code == CloseCode.BAD_DATA
+    assert caught.value.text.startswith(("not JSON: ", "not UTF-8 at byte "))
+
+
+@pytest.mark.parametrize("payload", NO_MSGPACK)
+def test_what_is_not_msgpack_ends_the_connection(payload: bytes) -> None:
+    """The same for msgpack."""
+    with pytest.raises(ProtocolError) as caught:
+        MSGPACK.decode(payload)
+    assert caught.value.code == CloseCode.BAD_DATA
+    assert caught.value.text.startswith("not msgpack: ")
+
+
+@pytest.mark.parametrize("name", list(CODECS))
+@given(payload=st.binary(max_size=200))
+def test_no_input_raises_anything_else(name: str, payload: bytes) -> None:
+    """Whatever comes is a message, refused, or the end."""
+    try:
+        CODECS[name].decode(payload)
+    except PeerError as error:
+        assert error.text  # noqa: PT017 -- most inputs end here, not all
+
+
+# What the hub says.
+
+
+def test_what_the_hub_says(codec: Codec) -> None:
+    """Each message has the fields of the documentation, and no others."""
+    limits = QueueLimits(5, 6, Overflow.DISCONNECT)
+    said = {
+        Welcome(hub="ab", name="n", queue=limits, frame=7): {
+            "type": "welcome",
+            "hub": "ab",
+            "name": "n",
+            "software": SOFTWARE,
+            "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
+            "frame": 7,
+        },
+        Confirmed(3): {"type": "confirmed", "request": 3},
+        Dropped(4): {"type": "dropped", "count": 4},
+        Error(1007, "why"): {"type": "error", "code": 1007, "text": "why"},
+        Error(1007, "why", 5): {"type": "error", "code": 1007, "text": "why", "request": 5},
+        Pong(0): {"type": "pong", "request": 0},
+    }
+    for message, fields in said.items():
+        assert decode(codec, codec.encode(message)) == fields

@@ -1,0 +1,121 @@
+"""Time limits, the limit of connections, and stopping."""
+
+from __future__ import annotations
+
+import pytest
+from websockets.frames import Opcode
+
+from tests.websocket.conftest import StartHub
+from tests.websocket.hubs import Hub, settings_of, until
+from tests.websocket.raw_client import flood, frame, request, upgrade
+
+JSON = "hub.v1.json"
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", upgrade()[:-1]])
+async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
+    """Who has not finished its request within the time is told so, and closed."""
+    client = await hub.raw()
+    await client.send(sent)
+    await until(lambda: hub.node.connections)
+    hub.later(4)
+    hub.later(2)
+    answer = await client.response()
+    assert answer.status == 408
+    assert b"5 s" in answer.body
+    client.close()
+    await until(lambda: not hub.node.connections)
+
+
+async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
+    """A client that was answered and does not go is cut off soon."""
+    client = await hub.raw()
+    await client.send(request("/healthz"))
+    assert (await client.response()).status == 200
+    assert len(hub.node.connections) == 1
+    hub.later(4)
+    await until(lambda: not hub.node.connections)
+
+
+async def test_silence(hub: Hub) -> None:
+    """After 20 s a ping; whoever answers lives on, for as long as it answers."""
+    client = await hub.client(name="me")
+    for _ in range(3):
+        hub.later(21)
+        assert await client.frame() == (Opcode.PING, b"")
+        await client.send(frame(Opcode.PONG))
+        assert await client.barrier() == []
+    hub.later(15)
+    assert hub.handler("me")
+
+
+async def test_silence_without_an_answer(hub: Hub) -> None:
+    """10 s after an unanswered ping the connection is closed with 1002."""
+    client = await hub.client(name="me")
+    hub.later(21)
+    hub.later(11)
+    assert await client.frame() == (Opcode.PING, b"")
+    assert await client.end() == (1002, "no answer to the ping within 10 s")
+    assert not hub.node.core.handlers
+
+
+async def test_traffic_is_a_sign_of_life(hub: Hub) -> None:
+    """Who says something within the time is not asked."""
+    client = await hub.client(name="me")
+    for _ in range(4):
+        hub.later(15)
+        assert await client.barrier() == []
+    assert hub.handler("me")
+
+
+async def test_one_connection_too_many(start_hub: StartHub) -> None:
+    """A program is refused by HTTP 503, a page by Close 1013 (it cannot read an HTTP error); both with the reason."""
+    hub = await start_hub(settings_of(connections=1))
+    first = await hub.client("/a")
+    program = await hub.raw()
+    await program.send(upgrade())
+    answer = await program.response()
+    assert answer.status == 503
+    assert answer.body == b"1 connections are open, which is the limit\n"
+    page = await hub.raw()
+    await page.shake_hands(JSON, "Origin: http://localhost")
+    assert await page.end() == (1013, "1 connections are open, which is the limit")
+    assert await first.barrier() == []
+    assert hub.node.refused_connections == 2
+    first.close()
+    await until(lambda: not hub.node.connections)
+    assert (await (await hub.client("/a")).barrier()) == []
+
+
+async def test_stopping(hub: Hub) -> None:
+    """What the turn has brought is written, then Close 1001; half a handshake gets 503; new ones too."""
+    client = await hub.client("/a", name="me")
+    silent = await hub.client()
+    half = await hub.raw()
+    await half.send(b"GET ")
+    await until(lambda: len(hub.node.connections) == 3)
+    hub.node.core.publish_local("/a", [1])
+    hub.node.draining = True
+    for connection in list(hub.node.connections):
+        connection.drain()
+    assert await client.messages(1) == [("/a", 1)]
+    assert await client.end() == (1001, "the hub stops")
+    assert await silent.end() == (1001, "the hub stops")
+    assert (await half.response()).status == 503
+    late = await hub.raw()
+    await late.send(upgrade())
+    answer = await late.response()
+    assert (answer.status, answer.body) == (503, b"the hub is stopping\n")
+
+
+async def test_stopping_with_a_slow_client(hub: Hub) -> None:
+    """What is queued is written while the hub waits, then the Close."""
+    client = await hub.client("/flood", name="slow", receive_bytes=4096)
+    publisher = await hub.client()
+    total = await flood(publisher, hub.handler("slow"), 200)
+    hub.node.draining = True
+    for connection in list(hub.node.connections):
+        connection.drain()
+    assert await publisher.end() == (1001, "the hub stops")
+    assert await client.numbers_and_gaps(total) == list(range(total))
+    assert await client.end() == (1001, "the hub stops")

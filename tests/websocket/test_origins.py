@@ -1,0 +1,121 @@
+"""Which web pages may connect."""
+
+from __future__ import annotations
+
+import pytest
+
+from peers.websocket.origins import refusal
+
+HOST = ["127.0.0.1:7401"]
+
+
+def allowed(*origins: str, hosts: list[str] = HOST, listed: tuple[str, ...] = (), loopback: bool = True) -> bool:
+    """Whether a page of these origins may connect."""
+    return not refusal(origins, hosts, listed, loopback=loopback)
+
+
+@pytest.mark.parametrize("loopback", [True, False])
+def test_programs_may(*, loopback: bool) -> None:
+    """A program sends no Origin."""
+    assert allowed(loopback=loopback)
+    assert allowed(hosts=[], loopback=loopback)
+
+
+@pytest.mark.parametrize("loopback", [True, False])
+@pytest.mark.parametrize("origin", ["https://example.org", "https://example.org:8443", "null"])
+def test_listed_pages_may(origin: str, *, loopback: bool) -> None:
+    """What `websocket.origins` names is allowed, and nothing that looks like it."""
+    assert allowed(origin, listed=("https://other.org", origin), loopback=loopback)
+    for lookalike in (origin + ".evil.com", origin + ":1", origin.upper(), origin + "/", "x" + origin):
+        assert not allowed(lookalike, listed=(origin,), loopback=loopback)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://127.0.0.1:7401", "http://localhost", "http://localhost:3000", "https://[::1]:8443", "http://127.0.0.1"],
+)
+@pytest.mark.parametrize("host", ["127.0.0.1:7401", "localhost:7401", "[::1]:7401"])
+def test_pages_of_this_machine_may_on_loopback(origin: str, host: str) -> None:
+    """A hub on loopback takes pages at loopback names, at any port: the own page and servers of developers."""
+    assert allowed(origin, hosts=[host])
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("http://hub.example.org:7401", "hub.example.org:7401"),
+        ("http://hub.example.org", "hub.example.org:80"),
+        ("http://hub.example.org", "Hub.Example.org"),
+        ("https://hub.example.org", "hub.example.org"),
+        ("https://hub.example.org:443", "hub.example.org"),
+        ("http://[2001:db8::1]:7401", "[2001:db8::1]:7401"),
+        ("http://localhost:7401", "localhost:7401"),
+    ],
+)
+def test_the_own_page_may(origin: str, host: str) -> None:
+    """A hub on another address takes the page whose origin is the host that the browser asked for."""
+    assert allowed(origin, hosts=[host], loopback=False)
+
+
+def test_a_foreign_name_for_loopback_may_not() -> None:
+    """A name that was made to point at 127.0.0.1 (DNS rebinding) is not the own page of a hub on loopback."""
+    assert not allowed("http://evil.com:7401", hosts=["evil.com:7401"])
+
+
+@pytest.mark.parametrize("loopback", [True, False])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "http://evil.com",
+        "https://evil.com:7401",
+        "http://127.0.0.1.evil.com:7401",
+        "http://localhost.evil.com",
+        "http://evil.com@127.0.0.1:7401",
+        "http://127.0.0.1:7401@evil.com",
+        "http://127.0.0.1:7401/",
+        "http://127.0.0.1:7401 http://evil.com",
+        "http://127.0.0.1\\.evil.com",
+        "http://[::1].evil.com",
+        "http://127.0.0.1:7401:7401",
+        "http://127.0.0.1:",
+        "file://127.0.0.1:7401",
+        "chrome-extension://127.0.0.1:7401",
+        "127.0.0.1:7401",
+        "http://",
+    ],
+)
+def test_others_may_not(origin: str, *, loopback: bool) -> None:
+    """Foreign origins, `null`, and all sorts of lookalikes."""
+    assert not allowed(origin, loopback=loopback)
+
+
+@pytest.mark.parametrize(
+    ("origin", "hosts"),
+    [
+        ("http://127.0.0.1:7402", HOST),
+        ("https://127.0.0.1:7401", []),
+        ("http://127.0.0.1:7401", [*HOST, *HOST]),
+        ("http://a.example.org", ["b.example.org"]),
+        ("http://a.example.org", ["a.example.org:443"]),
+        ("https://a.example.org", ["a.example.org:80"]),
+        ("http://a.example.org", ["a.example.org:x"]),
+        ("http://a.example.org", ["x@a.example.org"]),
+    ],
+)
+def test_another_host_is_not_the_own_page(origin: str, hosts: list[str]) -> None:
+    """Host and port must be those of the one Host header."""
+    assert not allowed(origin, hosts=hosts, loopback=False)
+
+
+def test_several_origins_may_not() -> None:
+    """A browser sends one; which of two would count?"""
+    assert refusal(["http://localhost", "http://localhost"], HOST, (), loopback=True) == "several Origin headers"
+
+
+def test_the_refusal_names_the_setting() -> None:
+    """Who may change it reads what to change; what the page sent is escaped."""
+    text = refusal(["http://evil\x1b.com"], HOST, (), loopback=True)
+    assert "websocket.origins" in text
+    assert "'http://evil\\x1b.com'" in text

@@ -1,0 +1,344 @@
+"""The rules of a conversation, without a socket."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN
+from websockets.uri import parse_uri
+
+from hub.errors import CloseCode
+from peers.websocket.http import plain
+from peers.websocket.messages import Confirmed, Publication, RefusedError, Subscribe
+from peers.websocket.session import Event, Phase, Session
+from peers.wire.session import Closing
+from tests.websocket.raw_client import binary, decode, frame, request, text, upgrade
+
+FRAME_LIMIT = 10_000
+HANDSHAKE_LIMIT = 4096
+
+
+class Conversation:
+    """A session, and a shell that accepts every request."""
+
+    def __init__(self, subprotocol: str = "hub.v1.json", *, opened: bool = True) -> None:
+        self.session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
+        self.head = b""
+        self.frames: list[tuple[Opcode, bytes]] = []
+        self._client = ClientProtocol(parse_uri("ws://h/"), state=OPEN, max_size=None)
+        if opened:
+            (found,) = self.say(upgrade(subprotocol))
+            assert isinstance(found, Request)
+            assert self.head.startswith(b"HTTP/1.1 101 ")
+
+    def say(self, data: bytes) -> list[Event]:
+        """Bring bytes to the session, and what it answers to the client."""
+        events = []
+        for event in self.session.receive(data):
+            if isinstance(event, Request):
+                self.session.accept(event)
+            events.append(event)
+        self.take()
+        return events
+
+    def take(self) -> None:
+        """Read what is outgoing as a client does."""
+        for data in self.session.take_outgoing():
+            if data.startswith(b"HTTP/"):
+                self.head = data
+                continue
+            self._client.receive_data(data)
+            self.frames += [
+                (one.opcode, bytes(one.data)) for one in self._client.events_received() if isinstance(one, Frame)
+            ]
+
+    @property
+    def messages(self) -> list[Any]:
+        """What the hub said in the protocol."""
+        return [decode(opcode, payload) for opcode, payload in self.frames if opcode in {Opcode.TEXT, Opcode.BINARY}]
+
+    @property
+    def closed_with(self) -> tuple[int, str]:
+        """Code and reason of the Close that the hub sent last of all."""
+        opcode, payload = self.frames[-1]
+        assert opcode is Opcode.CLOSE
+        assert self.session.closed
+        return int.from_bytes(payload[:2], "big"), payload[2:].decode()
+
+
+@pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
+def test_a_conversation(subprotocol: str) -> None:
+    """Handshake, messages in, messages out in the encoding agreed on."""
+    talk = Conversation(subprotocol)
+    message = {"type": "subscribe", "prefixes": ["/a"], "request": 1}
+    (found,) = talk.say(text(message) if subprotocol == "hub.v1.json" else binary(message))
+    assert found == Subscribe(["/a"], 1)
+    talk.session.confirm(1)
+    talk.session.confirm(0)
+    talk.take()
+    assert talk.messages == [{"type": "confirmed", "request": 1}]
+
+
+def test_cut_anywhere_the_events_are_the_same() -> None:
+    """A stream that arrives byte by byte says what it says in one piece, from the request to the Close."""
+    stream = b"".join(
+        (
+            upgrade(),
+            text({"type": "publish", "topic": "/a", "values": [1, 2]}),
+            frame(Opcode.PING, b"x"),
+            frame(Opcode.TEXT, b'{"type":"subs', fin=False),
+            frame(Opcode.PONG),
+            frame(Opcode.CONT, b'cribe","prefixes":', fin=False),
+            frame(Opcode.CONT, b'["/a"]}'),
+            text({"type": "ping", "request": 5}),
+            text({"type": "nope", "request": 6}),
+            frame(Opcode.CLOSE, b"\x03\xe8bye"),
+            text({"type": "ping", "request": 7}),
+        )
+    )
+    whole = Conversation(opened=False)
+    expected = [event for event in whole.say(stream) if not isinstance(event, Request)]
+    assert [type(event) for event in expected] == [Publication, Subscribe, Closing]
+    for step in (1, 7):
+        pieces = Conversation(opened=False)
+        found = [event for at in range(0, len(stream), step) for event in pieces.say(stream[at : at + step])]
+        assert [event for event in found if not isinstance(event, Request)] == expected
+        assert sorted(pieces.frames) == sorted(whole.frames)
+    assert whole.messages == [
+        {"type": "pong", "request": 5},
+        whole.messages[1] | {"type": "error", "code": 1007, "request": 6},
+    ]
+    assert whole.closed_with == (1000, "bye")
+
+
+def test_frames_behind_the_request_wait_for_the_answer() -> None:
+    """What a client sends at once behind its request is answered behind the handshake, and not at all if refused."""
+    talk = Conversation(opened=False)
+    request_, *rest = talk.say(upgrade() + frame(Opcode.PING, b"early") + text({"type": "ping", "request": 1}))
+    assert isinstance(request_, Request)
+    assert not rest
+    assert talk.messages == [{"type": "pong", "request": 1}]
+    assert (Opcode.PONG, b"early") in talk.frames
+
+    session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
+    events = session.receive(request("/") + frame(Opcode.PING, b"early") + request("/v1/../secret"))
+    assert isinstance(next(events), Request)
+    session.respond(plain(HTTPStatus.NOT_FOUND, "no"))
+    assert list(events) == []
+    (answer,) = session.take_outgoing()
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert answer.endswith(b"\r\n\r\nno\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\r\n\r\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400),
+        (b"GET / HTTP/2.0\r\n\r\n", 400),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\nHost: a\n\r\n\r\n", 400),
+        (request("/", "GET", "no colon"), 400),
+        (request("/", "GET", " folded: x"), 400),
+        (request("/", "GET", "bad name: x"), 400),
+        (request("/", "POST", "Content-Length: 5") + b"12345", 400),
+        (request("/", "POST", "Transfer-Encoding: chunked", "Content-Length: 0"), 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET /" + b"x" * 5000, 431),
+        (request("/", "GET", *(f"X-{number}: y" for number in range(129))), 431),
+    ],
+)
+def test_a_bad_request_is_answered(data: bytes, status: int) -> None:
+    """What is no request gets an HTTP error with a reason, and is never read as frames."""
+    talk = Conversation(opened=False)
+    (closing,) = talk.say(data + frame(Opcode.PING))
+    assert isinstance(closing, Closing)
+    assert closing.text
+    assert talk.head.startswith(f"HTTP/1.1 {status} ".encode()), talk.head
+    assert talk.frames == []
+    assert talk.session.closed
+
+
+def test_the_library_answers_long_lines() -> None:
+    """A line over the library's limit is 414, where the handshake may be as large as that."""
+    session = Session(FRAME_LIMIT, 64 * 1024)
+    (closing,) = session.receive(b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n")
+    assert isinstance(closing, Closing)
+    assert b"".join(session.take_outgoing()).startswith(b"HTTP/1.1 414 ")
+
+
+def test_an_unfinished_request_is_bounded() -> None:
+    """A request that never ends is refused when it is over the limit."""
+    talk = Conversation(opened=False)
+    chunk = b"X-Header: " + b"y" * 88 + b"\r\n"
+    events = talk.say(b"GET / HTTP/1.1\r\n")
+    sent = 0
+    while not events:
+        assert sent <= HANDSHAKE_LIMIT
+        events = talk.say(chunk)
+        sent += len(chunk)
+    assert talk.head.startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (upgrade(""), 400),
+        (upgrade("other"), 400),
+        (upgrade("hub.v2.json, other"), 400),
+        (upgrade().replace(b"Sec-WebSocket-Key", b"X-Key"), 400),
+        (upgrade().replace(b"dGhl", b"????"), 400),
+        (upgrade().replace(b"Version: 13", b"Version: 8"), 400),
+        (upgrade().replace(b"Upgrade: websocket", b"Upgrade: h2c"), 426),
+        (request("/v1/hub"), 426),
+        (upgrade().replace(b"GET ", b"PUT "), 405),
+        (upgrade().replace(b"HTTP/1.1", b"HTTP/1.0"), 505),
+    ],
+)
+def test_a_handshake_that_cannot_be_is_refused(data: bytes, status: int) -> None:
+    """A wrong subprotocol, key, version or method is an HTTP error."""
+    talk = Conversation(opened=False)
+    talk.say(data)
+    assert talk.head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert talk.session.closed
+
+
+def test_the_refusal_names_the_subprotocols() -> None:
+    """Who offers none learns what to offer."""
+    talk = Conversation(opened=False)
+    talk.say(upgrade(""))
+    assert b"hub.v1.json, hub.v1.msgpack" in talk.head
+
+
+def test_the_first_known_offer_is_taken() -> None:
+    """Of several subprotocols the client's first that the hub speaks."""
+    talk = Conversation("other, hub.v1.msgpack, hub.v1.json")
+    assert b"Sec-WebSocket-Protocol: hub.v1.msgpack\r\n" in talk.head
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "reason"),
+    [
+        (frame(Opcode.TEXT, b"{}", masked=False), 1002, "mask"),
+        (frame(Opcode.TEXT, b"{}", reserved=0b100), 1002, "reserved bits"),
+        (frame(Opcode.TEXT, b"{}", reserved=0b010), 1002, "reserved bits"),
+        (frame(3, b"{}"), 1002, "opcode"),
+        (frame(Opcode.PING, bytes(126)), 1002, "control frame too long"),
+        (frame(Opcode.PING, b"", fin=False), 1002, "fragmented control frame"),
+        (frame(Opcode.CONT, b"{}"), 1002, "continuation"),
+        (frame(Opcode.TEXT, b"{", fin=False) + frame(Opcode.TEXT, b"}"), 1002, "continuation"),
+        (frame(Opcode.CLOSE, b"\x03"), 1002, "too short"),
+        (frame(Opcode.CLOSE, b"\x00\x01"), 1002, "status code"),
+        (frame(Opcode.TEXT, bytes(FRAME_LIMIT + 1)), 1009, str(FRAME_LIMIT)),
+        (b"\x81\xff\xff" + bytes(11), 1009, ""),
+        (b"\x81\xff\x00\x00\x01\x00\x00\x00\x00\x00" + bytes(4), 1009, ""),
+        (frame(Opcode.TEXT, bytes(6000), fin=False) + frame(Opcode.CONT, bytes(6000)), 1009, ""),
+        (frame(Opcode.BINARY, b"\x80"), 1003, "hub.v1.json"),
+        (frame(Opcode.BINARY, b"\x80", fin=False), 1003, "hub.v1.json"),
+        (frame(Opcode.TEXT, b"nonsense"), 1007, "not JSON: "),
+        (frame(Opcode.TEXT, b'"\xff"'), 1007, "not UTF-8 at byte 1"),
+        (frame(Opcode.TEXT, b"[" * 5000), 1007, "nested too deep"),
+        (frame(Opcode.CLOSE, b"\x03\xe8\xff"), 1007, ""),
+    ],
+)
+def test_what_makes_no_sense_ends_it(data: bytes, code: int, reason: str) -> None:
+    """The code says who broke what, the reason how; nothing behind it is read; the answers before it stand."""
+    talk = Conversation()
+    events = talk.say(text({"type": "ping", "request": 1}) + data)
+    assert talk.messages == [{"type": "pong", "request": 1}]
+    found_code, found_reason = talk.closed_with
+    assert found_code == code
+    assert reason in found_reason
+    assert events == [Closing(code, found_reason, by_far_side=False)]
+    assert talk.say(text({"type": "ping", "request": 3})) == []
+
+
+def test_a_text_message_is_no_msgpack() -> None:
+    """The wrong kind under the other subprotocol."""
+    talk = Conversation("hub.v1.msgpack")
+    talk.say(frame(Opcode.TEXT, b"{}"))
+    assert talk.closed_with[0] == CloseCode.WRONG_KIND
+
+
+def test_a_message_of_the_limit_is_taken() -> None:
+    """Whole or in fragments, empty ones among them."""
+    message = b'{"type":"ping","request":1,"x":"' + b"y" * (FRAME_LIMIT - 34) + b'"}'
+    assert len(message) == FRAME_LIMIT
+    talk = Conversation()
+    talk.say(frame(Opcode.TEXT, message))
+    talk.say(frame(Opcode.TEXT, b"", fin=False) + frame(Opcode.CONT, b"", fin=False) * 500)
+    talk.say(frame(Opcode.CONT, message[:5000], fin=False) + frame(Opcode.CONT, message[5000:]))
+    assert talk.messages == [{"type": "pong", "request": 1}] * 2
+
+
+def test_pings_are_answered() -> None:
+    """Each ping of the WebSocket protocol by a pong with the same bytes."""
+    talk = Conversation()
+    assert talk.say(frame(Opcode.PING, b"a") + frame(Opcode.PING, b"b")) == []
+    assert talk.frames == [(Opcode.PONG, b"a"), (Opcode.PONG, b"b")]
+
+
+def test_the_hub_pings() -> None:
+    """A ping goes out while it is open, and not before or after."""
+    session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
+    session.ping()
+    assert not session.has_outgoing
+    talk = Conversation()
+    talk.session.ping()
+    talk.take()
+    assert talk.frames == [(Opcode.PING, b"")]
+    talk.session.close(1001, "")
+    talk.take()
+    talk.session.ping()
+    assert not talk.session.has_outgoing
+
+
+def test_the_client_closes() -> None:
+    """Its Close is answered with the same code, and that is the end."""
+    talk = Conversation()
+    assert talk.say(frame(Opcode.CLOSE, b"\x0f\xa8done")) == [Closing(4008, "done", by_far_side=True)]
+    assert talk.closed_with == (4008, "done")
+    empty = Conversation()
+    (closing,) = empty.say(frame(Opcode.CLOSE))
+    assert isinstance(closing, Closing)
+    assert closing.by_far_side
+    assert empty.frames == [(Opcode.CLOSE, b"")]
+
+
+def test_the_hub_closes() -> None:
+    """A long reason is cut between characters; nothing is said behind it; what comes is thrown away."""
+    talk = Conversation()
+    talk.session.close(CloseCode.OVERFLOW, "ü" * 100)
+    talk.session.close(CloseCode.DONE, "twice")
+    talk.session.send(Confirmed(1))
+    talk.take()
+    assert talk.closed_with == (4008, "ü" * 61)
+    assert talk.say(text({"type": "ping"}) + frame(Opcode.CLOSE, b"\x0f\xa8")) == []
+    assert talk.session.phase is Phase.CLOSED
+    assert len(talk.frames) == 1
+
+
+def test_a_shell_may_close_between_events() -> None:
+    """What a client said behind the message that ended it is not acted on."""
+    talk = Conversation()
+    events = talk.session.receive(text({"type": "subscribe", "prefixes": []}) * 3)
+    next(events)
+    talk.session.close(CloseCode.GOING_AWAY, "")
+    assert list(events) == []
+
+
+def test_refusals_are_told_and_counted() -> None:
+    """A refused publication is answered by an `error`, and its messages are counted."""
+    talk = Conversation()
+    talk.say(text({"type": "publish", "topic": "", "values": [1, 2], "request": 4}))
+    talk.session.reject(RefusedError(CloseCode.NOT_ALLOWED, "no", 5, 3))
+    talk.take()
+    assert [(m["type"], m["code"], m["request"]) for m in talk.messages] == [("error", 1007, 4), ("error", 1008, 5)]
+    assert talk.session.rejected_messages == 5
