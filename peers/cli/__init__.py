@@ -8,6 +8,7 @@ from cyclopts import App
 
 from hub import __version__
 from hub.errors import HubError
+from peers.cli.formats import escaped
 
 __all__ = ["app", "main"]
 
@@ -16,13 +17,17 @@ app = App(
     help="A topic-prefix publish/subscribe hub: bounded queues, a choice on overflow, and no silent drops.",
     version=__version__,
 )
-app.command("peers.cli.run:run", name="run")
-app.command("peers.cli.pub:pub", name="pub")
-app.command("peers.cli.sub:sub", name="sub")
-app.command("peers.cli.top:top", name="top")
-app.command("peers.cli.check:check", name="check")
-app.command("peers.cli.bench:app", name="bench")
-app.command("peers.cli.check_config:check_config", name="check-config")
+app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
+app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
+app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
+app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
+app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
+app.command("peers.cli.bench:app", name="bench", help="Measure throughput, latency and loss through a hub.")
+app.command(
+    "peers.cli.check_config:check_config",
+    name="check-config",
+    help="Show the effective settings and where each came from.",
+)
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
@@ -33,7 +38,8 @@ def main() -> None:
     try:
         app()
     except HubError as error:
-        print(f"hub: {error}", file=sys.stderr)
+        # What a far side said may be part of it: nothing in it may steer the terminal.
+        print(escaped(f"hub: {error}"), file=sys.stderr)
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); nothing is wrong, and nothing can be written.

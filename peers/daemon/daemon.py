@@ -111,7 +111,7 @@ class Daemon:
         self._fit_descriptors()
         return needs_restart
 
-    def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.Protocol]:
+    def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
         loopback = endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")
         if endpoint.scheme is Scheme.WS:
             return lambda: WebSocketConnection(self.node, self._queue(endpoint), loopback=loopback)
@@ -141,11 +141,11 @@ class Daemon:
     def _second(self) -> None:
         """What happens once a second."""
         node = self.node
+        self._tick = node.loop.call_later(_TICK_S, self._second)  # first: a bug below must not stop the clock
         node.keepalive.tick(node.loop.time())
         for event in node.core.report_drops():
             self._log.warning("messages dropped", **event.value)
         self._announce_statistics()
-        self._tick = node.loop.call_later(_TICK_S, self._second)
 
     def _announce_statistics(self) -> None:
         core = self.node.core
