@@ -193,16 +193,8 @@ class Handler:
         """Write what the turn brought so far. What is offered from within that write waits for the end of the turn."""
         if self._writing:
             return
-        pending, self._pending = self._pending, []
-        self.delivered_bytes += self._pending_bytes
-        self._pending_bytes = 0
-        self._writing = True
-        try:
-            self.outlet.send(pending)
-        finally:
-            self._writing = False
-        if self._queue is not None and self._writable:  # it paused and resumed within the write
-            self._write_queue()
+        self._send_pending()
+        self._go_on()  # where the outlet paused and resumed within the write
 
     def pause(self) -> None:
         """The outlet takes no more bytes: queue from now on."""
@@ -215,12 +207,26 @@ class Handler:
         self._writable = True
         if self._queue is None:
             self._direct = True
-        elif self._writing:
-            pass  # the write under way goes on with the queue
-        elif self._pending:
-            self.write_pending()  # it is older than the queue
-        else:
-            self._write_queue()
+        elif not self._writing:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Empty the queue, after what the turn had brought before it; until the outlet pauses."""
+        while self._queue is not None and self._writable:
+            if self._pending:
+                self._send_pending()
+            else:
+                self._write_queue()
+
+    def _send_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        self.delivered_bytes += self._pending_bytes
+        self._pending_bytes = 0
+        self._writing = True
+        try:
+            self.outlet.send(pending)
+        finally:
+            self._writing = False
 
     def _write_queue(self) -> None:
         """Write the queue. What is offered from within goes behind it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 from contextlib import suppress
@@ -25,6 +26,8 @@ class Environment(msgspec.Struct, frozen=True):
     python: str
     uvloop: str
     """Empty if it is not installed; the hub then runs on asyncio's own loop."""
+    compiled: bool
+    """Whether the hub's hot loop is the compiled one."""
     kernel: str
     cpu: str
     cpus: int
@@ -43,6 +46,7 @@ class Environment(msgspec.Struct, frozen=True):
             topichub=__version__,
             python=f"{platform.python_implementation()} {platform.python_version()}",
             uvloop=uvloop,
+            compiled=importlib.util.find_spec("peers.wire._runs") is not None,
             kernel=f"{platform.system()} {platform.release()}",
             cpu=_cpu(),
             cpus=len(os.sched_getaffinity(0)),
@@ -51,8 +55,10 @@ class Environment(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         loop = f"uvloop {self.uvloop}" if self.uvloop else "asyncio's own loop"
+        hot_loop = "compiled hot loop" if self.compiled else "hot loop in Python"
         return (
-            f"topichub {self.topichub}, {self.python}, {loop}, {self.kernel}, {self.cpu}, {self.cpus} CPUs, "
+            f"topichub {self.topichub}, {hot_loop}, {self.python}, {loop}, {self.kernel}, {self.cpu}, "
+            f"{self.cpus} CPUs, "
             f"load before {self.load:.2f}, {self.at}"
         )
 

@@ -5,6 +5,9 @@ hubs, all on other topics. What the hub's CPU does at each step should be: nothi
 
 Rounds run up the steps and down again, in turns, so that whatever else the machine does falls on all steps alike. Each
 step is compared with the first one of its own round, and the median of these ratios is what counts.
+
+A hub that gets no CPU in time finds several messages at once and puts them into one write, which is cheaper. So a busy
+machine makes the CPU for a message go up and down by itself; the CPU for a write of the hub is the steadier figure.
 """
 
 from __future__ import annotations
@@ -57,27 +60,39 @@ class IdlePeers(msgspec.Struct, frozen=True):
         return [measurements[step].us_per_message / measurements[0].us_per_message for measurements in self.rounds]
 
     def change_percent(self, step: int) -> float:
-        """How much more CPU a step takes than the first one."""
+        """How much more CPU a message takes at a step than at the first one."""
         return 100 * (statistics.median(self.ratios(step)) - 1)
+
+    def change_of_writes_percent(self, step: int) -> float | None:
+        """The same for a write of the hub; None if its writes are not known."""
+        ratios = [
+            _us_per_write(measurements[step]) / _us_per_write(measurements[0])
+            for measurements in self.rounds
+            if measurements[step].messages_per_write and measurements[0].messages_per_write
+        ]
+        return 100 * (statistics.median(ratios) - 1) if ratios else None
 
     def table(self) -> Table:
         """For a terminal."""
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("idle subscribers", "idle peer hubs", "hub CPU, % of a core", "µs/message"):
+        for column in (
+            *("idle subscribers", "idle peer hubs", "hub CPU, % of a core", "µs/message", "messages/write"),
+            *("relative: a message (each round)", "a write", "latency p99, µs", "lost"),
+        ):
             table.add_column(column, justify="right")
-        table.add_column("relative to the first (each round)", justify="right")
-        table.add_column("latency p99, µs", justify="right")
-        table.add_column("lost", justify="right")
         for index, step in enumerate(self.steps):
             runs = [measurements[index] for measurements in self.rounds]
             each = ", ".join(f"{100 * (ratio - 1):+.1f}" for ratio in self.ratios(index))
+            writes = self.change_of_writes_percent(index)
             latencies = [run.latency.p99_us for run in runs if run.latency is not None]
             table.add_row(
                 f"{step.subscribers:,}",
                 f"{step.peers:,}",
                 f"{self.cpu_percent(index):.2f}",
                 f"{statistics.median(run.us_per_message for run in runs):.3f}",
+                f"{statistics.median(run.messages_per_write for run in runs):.2f}",
                 f"{self.change_percent(index):+.1f} % ({each})" if index else "",
+                f"{writes:+.1f} %" if index and writes is not None else "",
                 f"{statistics.median(latencies):,.0f}" if latencies else "",
                 f"{sum(run.lost for run in runs):,}",
             )
@@ -91,6 +106,7 @@ class IdlePeers(msgspec.Struct, frozen=True):
                 "peers": step.peers,
                 "hub_cpu_percent": self.cpu_percent(index),
                 "change_percent": self.change_percent(index),
+                "change_of_writes_percent": self.change_of_writes_percent(index),
                 "ratios": self.ratios(index),
                 "runs": [measurements[index] for measurements in self.rounds],
             }
@@ -135,3 +151,7 @@ def run_idle_peers(plan: Plan, seconds: float, rounds: int, tell: Told, steps: t
                 found[index] = stage.measure(messages, plan.rate, plan.burst, watch)
             results.append([found[index] for index in range(len(steps))])
     return IdlePeers(plan, environment, seconds, list(steps), results)
+
+
+def _us_per_write(run: Measurement) -> float:
+    return run.us_per_delivery * run.messages_per_write

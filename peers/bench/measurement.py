@@ -96,7 +96,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     hub_memory_bytes: int
     hub_peak_bytes: int
     messages_per_read: float
-    """Of a subscriber: how much the hub, or the kernel, put together."""
+    """Of a subscriber: how much the hub put together, and how much came before the subscriber read again."""
+    messages_per_write: float
+    """Of the hub: how much it put together. 0 if its calls are not known."""
     publisher_busy_percent: float
     """CPU of all publishers, of one core."""
     subscriber_busy_percent: float
@@ -142,6 +144,7 @@ def measured(
     cpu_s = (window.after.cpu_ns - window.before.cpu_ns) / 1e9
     ticks = (window.after.user_ns - window.before.user_ns, window.after.system_ns - window.before.system_ns)
     user_s = cpu_s * ticks[0] / sum(ticks) if sum(ticks) else 0.0
+    writes = window.after.writes - window.before.writes
     latency = Histogram()
     for answer in reported:
         latency.add(Histogram.load(answer.latency))
@@ -167,6 +170,7 @@ def measured(
         hub_memory_bytes=window.after.memory_bytes,
         hub_peak_bytes=window.after.peak_bytes,
         messages_per_read=delivered / max(1, _sum(counted, "reads")),
+        messages_per_write=delivered / writes if writes > len(counted) else 0.0,
         publisher_busy_percent=sum(one.cpu_ns for one in published) / elapsed_s / 1e7,
         subscriber_busy_percent=sum(one.cpu_ns for one in reported) / elapsed_s / 1e7,
         window_wait_percent=sum(one.waited_ns for one in published) / len(published) / elapsed_s / 1e7,

@@ -52,6 +52,7 @@ ROWS: tuple[tuple[str, str, str, Format], ...] = (
     ("hub CPU", "µs/delivered", "us_per_delivery", _decimals(3)),
     ("hub memory", "MiB", "hub_memory_bytes", _mebibytes),
     ("hub memory, peak", "MiB", "hub_peak_bytes", _mebibytes),
+    ("delivered", "messages/write of the hub", "messages_per_write", _decimals(1)),
     ("delivered", "messages/read", "messages_per_read", _decimals(1)),
     ("publishers' CPU", "% of a core", "publisher_busy_percent", _decimals(1)),
     ("subscribers' CPU", "% of a core", "subscriber_busy_percent", _decimals(1)),

@@ -95,7 +95,7 @@ class RunningHub:
         """
         if self._process is not None and self._process.poll() is not None:
             raise BenchError(f"the hub has ended with exit code {self._process.returncode}")
-        return read_usage(self.pid) if self.pid else Usage(0, 0, 0, 0, 0)
+        return read_usage(self.pid) if self.pid else Usage(0, 0, 0, 0, 0, 0)
 
     def forget_peak(self) -> None:
         """Measure its peak of memory from now on."""

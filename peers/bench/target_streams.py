@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 from peers.bench.dial import Wish
 from peers.bench.figure import Figure
 from peers.bench.idle_peers import Step, run_idle_peers
@@ -17,7 +19,7 @@ _BATCHED_MESSAGES = 12_000_000
 _FAN_OUT_SECONDS = 10
 _IDLE_SECONDS = 5
 _JOINED_PERCENT = 10
-"""So much more than one burst may come with a read, on average, before the figure flatters the hub: when it, or the
+"""So much more than one burst may leave with a write, on average, before the figure flatters the hub: when it, or the
 publisher, gets no CPU in time, it puts together what should have been writes of their own."""
 
 _WIDE = Wish(messages=65_536)
@@ -74,13 +76,15 @@ def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
         runs = [stage.measure(rate=plan.rate, burst=burst, watch=scope.tell(name)) for _ in range(scope.repeat)]
     found = faults(runs)
     found += [
-        f"{run.messages_per_read:.1f} messages in a read: the machine was too busy for {burst} to be a write"
+        f"{run.messages_per_write:.2f} messages a write: the machine was too busy for each {burst} to be one"
         for run in runs
-        if run.messages_per_read > burst * (1 + _JOINED_PERCENT / 100)
+        if run.messages_per_write > burst * (1 + _JOINED_PERCENT / 100)
     ]
-    together = ", ".join(f"{run.messages_per_read:.1f}" for run in runs)
+    together = ", ".join(f"{run.messages_per_write:.2f}" for run in runs)
     values = [run.us_per_delivery for run in runs]
-    return [Figure(name, goal_us, "µs hub CPU a delivery", values, faults=found, remark=f"messages/read: {together}")]
+    return [
+        Figure(name, goal_us, "µs hub CPU a delivery", values, faults=found, remark=f"messages a write: {together}")
+    ]
 
 
 def idle(scope: Scope, goal_percent: float) -> list[Figure]:
@@ -90,7 +94,9 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
     found = run_idle_peers(plan, _IDLE_SECONDS * scope.scale, 2 * scope.repeat, scope.tell, steps)
     name = f"20,000 messages/s beside {steps[1]} that are idle"
     values = [100 * (ratio - 1) for ratio in found.ratios(1)]
-    remark = f"hub CPU {found.cpu_percent(0):.2f} % of a core without, {found.cpu_percent(1):.2f} % with"
+    writes = found.change_of_writes_percent(1)
+    by_write = "" if writes is None else f"; {writes:+.1f} % for a write"
+    remark = f"hub CPU {found.cpu_percent(0):.2f} % of a core without, {found.cpu_percent(1):.2f} % with{by_write}"
     flaws = faults([run for measurements in found.rounds for run in measurements])
     return [Figure(name, goal_percent, "% more hub CPU", values, faults=flaws, remark=remark)]
 
@@ -121,7 +127,10 @@ def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]
         for without, with_it in pairs
     ]
     flaws += faults(quiet + busy)
+    used = " and ".join(f"{statistics.median(run.hub_cpu_percent for run in runs):.0f} %" for runs in (quiet, busy))
+    limited = f"hub's core busy: {used} without and with; the rate is the hub's only where it is 100 %"
+    share = "what a hub that has nothing left would lose of its rate"
     return [
-        Figure(f"{name}: the stream's rate", goal_percent, "% less", rates, faults=flaws),
-        Figure(f"{name}: what it takes of the hub's core", goal_percent, "% of a core", shares, faults=flaws),
+        Figure(f"{name}: the stream's rate", goal_percent, "% less", rates, faults=flaws, remark=limited),
+        Figure(f"{name}: its share of the hub's core", goal_percent, "%", shares, faults=flaws, remark=share),
     ]

@@ -4,6 +4,7 @@
   /proc/PID/stat, in ticks of 10 ms.
 * The part of it that was spent in the kernel: from the ticks of /proc/PID/stat, so a share of a short run is rough
   while the sum is exact.
+* Write calls: /proc/PID/io, which counts `write` and `writev` (uvloop's) but not `send` (asyncio's own loop's).
 * Memory: /proc/PID/status. The peak can be set back (`forget_peak`).
 
 Linux only.
@@ -12,6 +13,7 @@ Linux only.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +35,8 @@ class Usage(NamedTuple):
     memory_bytes: int
     """Resident."""
     peak_bytes: int
+    writes: int
+    """Calls of `write`; 0 where that is not told."""
 
 
 def read_usage(pid: int) -> Usage:
@@ -45,7 +49,7 @@ def read_usage(pid: int) -> Usage:
     try:
         # The name of a process, in parentheses, may contain anything.
         fields = process.joinpath("stat").read_text().rpartition(")")[2].split()
-        status = dict(line.split(":", 1) for line in process.joinpath("status").read_text().splitlines())
+        status = dict(_fields(process / "status"))
         threads = [thread / "schedstat" for thread in process.joinpath("task").iterdir()]
     except OSError as error:
         raise BenchError(f"CPU time of process {pid} cannot be read: {error}") from error
@@ -53,8 +57,16 @@ def read_usage(pid: int) -> Usage:
     cpu_ns = 0
     with suppress(OSError):
         cpu_ns = sum(int(thread.read_text().split()[0]) for thread in threads)
+    writes = 0
+    with suppress(OSError):
+        writes = int(dict(_fields(process / "io"))["syscw"])
     return Usage(
-        cpu_ns or user_ns + system_ns, user_ns, system_ns, _kibibytes(status, "VmRSS"), _kibibytes(status, "VmHWM")
+        cpu_ns=cpu_ns or user_ns + system_ns,
+        user_ns=user_ns,
+        system_ns=system_ns,
+        memory_bytes=_kibibytes(status, "VmRSS"),
+        peak_bytes=_kibibytes(status, "VmHWM"),
+        writes=writes,
     )
 
 
@@ -62,6 +74,12 @@ def forget_peak(pid: int) -> None:
     """Let the peak of a process's memory begin anew, where that is allowed."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _fields(file: Path) -> Iterator[tuple[str, str]]:
+    for line in file.read_text().splitlines():
+        name, _, value = line.partition(":")
+        yield name, value
 
 
 def _kibibytes(status: dict[str, str], name: str) -> int:

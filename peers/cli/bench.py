@@ -29,8 +29,9 @@ from peers.bench.targets import TARGETS, run_targets
 
 __all__ = ["app"]
 
-EXIT_FLAWED = 2
-"""The benchmark ran, but messages were lost, misrouted or out of order that should not have been."""
+EXIT_FLAWED = 3
+"""The benchmark ran, but messages were lost, misrouted or out of order, or a goal was not reached. 2 is for options
+that cannot be understood."""
 
 _TRAFFIC = Group("Traffic", sort_key=1)
 _BESIDE = Group("Beside the traffic", sort_key=2)
@@ -131,7 +132,14 @@ class Traffic:
 class Output:
     """Where the figures go, beside the table."""
 
-    json: Annotated[Path | None, _help("Write the figures to this file as JSON; - is standard output.", _OUTPUT)] = None
+    json: Annotated[
+        Path | None,
+        Parameter(
+            help="Write the figures to this file as JSON; - is standard output.",
+            group=_OUTPUT,
+            allow_leading_hyphen=True,
+        ),
+    ] = None
     progress: Annotated[bool, _help("Show a progress bar, where standard error is a terminal.", _OUTPUT)] = True
 
     def write(self, document: bytes, table: Table, title: str, remarks: list[str]) -> None:
@@ -161,7 +169,7 @@ def bench(
     """Send messages through a hub, and measure rate, CPU time, latency and losses.
 
     A hub is started for it, unless --url names one. Publishers and subscribers are processes of their own. Exit code 0
-    if every message arrived once and in order, 2 if not, 1 if the benchmark could not be run.
+    if every message arrived once and in order, 3 if not, 1 if the benchmark could not be run.
     """
     plan = (traffic or Traffic()).plan(place or Place())
     output = output or Output()
@@ -221,7 +229,7 @@ def targets(
 ) -> None:
     """Measure the goals of the project for its hub, each with a hub of its own.
 
-    Exit code 0 if all are reached, 2 if not.
+    Exit code 0 if all are reached, 3 if not.
     """
     output = output or Output()
     if repeat < 1 or not 0 < scale <= 1:

@@ -95,7 +95,11 @@ class BlockingClient:
     def open(self) -> None:
         """Make the first connection. Called by `connect`, and raises what that raises."""
         self._thread.start()
-        self._ready.result()
+        try:
+            self._ready.result()
+        except HubError:
+            self._thread.join()
+            raise
 
     @property
     def hub(self) -> Hello | None:
@@ -303,6 +307,8 @@ class BlockingStream:
         self._stream: MessageStream | None = None
         self._ready: deque[Message] = deque()
         self._ended = False
+        self._fetching = False  # one thread at a time asks the loop thread; others wait for what it brings
+        self._changed = threading.Condition(threading.Lock())
         if not prefixes:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
 
@@ -365,13 +371,10 @@ class BlockingStream:
                 return self._ready.popleft()
             except IndexError:
                 pass
-            left_s = None if due_s is None else max(0.0, due_s - time.monotonic())
-            fetched = self._fetch(left_s)
-            if not fetched:
+            if not self._fill(due_s):
                 if self._ended:
                     raise ClosedError("the stream is closed")
                 raise TimeoutError(f"no message within {timeout_s} s")
-            self._ready.extend(fetched)
 
     def iterate(self, timeout_s: float) -> Iterator[Message]:
         """Iterate until no message has come for `timeout_s`, or to the end."""
@@ -387,15 +390,18 @@ class BlockingStream:
         Raises:
             PeerError: The connection is lost for good.
         """
-        ready: list[Message] = []
-        while self._ready:
-            ready.append(self._ready.popleft())
-        return ready or self._fetch(timeout_s)
+        self._fill(None if timeout_s is None else time.monotonic() + timeout_s)
+        with self._changed:
+            ready = list(self._ready)
+            self._ready.clear()
+        return ready
 
     def close(self) -> None:
         """Unsubscribe, and throw away what was not read. Readers in other threads get the end."""
-        self._ended = True
-        self._ready.clear()
+        with self._changed:
+            self._ended = True
+            self._ready.clear()
+            self._changed.notify_all()
         if self._stream is None:
             return
         try:
@@ -418,15 +424,41 @@ class BlockingStream:
             return [], False
         return messages, not messages
 
-    def _fetch(self, timeout_s: float | None) -> list[Message]:
+    # Between the threads.
+
+    def _fill(self, due_s: float | None) -> bool:
+        """Wait until there is a message here; False when there was none in time, or at the end."""
         if self._stream is None:
             raise UsageError("open the stream first: `with client.subscribe(...) as messages`")
-        if self._ended:
-            return []
+        while True:
+            with self._changed:
+                if self._ready or self._ended:
+                    return bool(self._ready)
+                if self._fetching:
+                    if not self._changed.wait(_left_s(due_s)):
+                        return False
+                    continue
+                self._fetching = True
+            self._fetch(self._stream, _left_s(due_s))
+            if due_s is not None and time.monotonic() >= due_s:
+                return bool(self._ready)
+
+    def _fetch(self, stream: MessageStream, timeout_s: float | None) -> None:
+        messages: list[Message] = []
+        ended = False
         try:
-            fetched: tuple[list[Message], bool] = self._call(self._batch(self._stream, timeout_s))
+            messages, ended = self._call(self._batch(stream, timeout_s))
         except ClosedError:
-            fetched = [], True
-        messages, ended = fetched
-        self._ended = self._ended or ended
-        return messages
+            ended = True
+        finally:
+            with self._changed:
+                self._fetching = False
+                if not self._ended:
+                    self._ready.extend(messages)
+                    self._ended = ended
+                self._changed.notify_all()
+
+
+def _left_s(due_s: float | None) -> float | None:
+    """How long there is to wait, None for ever."""
+    return None if due_s is None else max(0.0, due_s - time.monotonic())

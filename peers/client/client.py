@@ -304,7 +304,7 @@ class Client:
                 self._connected(connection, hello)
         except PeerError as error:
             self._end(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must not wait on
             _log.exception("a bug of the client, please report it")
             self._end(InternalError(f"a bug of the client, please report it: {error!r}"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from hub.errors import PeerError, UsageError
@@ -71,7 +71,7 @@ class ClientSettings:
     """`Options` with the defaults filled in."""
 
     name: str = ""
-    token: str = ""
+    token: str = field(default="", repr=False)
     queue: QueueWish | None = None
     reconnect: bool = True
     backoff: Backoff | None = None

@@ -25,7 +25,7 @@ class ListenError(UsageError):
 
 
 async def bind(
-    endpoint: Endpoint, make: Callable[[], asyncio.Protocol], loop: asyncio.AbstractEventLoop
+    endpoint: Endpoint, make: Callable[[], asyncio.BaseProtocol], loop: asyncio.AbstractEventLoop
 ) -> tuple[asyncio.Server, Endpoint]:
     """Listen on `endpoint`.
 

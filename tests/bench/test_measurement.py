@@ -21,8 +21,8 @@ def run_of(cpu_ns: int = SECOND // 2, **counted: int) -> Measurement:
     window = Window(
         5 * SECOND,
         7 * SECOND,
-        Usage(SECOND, 100, 0, 10, 20),
-        Usage(SECOND + cpu_ns, 100 + 300, 100, 30, 40),
+        Usage(SECOND, 100, 0, 10, 20, 7),
+        Usage(SECOND + cpu_ns, 100 + 300, 100, 30, 40, 407),
     )
     published = [Published(3000, 2, SECOND, SECOND // 10), Published(1000, 1, 0, SECOND // 10)]
     reported = [Reported([Counted(**account)], latency.dump(), SECOND // 4)] * 2
@@ -38,7 +38,7 @@ def test_the_figures() -> None:
     assert (run.hub_cpu_s, run.hub_cpu_percent) == (0.5, 25)
     assert (run.us_per_message, run.us_per_delivery) == (500, 250)
     assert (run.hub_memory_bytes, run.hub_peak_bytes) == (30, 40)
-    assert run.messages_per_read == 10
+    assert (run.messages_per_read, run.messages_per_write) == (10, 5)
     assert (run.publisher_busy_percent, run.subscriber_busy_percent) == (10, 25)
     assert (run.window_wait_percent, run.publisher_late_us, run.joined_bursts) == (25, 3, 3)
     assert run.latency is not None

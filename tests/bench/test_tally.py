@@ -67,7 +67,9 @@ def test_received_and_lost_add_up(journey: tuple[list[int], list[Item]], cuts: l
     assert missing == everything - set(arriving)
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.sets(st.integers(0, 19)), st.lists(st.integers(0, 9000)))
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=20), st.sets(st.integers(0, 19)), st.lists(st.integers(0, 9000))
+)
 def test_batches_of_any_size(sizes: list[int], lost: set[int], cuts: list[int]) -> None:
     """Frames with different numbers of values, some lost, are accounted for by value."""
     tally, _ = tally_of(ONE_TOPIC, publishers=1)

@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from generators.dialect import Dialect
@@ -25,6 +26,7 @@ from generators.mqtt import MqttDialect
 from generators.nats import NatsDialect
 from generators.receiver import WrongBytesError
 from generators.redis import RedisDialect
+from generators.relay import RelayDialect
 from generators.zeromq import ZeromqDialect
 from workloads import WORKLOADS, Workload
 
@@ -33,22 +35,17 @@ def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
     """Return the dialect with that name, for one running broker."""
     port, second = ports
     through = second if workload.websocket else 0
-    match name:
-        case "hub":
-            return HubWebSocketDialect(port, second) if workload.websocket else HubDialect(port)
-        case "hub-batch":
-            return HubDialect(port, workload.size_bytes)
-        case "hub-json":
-            return HubJsonDialect(port, second)
-        case "nats":
-            return NatsDialect(port, through)
-        case "mosquitto":
-            return MqttDialect(port, through)
-        case "redis":
-            return RedisDialect(port)
-        case "zeromq":
-            return ZeromqDialect(port, second)
-    raise ValueError(f"no dialect {name!r}")
+    makers: dict[str, Callable[[], Dialect]] = {
+        "hub": lambda: HubWebSocketDialect(port, second) if workload.websocket else HubDialect(port),
+        "hub-batch": lambda: HubDialect(port, workload.size_bytes),
+        "hub-json": lambda: HubJsonDialect(port, second),
+        "nats": lambda: NatsDialect(port, through),
+        "mosquitto": lambda: MqttDialect(port, through),
+        "redis": lambda: RedisDialect(port),
+        "relay": lambda: RelayDialect(port),
+        "zeromq": lambda: ZeromqDialect(port, second),
+    }
+    return makers[name]()
 
 
 def main() -> None:

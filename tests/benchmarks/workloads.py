@@ -6,8 +6,8 @@ paced    one message at a time, on time     → the same, and latency p50, p99
 memory   connections and subscriptions      → resident bytes of each
 ```
 
-A goal is a ratio, ours to a peer's (or to the best peer's) in the same run, of one figure. Missing it is reported and is
-no error; loss and reordering are.
+A goal is a ratio, ours to a peer's (or to the best peer's) in the same run, of one figure. Missing it is reported
+and is no error; loss and reordering are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["RESERVED", "WORKLOADS", "Goal", "Workload", "selected"]
+__all__ = ["BEST", "RESERVED", "WORKLOADS", "Goal", "Workload", "selected"]
 
 Kind = Literal["flood", "paced", "memory"]
 BEST = "best"
@@ -89,7 +89,7 @@ def _flat() -> Goal:
     return Goal("cpu_us", 1.02, "hub", "wakeups-0")
 
 
-_TOPICS = {"topics": 10_000, "prefixes": 1_000}
+_TOPICS, _PREFIXES = 10_000, 1_000
 _NATS_BATCHED = (Goal("cpu_us", 0.05, "nats"),)
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -105,13 +105,24 @@ WORKLOADS: tuple[Workload, ...] = (
         "100-bytes", "1 → 1, 100 bytes", batches=True, goals=(Goal("cpu_us", 0.5, "nats"),), batch_goals=_NATS_BATCHED
     ),
     Workload("4096-bytes", "1 → 1, 4096 bytes", size_bytes=4096, batches=True, goals=(Goal("cpu_us", 1.0),)),
-    Workload("fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)),
+    Workload(
+        "fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)
+    ),
     Workload("fan-in", "50 → 1, 100 bytes", publishers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)),
     Workload(
-        "topics", "10,000 topics in turn, 1,000 prefixes of 1 subscriber", **_TOPICS, goals=(Goal("cpu_us", 0.5, "nats"),)
+        "topics",
+        "10,000 topics in turn, 1,000 prefixes of 1 subscriber",
+        topics=_TOPICS,
+        prefixes=_PREFIXES,
+        goals=(Goal("cpu_us", 0.5, "nats"),),
     ),
     Workload(
-        "topics-spread", "10,000 topics in turn, 1,000 prefixes of 50 subscribers", **_TOPICS, subscribers=50, shares=50
+        "topics-spread",
+        "10,000 topics in turn, 1,000 prefixes of 50 subscribers",
+        topics=_TOPICS,
+        prefixes=_PREFIXES,
+        subscribers=50,
+        shares=50,
     ),
     _wakeups(0, *_latency()),
     _wakeups(20, _flat()),

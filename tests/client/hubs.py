@@ -116,7 +116,7 @@ class Told:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop run until something is the case; the time limit of the test ends it if it never is."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 -- of anything, also of what tells nobody when it changes
         await asyncio.sleep(0)
 
 

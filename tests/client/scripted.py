@@ -1,4 +1,4 @@
-"""A hub that says what the test wants, over TCP: for what a real hub does not do, or does later than a test can wait."""
+"""A hub that says what the test wants, over TCP: for what a real hub does not do, or does later than a test waits."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.frame import encode_frame
-from hub.overflow import Overflow, QueueLimits
+from hub.overflow import Overflow
 from peers.client import ConnectionLostError, Message, ProtocolError, QueueWish, connect
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
@@ -22,7 +22,7 @@ MANY = 20_000
 
 
 async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int, int]], int]:
-    """Flood a client that does not read, then let it read; return each number with the losses before it, and all told."""
+    """Flood a client that does not read, then let it read; return each number and the losses before it, and the sum."""
     got: list[tuple[int, int]] = []
     async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
@@ -83,7 +83,7 @@ async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
     hub = await start_hub(listen_url)
     told = Told()
     queue = QueueWish(messages=50, bytes=None, overflow=Overflow.DISCONNECT)
-    async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
+    async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
             await flood(publisher, "/a", range(MANY))
             await until(lambda: hub.node.core.statistics().published_messages_total == MANY)
@@ -108,7 +108,7 @@ async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
 
 async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub) -> None:
     """Who reads a full stream may subscribe to more without reading on: the answer comes through."""
-    async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:
+    async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=10_000) as messages:
             await flood(publisher, "/a", range(2000))
             await until(lambda: client.statistics().paused)
@@ -140,13 +140,11 @@ async def test_still_full_after_a_reconnect(hub: Hub) -> None:
             await until(lambda: client.statistics().paused)
             held = messages.buffered_bytes
             assert held > 10_000
-            (connection,) = [each for each in hub.node.connections if each.handler.prefixes]  # type: ignore[attr-defined]
             client._connection.abort()  # type: ignore[union-attr]
             await told.connected.get()
             assert client.statistics().paused
             first = await anext(messages)
             assert (first.value[0], messages.breaks) == (0, 0)
-            del connection
 
 
 async def test_gaps_reach_every_stream_and_callback(start_hub: StartHub) -> None:
@@ -175,7 +173,6 @@ async def test_messages_that_the_hub_refuses(start_hub: StartHub) -> None:
     told = Told()
     async with told.connect(hub.url, name="me") as client:
         outlet = hub.handler("me").outlet
-        outlet._session.reject  # type: ignore[attr-defined]  # noqa: B018 -- the hub's own way
         outlet._transport.write(  # type: ignore[attr-defined]
             encode_notice(Notice("error", count=4, code=int(CloseCode.BAD_DATA), text="no such topic"))
         )
@@ -245,7 +242,7 @@ async def test_a_hub_that_says_nothing() -> None:
     """Something that listens and does not answer is told apart from nothing that listens."""
     async with ScriptedHub() as hub:
         hub.answers = False
-        with pytest.raises(ConnectionLostError, match="does not answer as a hub within 0.01 s"):
+        with pytest.raises(ConnectionLostError, match=r"does not answer as a hub within 0\.01 s"):
             await connect(hub.url, connect_timeout_s=0.01)
         connecting = asyncio.ensure_future(_connect(hub.url))
         await until(lambda: hub.connections == 2)
@@ -285,7 +282,7 @@ async def test_an_answer_in_http() -> None:
 async def test_the_token_is_said() -> None:
     """Name, token and wish stand in HELLO."""
     queue = QueueWish(messages=7, bytes=None, overflow=Overflow.DISCONNECT)
-    async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue) as client:
+    async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue) as client:  # noqa: S106
         hello = type(hub.hello).decode((await hub.next(Kind.HELLO)).body)
         assert (hello.role, hello.name, hello.token, hello.queue) == ("client", "me", "secret", queue)
         assert "secret" not in repr(client.settings)

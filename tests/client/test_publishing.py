@@ -117,6 +117,12 @@ async def test_awaited_publishing(hub: Hub) -> None:
     assert [value[0] for _, value in recorder.messages()] == list(range(2000))
 
 
+def fill(client: Client) -> None:
+    """Publish without end."""
+    while True:
+        client.publish_nowait("/a", bytes(1000))
+
+
 async def test_full_buffer(start_hub: StartHub) -> None:
     """Without a connection, publications wait up to the limit; then `publish_nowait` refuses and `publish` waits."""
     hub = await start_hub()
@@ -125,8 +131,7 @@ async def test_full_buffer(start_hub: StartHub) -> None:
         await hub.stop()
         await told.disconnected.get()
         with pytest.raises(BusyError, match="the limit is 10000"):
-            while True:
-                client.publish_nowait("/a", bytes(1000))
+            fill(client)
         taken = client.statistics()
         assert 0 < taken.buffered_bytes <= 10_000
         assert taken.published_messages == 9

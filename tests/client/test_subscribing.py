@@ -163,7 +163,7 @@ async def test_a_bad_prefix(hub: Hub) -> None:
 
 
 async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
-    """A subscription that the hub refuses raises; those who waited for the same are told, too; others are unaffected."""
+    """A subscription that the hub refuses raises, for all who waited for it; others are unaffected."""
     hub = await start_hub(listen_url, settings_of(prefixes_per_client=2))
     async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
         too_many = client.subscribe("/b", "/c")
@@ -181,7 +181,7 @@ async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
 
 
 async def test_more_prefixes_than_one_request_holds(start_hub: StartHub, listen_url: str) -> None:
-    """Prefixes that do not fit into one request are refused with advice, before the hub ends the connection for them."""
+    """Prefixes that do not fit into one request are refused with advice, before the hub would close because of them."""
     hub = await start_hub(listen_url, settings_of(frame_bytes=8 * 1024))
     async with connect(hub.url) as client:
         with pytest.raises(RejectedError, match="subscribe in portions"):

@@ -150,6 +150,18 @@ def test_what_is_offered_from_within_a_write_waits_for_its_end() -> None:
     bench.check_end()
 
 
+def test_a_pause_within_a_write_keeps_the_order() -> None:
+    """What is offered before it, after it, and what was queued meanwhile come out in that order."""
+    bench = Bench()
+    for _ in range(4):
+        bench.offer()
+    todo = [bench.handler.resume, bench.offer, bench.handler.pause, bench.offer]
+    bench.outlet.act = lambda: todo.pop()() if todo else None
+    bench.flush()
+    assert numbers_of(bench.outlet.batches) == list(range(6))
+    bench.check_end()
+
+
 def test_resuming_from_within_every_write_does_not_nest() -> None:
     """An outlet that pauses and resumes in each write empties a long queue without deep recursion."""
     bench = Bench()

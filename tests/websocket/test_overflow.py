@@ -1,4 +1,4 @@
-"""A client that does not read: what it loses is what its policy says, told in number and place; nobody else loses any."""
+"""A client that does not read: what it loses is what its policy says, told in number and place; others lose nothing."""
 
 from __future__ import annotations
 

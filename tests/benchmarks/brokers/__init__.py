@@ -1,4 +1,7 @@
-"""The brokers: how each is found, configured and started. `BROKERS` lists them, ours first."""
+"""The brokers: how each is found, configured and started. `BROKERS` lists them, ours first.
+
+The last one, the relay, is no broker: it shows what the kernel alone costs.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from brokers.hub import Hub
 from brokers.mosquitto import Mosquitto
 from brokers.nats import Nats
 from brokers.redis import Redis
+from brokers.relay import Relay
 from brokers.zeromq import Zeromq
 
 __all__ = ["BROKERS"]
 
-BROKERS: tuple[Broker, ...] = (Hub(), Nats(), Zeromq(), Redis(), Mosquitto())
+BROKERS: tuple[Broker, ...] = (Hub(), Nats(), Zeromq(), Redis(), Mosquitto(), Relay())

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 __all__ = ["Broker", "BrokerError", "Ports", "RunningBroker", "first_line"]
 
@@ -99,7 +99,7 @@ class RunningBroker:
                 self._process.wait()
         self._directory.cleanup()
 
-    def __enter__(self) -> RunningBroker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

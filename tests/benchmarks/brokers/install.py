@@ -44,7 +44,7 @@ def _install_debian(packages: list[str]) -> None:
     if not shutil.which("apt-get"):
         _shout(f"there is no apt-get here; install in this system's own way: {' '.join(packages)}")
         return
-    print(f"installing {', '.join(packages)} ...", file=sys.stderr)
+    _say(f"installing {', '.join(packages)} ...")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     with _no_services():
@@ -60,7 +60,7 @@ def _install_python(packages: list[str]) -> None:
     if sys.prefix == sys.base_prefix:
         _shout(f"not in a virtual environment: cannot install {', '.join(packages)}")
         return
-    print(f"installing {', '.join(packages)} ...", file=sys.stderr)
+    _say(f"installing {', '.join(packages)} ...")
     done = _run([sys.executable, "-m", "pip", "install", "--quiet", *packages], dict(os.environ))
     if done.returncode:
         _shout(f"pip could not install: {done.stdout[-500:]}")
@@ -87,4 +87,8 @@ def _no_services() -> Iterator[None]:
 
 
 def _shout(text: str) -> None:
-    print(f"\n*** {text}\n", file=sys.stderr)
+    _say(f"\n*** {text}\n")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 -- a script

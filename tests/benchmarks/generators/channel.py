@@ -52,13 +52,16 @@ class Channel:
             self._fill()
         return self.receive(place + len(end))
 
-    def release(self) -> socket.socket:
+    def release(self, *, listening: bool) -> socket.socket:
         """Hand the socket over to a run.
+
+        Args:
+            listening: What comes will be checked, so nothing may have come already.
 
         Raises:
             ConnectionError: The broker has sent something that nobody waits for.
         """
-        if self._unread:
+        if self._unread and listening:
             raise ConnectionError(f"not expected before the first message: {bytes(self._unread[:200])!r}")
         self.socket.setblocking(False)
         return self.socket
@@ -115,7 +118,7 @@ class WebSocketChannel(Channel):
             raise ConnectionError(f"the broker closed the connection; unread: {bytes(self._raw[:200])!r}")
         self._raw += data
 
-    def release(self) -> socket.socket:
+    def release(self, *, listening: bool) -> socket.socket:
         """Hand the socket over to a run."""
         self._unread += self._raw
-        return super().release()
+        return super().release(listening=listening)

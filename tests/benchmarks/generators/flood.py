@@ -47,6 +47,7 @@ class Flood:
         self._receivers = {receiver.socket.fileno(): receiver for receiver in receivers}
         self._by_descriptor = {publisher.connection.fileno(): publisher for publisher in publishers}
         self._shares = shares
+        self._only = receivers[0] if len(receivers) == 1 else None
         self._poll = select.epoll()
         for descriptor in (*self._receivers, *self._by_descriptor):
             self._poll.register(descriptor, select.EPOLLIN)
@@ -62,7 +63,7 @@ class Flood:
         start_s = now_s = heard_s = time.perf_counter()
         while True:
             publishing = now_s - start_s < duration_s
-            busy = self._publish(publishing)
+            busy = self._publish(publishing=publishing)
             if not publishing and self._complete():
                 break
             events = self._poll.poll(0 if busy else 1.0)
@@ -76,7 +77,7 @@ class Flood:
         published = sum(publisher.begun_messages for publisher in self._publishers) - begun
         return Flow(published, published * len(self._receivers) // self._shares, wall_s)
 
-    def _publish(self, publishing: bool) -> bool:
+    def _publish(self, *, publishing: bool) -> bool:
         """Let every publisher write once, if it may; return whether one could write on at once."""
         busy = False
         for number, publisher in enumerate(self._publishers):
@@ -111,6 +112,8 @@ class Flood:
 
     def _received(self, publisher: int) -> int:
         """How many of this publisher's messages everybody has who gets them."""
+        if self._only is not None:
+            return self._only.messages(publisher)
         return min(receiver.messages(publisher) for receiver in self._receivers.values()) * self._shares
 
     def _complete(self) -> bool:

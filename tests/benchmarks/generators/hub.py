@@ -23,7 +23,7 @@ _HELLO, _MESSAGES, _SUBSCRIBE, _PING, _NOTICE = 1, 2, 3, 7, 9
 _BATCH = 1
 
 QUEUE_WISH = {"messages": 200_000}
-"""Room for the window of any workload, as every client may ask for; the other brokers are configured to the same end."""
+"""Room for the window of any workload, as every client may ask for. The other brokers are configured to that end."""
 
 
 def topic_name(topic: Topic) -> str:

@@ -68,7 +68,7 @@ class HubWebSocketDialect(HubDialect):
         return data
 
     def _expect(self, channel: Channel, kind: str) -> None:
-        assert isinstance(channel, WebSocketChannel)  # noqa: S101 -- this dialect opened it
+        assert isinstance(channel, WebSocketChannel)  # this dialect opened it
         message = self._unpack(channel.receive_message())
         if message.get("type") != kind:
             raise ConnectionError(f"{kind} expected: {message}")

@@ -3,9 +3,9 @@
 Which publisher comes next is the broker's choice, so the whole read cannot be compared to one stream. Brokers that
 forward what a read brought make long stretches of one publisher: the length of each is found by comparing, doubling
 and halving. Brokers that take turns make stretches of one message: then every message is looked at by itself, its
-head, its number and its publisher. The receiver does whichever suited the last read.
+head, its number, its publisher and its tail. The receiver does whichever suited the last read.
 
-Cost: some 3 µs a stretch, or 0.15 µs a message.
+Cost: some 3 µs a stretch, or 0.2 µs a message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class InterleavedReceiver:
         self._reads = 0
         first = streams[0]
         offset, unit_bytes = first.payload_offset, first.unit_bytes
-        self._unit = Struct(f"{offset}s{_NUMBER}s{_PUBLISHER}s{unit_bytes - offset - _NUMBER - _PUBLISHER}x")
+        self._unit = Struct(f"{offset}s{_NUMBER}s{_PUBLISHER}s{unit_bytes - offset - _NUMBER - _PUBLISHER}s")
 
     def messages(self, publisher: int) -> int:
         """How many of this publisher's have come."""
@@ -109,7 +109,8 @@ class InterleavedReceiver:
             start = right * unit_bytes
             if stream.matches(view[position + start : position + tried * unit_bytes], at + start):
                 right = tried
-                step = step * 2 if wrong > most else max((wrong - right) // 2, 1)
+                # A stretch is mostly as long as the one before: look one message further, then ever further.
+                step = (1 if step == guess else step * 2) if wrong > most else max((wrong - right) // 2, 1)
             else:
                 wrong = tried
                 step = max((wrong - right) // 2, 1)
@@ -119,15 +120,20 @@ class InterleavedReceiver:
         """Check message by message; return where one begins that is incomplete, or not the next of its publisher."""
         stream = self._streams[0]
         unit_bytes = stream.unit_bytes
-        head = stream.cut_out(0, stream.payload_offset)
+        head, _, _, tail = self._unit.unpack(stream.cut_out(0, unit_bytes))
         period = stream.period_bytes // unit_bytes
         publishers = self._publishers
         numbers = [position // unit_bytes for position in self._positions]
         whole = len(data) // unit_bytes
         taken = 0
-        for got_head, number, name in self._unit.iter_unpack(memoryview(data)[: whole * unit_bytes]):
+        for got_head, number, name, got_tail in self._unit.iter_unpack(memoryview(data)[: whole * unit_bytes]):
             publisher = publishers.get(name, -1)
-            if publisher < 0 or got_head != head or number != b"%08x" % (numbers[publisher] % period):
+            if (
+                publisher < 0
+                or got_head != head
+                or got_tail != tail
+                or number != b"%08x" % (numbers[publisher] % period)
+            ):
                 break  # stretches tell what it is
             numbers[publisher] += 1
             taken += 1

@@ -1,4 +1,4 @@
-"""NATS's client protocol: lines, and payloads of a told length. Over TCP, or inside WebSocket frames for subscribers.
+r"""NATS's client protocol: lines, and payloads of a told length. Over TCP, or inside WebSocket frames for subscribers.
 
 ```
 PUB a.b 5\r\nhello\r\n          MSG a.b SID 5\r\nhello\r\n          PING\r\n

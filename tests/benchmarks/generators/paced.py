@@ -41,6 +41,7 @@ def pace(
     receiver: Receiver,
     messages: int,
     interval_ns: int,
+    *,
     bystanders: Mapping[int, socket.socket],
 ) -> Pace:
     """Send `messages`, one every `interval_ns`, and receive them.

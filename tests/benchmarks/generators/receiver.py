@@ -3,8 +3,8 @@
 `PlainReceiver` compares what comes from a TCP connection with its stream; `WebSocketReceiver` takes the content out of
 the frames first. Where several publishers' streams come interleaved, see `generators.interleaved`.
 
-Owner: the engine. Invariant: what was counted was right, in order and complete. Whatever is not the next message and not
-something that may come at any time raises `WrongBytesError`.
+Owner: the engine. Invariant: what was counted was right, in order and complete. Whatever is not the next message and
+not something that may come at any time raises `WrongBytesError`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,153 @@
+"""`hub bench` as it is used: a process, its output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peers.bench.worker import child_environment
+
+
+def hub_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `hub bench`."""
+    return subprocess.run(
+        [sys.executable, "-m", "peers.cli", "bench", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=child_environment(),
+    )
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A JSON file."""
+    document: dict[str, Any] = json.loads(path.read_bytes())
+    return document
+
+
+def test_a_benchmark_with_all_outputs(tmp_path: Path) -> None:
+    """A table on stdout, the same figures as JSON and as a page."""
+    figures, html = tmp_path / "figures.json", tmp_path / "page.html"
+    done = hub_bench(
+        *("--messages", "400", "--size", "64", "--topics", "4", "--subscribers", "2", "--rate", "4000"),
+        *("--repeat", "2", "--json", str(figures), "--html", str(html)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "messages/s" in done.stdout
+    assert "latency, p99.9" in done.stdout
+    document = read(figures)
+    assert document["flawless"] is True
+    assert [run["delivered"] for run in document["runs"]] == [800, 800]
+    assert [run["lost"] for run in document["runs"]] == [0, 0]
+    assert document["runs"][0]["latency"]["messages"] == 800
+    assert document["plan"]["size"] == 64
+    page = html.read_text()
+    assert f"{document['median']['delivered_per_s']:,.0f}" in page
+    assert "<svg" in page
+
+
+def test_json_on_standard_output() -> None:
+    """Alone there, for a pipe; the table goes to stderr."""
+    done = hub_bench("--messages", "300", "--batch", "10", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runs"][0]["delivered"] == 300
+    assert "messages/s" in done.stderr
+
+
+def test_losses_that_were_asked_for_are_told(tmp_path: Path) -> None:
+    """Stalled subscribers lose messages; that they are told of all of them is what the benchmark checks."""
+    figures = tmp_path / "figures.json"
+    done = hub_bench(
+        *("--messages", "3000", "--size", "4000", "--warmup", "0", "--stalled", "2", "--queue-messages", "60"),
+        *("--queue-bytes", "1MiB", "--overflow", "drop-newest", "--json", str(figures)),
+    )
+    assert done.returncode == 0, done.stderr
+    stalled = read(figures)["stalled"]
+    assert stalled["lost"] == stalled["told"] > 0
+    assert stalled["received"] + stalled["lost"] == 6000
+    assert "2 stalled subscribers got" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--mesages", "1"], "--mesages"),
+        (["--messages", "many"], "many"),
+        (["--transport", "udp"], "udp"),
+        (["--size", "3"], "hub: --size: 3 given, expected a number from 16"),
+        (["--queue-bytes", "much"], "hub: --queue-bytes: expected a size"),
+        (["--url", "http://localhost"], "hub: 'http://localhost'"),
+        (["7"], "7"),
+        (["scenario", "nothing"], "nothing"),
+        (["scenario", "targets", "--only", "speed"], "hub: --only: no figure 'speed'; there are one-topic,"),
+        (["scenario", "targets", "--scale", "2"], "hub: --repeat, --scale:"),
+        (["scenario", "idle-peers", "--rounds", "0"], "hub: --rate, --seconds, --rounds:"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
+    """One clear error that names the option or the value, and an exit code of 1 or 2; nothing is started."""
+    done = hub_bench(*arguments)
+    assert done.returncode == (1 if said.startswith("hub: ") else 2)
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """The figures are shown all the same."""
+    done = hub_bench("--messages", "100", "--json", str(tmp_path / "no" / "figures.json"))
+    assert done.returncode == 1
+    assert "figures.json: No such file or directory" in done.stderr
+    assert "messages/s" in done.stdout
+
+
+def test_idle_peers(tmp_path: Path) -> None:
+    """All five steps, in each of two rounds, with the hub's CPU and its change from the first step."""
+    figures = tmp_path / "figures.json"
+    done = hub_bench(
+        *("scenario", "idle-peers", "--rate", "1000", "--seconds", "0.1", "--rounds", "2", "--json", str(figures))
+    )
+    assert done.returncode == 0, done.stderr
+    document = read(figures)
+    beside = [(step["subscribers"], step["peers"]) for step in document["steps"]]
+    assert beside == [(0, 0), (20, 0), (200, 0), (1000, 0), (1000, 20)]
+    for step in document["steps"]:
+        assert [run["delivered"] for run in step["runs"]] == [100, 100]
+        assert [run["lost"] for run in step["runs"]] == [0, 0]
+        assert step["hub_cpu_percent"] > 0
+        assert len(step["ratios"]) == 2
+    assert document["steps"][0]["change_percent"] == 0
+    assert "% of a core" in done.stdout
+
+
+def test_targets(tmp_path: Path) -> None:
+    """Some of the goals at a small scale: each has a verdict, and a quick look says that it is one."""
+    figures = tmp_path / "figures.json"
+    names = ("one-topic", "batches-16", "memory-tcp", "memory-subscription", "churn-1000")
+    only = [argument for name in names for argument in ("--only", name)]
+    done = hub_bench("scenario", "targets", *only, "--repeat", "1", "--scale", "0.001", "--json", str(figures))
+    document = read(figures)
+    assert len(document["figures"]) == len(names) + 1, "churn has two figures"
+    for figure in document["figures"]:
+        assert figure["values"], figure
+        assert not figure["faults"], figure
+    reached = all(figure["reached"] for figure in document["figures"])
+    assert done.returncode == (0 if reached else 3), done.stderr
+    assert "a quick look, no figures" in done.stdout
+
+
+def test_stalled_targets(tmp_path: Path) -> None:
+    """What stalled subscribers get and are told is exact for each policy, whatever the rate."""
+    figures = tmp_path / "figures.json"
+    policies = ("drop-oldest", "drop-newest", "disconnect")
+    only = [argument for policy in policies for argument in ("--only", f"stalled-{policy}")]
+    hub_bench("scenario", "targets", *only, "--repeat", "1", "--scale", "0.05", "--json", str(figures))
+    exact = [figure for figure in read(figures)["figures"] if "exactly right" in figure["name"]]
+    assert [figure["measured"] for figure in exact] == [100, 100, 100]
+    assert [figure["faults"] for figure in exact] == [[], [], []]

@@ -1,0 +1,191 @@
+"""The real thing, small: a hub and all workers in processes, a few hundred messages, and every number adds up."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from hub.overflow import Overflow
+from peers.bench.dial import Wish
+from peers.bench.errors import BenchError
+from peers.bench.measurement import Measurement
+from peers.bench.plan import Plan
+from peers.bench.running_hub import RunningHub
+from peers.bench.stage import Stage
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[RunningHub]:
+    """A hub that runs, for benchmarks that do not need one of their own."""
+    started = RunningHub.start(("tcp", "ws"))
+    yield started
+    started.stop()
+
+
+def plan_for(hub: RunningHub, **fields: object) -> Plan:
+    """A small plan for a running hub."""
+    small = {"messages": 600, "size": 32, "warmup": 50} | fields
+    return Plan(urls=tuple(hub.urls.values()), hub_pid=hub.pid, **small)  # type: ignore[arg-type]
+
+
+def check_flawless(run: Measurement, published: int, subscribers: int) -> None:
+    """Everything arrived once and in order, and the figures belong together."""
+    assert run.flawless
+    assert (run.published, run.expected, run.delivered) == (published, published * subscribers, published * subscribers)
+    assert run.elapsed_s > 0
+    assert run.published_per_s == pytest.approx(published / run.elapsed_s)
+    assert run.us_per_delivery * run.delivered == pytest.approx(run.hub_cpu_s * 1e6)
+    assert run.samples[-1].published == published
+    assert run.samples[-1].delivered == published * subscribers
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"topics": 7},
+        {"batch": 16, "messages": 640},
+        {"publishers": 3, "subscribers": 2, "subscriber_processes": 2},
+        {"transport": "ws", "subscribers": 3},
+        {"transport": "ws", "batch": 20, "topics": 3},
+        {"batch": 3, "size": 40_000, "messages": 60},
+        {"window": False},
+    ],
+    ids=str,
+)
+def test_every_message_arrives_once_and_in_order(hub: RunningHub, fields: dict[str, object]) -> None:
+    """Topics, batches, several publishers and subscribers, WebSocket, frames larger than a read: twice each."""
+    plan = plan_for(hub, **fields)
+    with Stage(plan) as stage:
+        for _ in range(2):
+            check_flawless(stage.measure(), plan.messages, plan.subscribers)
+
+
+@pytest.mark.parametrize("fields", [{}, {"burst": 8}, {"batch": 4, "burst": 4, "publishers": 2}], ids=str)
+def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object]) -> None:
+    """Every delivery has a latency, and the rate is not exceeded."""
+    plan = plan_for(hub, rate=2000, messages=400, **fields)
+    with Stage(plan) as stage:
+        run = stage.measure(rate=plan.rate, burst=plan.burst)
+    check_flawless(run, 400, 1)
+    assert run.latency is not None
+    assert run.latency.messages == 400
+    assert 0 < run.latency.p50_us <= run.latency.p99_us <= run.latency.max_us
+    assert run.published_per_s < 2000 * 1.1
+
+
+def test_full_speed_has_no_latencies(hub: RunningHub) -> None:
+    """Without a schedule there is nothing to measure them against."""
+    with Stage(plan_for(hub)) as stage:
+        stage.measure(100, rate=5000)
+        assert stage.measure(100).latency is None
+
+
+def test_bystanders_take_no_part(hub: RunningHub) -> None:
+    """Idle subscribers, links and a churning client come, go and change nothing."""
+    with Stage(plan_for(hub, idle_subscribers=5, idle_peers=2, churn=500)) as stage:
+        check_flawless(stage.measure(), 600, 1)
+        churned = stage.churn(0)
+        assert churned.requests == churned.confirmed > 0
+        stage.populate(1, 0)
+        check_flawless(stage.measure(), 600, 1)
+
+
+def test_peer_hubs_that_are_hubs(hub: RunningHub) -> None:
+    """They link, want other topics, and go again."""
+    with Stage(plan_for(hub, real_peers=True)) as stage:
+        stage.populate(0, 2)
+        check_flawless(stage.measure(), 600, 1)
+        stage.populate(0, 1)
+        check_flawless(stage.measure(), 600, 1)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ws"])
+@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
+def test_what_a_stalled_subscriber_loses_is_what_it_is_told(
+    hub: RunningHub, overflow: Overflow, transport: str
+) -> None:
+    """A queue of 50 overflows: lost is above 0, equals what the hub tells, and the one that reads loses nothing."""
+    wish = Wish(messages=50, overflow=overflow)
+    plan = plan_for(
+        hub, messages=2500, size=4000, stalled=2, stalled_wish=wish, warmup=0, repeat=2, transport=transport
+    )
+    with Stage(plan) as stage:
+        check_flawless(stage.measure(), 2500, 1)
+        stalled = stage.stalled()
+    assert stalled is not None
+    assert stalled.lost > 0
+    assert stalled.told == stalled.lost
+    assert stalled.received + stalled.lost == 2 * 2500
+    assert stalled.accounted
+
+
+def test_a_stalled_subscriber_that_is_disconnected(hub: RunningHub) -> None:
+    """It reads the reason where the losses would have been told."""
+    wish = Wish(messages=50, overflow=Overflow.DISCONNECT)
+    plan = plan_for(hub, messages=2500, size=4000, stalled=1, stalled_wish=wish, warmup=0)
+    with Stage(plan) as stage:
+        check_flawless(stage.measure(), 2500, 1)
+        stalled = stage.stalled()
+    assert stalled is not None
+    assert stalled.closed == 1
+    assert "queue full (50 messages" in stalled.reason
+    assert stalled.accounted
+
+
+def test_stalled_subscribers_with_topics_of_their_own(hub: RunningHub) -> None:
+    """Each accounts for the messages of its topic alone."""
+    wish = Wish(messages=50)
+    fields = {"messages": 6000, "size": 4000, "topics": 3, "stalled": 3, "stalled_apart": True, "stalled_wish": wish}
+    with Stage(plan_for(hub, warmup=0, **fields)) as stage:
+        check_flawless(stage.measure(), 6000, 1)
+        counted = stage.resume_stalled()
+    assert [one.received + one.lost for one in counted] == [2000] * 3
+    assert all(one.lost == one.told > 0 for one in counted)
+    assert all(one.out_of_order == 0 for one in counted)
+
+
+def test_the_window_keeps_within_the_queue_that_is_granted(hub: RunningHub) -> None:
+    """Subscribers with a queue of 10 lose nothing at full speed, because nobody runs ahead of them."""
+    with Stage(plan_for(hub, messages=500, subscribers=2, wish=Wish(messages=10))) as stage:
+        run = stage.measure()
+    check_flawless(run, 500, 2)
+
+
+def test_a_hub_of_its_own() -> None:
+    """Started for the benchmark, with its CPU time and memory known, and ended behind it."""
+    with Stage(Plan(messages=5000, warmup=100)) as stage:
+        pid = stage.hub.pid
+        run = stage.measure()
+    check_flawless(run, 5000, 1)
+    assert run.hub_cpu_s > 0
+    assert run.hub_memory_bytes > 1 << 20
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_hub_that_dies_ends_the_benchmark() -> None:
+    """With a reason, not with figures."""
+    with Stage(Plan(messages=1000, warmup=0)) as stage:
+
+        def kill(_: int, __: int) -> None:
+            os.kill(stage.hub.pid, signal.SIGKILL)
+
+        with pytest.raises(BenchError):
+            stage.measure(100_000, rate=1000, watch=kill)
+
+
+def test_no_hub_there() -> None:
+    """The worker's reason is the benchmark's."""
+    plan = Plan(urls=("tcp://127.0.0.1:1",), messages=10)
+    with pytest.raises(BenchError, match=r"no connection to tcp://127\.0\.0\.1:1: .*refused"), Stage(plan):
+        pass
+
+
+def test_a_hub_that_does_not_start() -> None:
+    """It says why itself, on stderr; the benchmark says that it did not."""
+    with pytest.raises(BenchError, match="did not start"):
+        RunningHub.start(("tcp",), ("--limits-routes", "none"))

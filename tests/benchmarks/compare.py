@@ -1,0 +1,123 @@
+"""Compare the hub with other brokers, all of them in turn in one session on this machine.
+
+    python tests/benchmarks/compare.py [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
+                                       [--json FILE] [--html FILE] [--profile DIRECTORY]
+
+Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
+with all brokers once, then all again, so that a slow drift of the machine meets everybody. See README.md beside this
+file. Exit code 1: messages were lost or came out of order, or a run failed. 2: wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from brokers import BROKERS
+from brokers.broker import Broker
+from brokers.install import install_missing
+from chart import write_html
+from contestants import Contestant, contestants
+from machine import surroundings
+from measure import Run, measure, placement
+from report import print_report, write_json
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from summary import Summary
+from workloads import Workload, selected
+
+EXIT_FAULT = 1
+_PRINTED_WIDTH = 150
+"""Of tables that do not go to a terminal, characters."""
+
+_DURATION_S = {"flood": 1.5, "paced": 2.0, "memory": 0.0}
+_DURATION_LIMIT_S = 15.0
+"""Above it, connections that only listen would be pinged, and the generators do not answer pings."""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", metavar="NAMES", help="brokers, separated by commas; default: all")
+    parser.add_argument("--workloads", default="", metavar="NAMES", help="separated by commas; default: all")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the plot")
+    parser.add_argument("--profile", type=Path, metavar="DIRECTORY", help="py-spy flame graphs of the hub; slows it")
+    given = parser.parse_args()
+    if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / max(_DURATION_S.values()):
+        parser.error("--repeat is 1 or more, --scale above 0 and at most 7.5")
+    try:
+        given.chosen = selected(_names(given.workloads))
+    except ValueError as error:
+        parser.error(str(error))
+    unknown = set(_names(given.only)) - {broker.name for broker in BROKERS}
+    if unknown:
+        parser.error(
+            f"--only: no broker {', '.join(sorted(unknown))}; there are {', '.join(broker.name for broker in BROKERS)}"
+        )
+    return given
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _plan(
+    workloads: Sequence[Workload], brokers: Sequence[Broker], repeats: int
+) -> list[tuple[Workload, Contestant, int]]:
+    return [
+        (workload, contestant, repeat)
+        for repeat in range(1, repeats + 1)
+        for workload in workloads
+        for contestant in contestants(workload, brokers)
+    ]
+
+
+def main() -> int:
+    """Compare; return the exit code."""
+    given = _arguments()
+    console = Console(stderr=True)
+    only = _names(given.only)
+    brokers = install_missing([broker for broker in BROKERS if not only or broker.name in only])
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    place = placement()
+    if place.server is None:
+        console.print("[yellow]There is one CPU only: brokers and load share it, and the figures with it.[/]")
+    runs: list[Run] = []
+    plan = _plan(given.chosen, brokers, given.repeat)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=2) as progress:
+        task = progress.add_task("", total=len(plan))
+        for workload, contestant, repeat in plan:
+            progress.update(task, description=f"{workload.name}  {contestant.name}".ljust(28))
+            profile = given.profile if contestant.ours else None
+            duration_s = _DURATION_S[workload.kind] * given.scale
+            runs.append(measure(workload, contestant, repeat, duration_s, place, profile=profile))
+            progress.advance(task)
+    summary = Summary(runs)
+    about = surroundings(brokers)
+    out = Console()
+    print_report(summary, about, out if out.is_terminal else Console(width=_PRINTED_WIDTH))
+    if given.json:
+        settings = {
+            "repeat": given.repeat,
+            "scale": given.scale,
+            "duration_s": _DURATION_S,
+            "profiled": bool(given.profile),
+        }
+        write_json(summary, about, settings, given.json)
+    if given.html:
+        write_html(summary, about, given.html)
+    return EXIT_FAULT if summary.faults else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

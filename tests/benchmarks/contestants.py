@@ -1,0 +1,51 @@
+"""`Contestant`: a broker in one way of using it. The hub takes part several times where it can be used several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from brokers.broker import Broker
+from workloads import Workload
+
+__all__ = ["FLOOR", "OURS", "Contestant", "contestants"]
+
+OURS = "hub"
+FLOOR = "relay"
+"""No broker: see `brokers.relay`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One line of the results."""
+
+    name: str
+    """Also of its dialect."""
+    broker: Broker
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is the hub, in whatever way."""
+        return self.broker.name == OURS
+
+
+def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[Contestant]:
+    """Return who takes part in a workload, in the order in which they run."""
+    taking_part: list[Contestant] = []
+    for broker in brokers:
+        if workload.websocket and not broker.websocket:
+            continue
+        if broker.name == FLOOR and not _one_to_one(workload):
+            continue
+        taking_part.append(Contestant(broker.name, broker))
+        if broker.name == OURS and workload.batches:
+            taking_part.append(Contestant("hub-batch", broker))
+        if broker.name == OURS and workload.websocket and workload.kind == "flood":
+            taking_part.append(Contestant("hub-json", broker))
+    return taking_part
+
+
+def _one_to_one(workload: Workload) -> bool:
+    """Whether a relay could do it."""
+    crowd = max(workload.publishers, workload.subscribers, workload.topics) > 1 or workload.bystanders
+    return not crowd and workload.kind != "memory"

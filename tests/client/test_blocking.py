@@ -1,0 +1,321 @@
+"""The blocking client, from threads, with a hub in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from hub.config import Settings
+from hub.errors import BusyError, ClosedError, ConnectionLostError, InvalidTopicError, RejectedError, UsageError
+from peers.client import InvalidValueError, Message
+from peers.client.blocking import BlockingClient, connect
+from peers.client.settings import ClientSettings
+from peers.endpoints import Endpoint
+from tests.client.hubs import Hub, quick_backoff, settings_of
+
+T = TypeVar("T")
+
+
+class HubThread:
+    """A hub that runs in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._hubs: list[Hub] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something in the hub's thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call something in the hub's thread."""
+
+        async def work() -> T:
+            return function()
+
+        return self.run(work())
+
+    def start(self, endpoint: Endpoint | str = "tcp://127.0.0.1:0", settings: Settings | None = None) -> Hub:
+        """Start a hub."""
+
+        async def work() -> Hub:
+            hub = Hub(settings or Settings())
+            await hub.listen(Endpoint.parse(endpoint) if isinstance(endpoint, str) else endpoint)
+            self._hubs.append(hub)
+            return hub
+
+        return self.run(work())
+
+    def stop(self) -> None:
+        """End everything."""
+        for hub in self._hubs:
+            self.run(hub.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture
+def hubs() -> Iterator[HubThread]:
+    """A thread for hubs, ended with the test."""
+    thread = HubThread()
+    yield thread
+    thread.stop()
+
+
+@pytest.fixture(params=["tcp", "unix", "ws"])
+def hub(hubs: HubThread, request: pytest.FixtureRequest, tmp_path: Path) -> Hub:
+    """One hub, over each transport."""
+    urls = {"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock", "ws": "ws://127.0.0.1:0"}
+    return hubs.start(urls[request.param])
+
+
+@pytest.fixture
+def tcp_hub(hubs: HubThread) -> Hub:
+    """One hub over TCP."""
+    return hubs.start()
+
+
+def test_publish_and_subscribe(hub: Hub) -> None:
+    """Messages go through in order, read one by one, in bulk, and with a time limit."""
+    with connect(hub.url, name="me") as client, client.subscribe("/a", "/b") as messages:
+        for number in range(1000):
+            client.publish("/a" if number % 3 else "/b", number)
+        got = [next(messages)]
+        got += messages.batch()
+        while len(got) < 1000:
+            got.append(messages.receive(timeout_s=60))
+        assert [message.value for message in got] == list(range(1000))
+        assert got[0] == Message("/b", 0)
+        assert messages.batch(timeout_s=0.01) == []
+        assert not messages.ended
+        with pytest.raises(TimeoutError):
+            messages.receive(timeout_s=0)
+        client.publish("/a", "last")
+        assert next(messages.iterate(timeout_s=60)).value == "last"
+        assert list(messages.iterate(timeout_s=0.01)) == []
+        assert client.hub is not None
+        assert client.hub.name == "test hub"
+        assert client.dropped_messages == messages.lost_messages == messages.breaks == 0
+
+
+def test_many_publishers(tcp_hub: Hub) -> None:
+    """Threads may publish at the same time; the order of each is kept."""
+    with connect(tcp_hub.url) as client, client.subscribe("/") as messages, ThreadPoolExecutor() as pool:
+
+        def publish(thread: int) -> None:
+            for number in range(2000):
+                client.publish(f"/{thread}", number)
+
+        list(pool.map(publish, range(4)))
+        got = [messages.receive(timeout_s=60) for _ in range(8000)]
+    for thread in range(4):
+        assert [message.value for message in got if message.topic == f"/{thread}"] == list(range(2000))
+
+
+def test_many_readers(tcp_hub: Hub) -> None:
+    """Threads may share a stream: each message is read by one of them."""
+    with connect(tcp_hub.url) as client, ThreadPoolExecutor() as pool, client.subscribe("/a") as messages:
+
+        def read() -> list[int]:
+            numbers = []
+            for message in messages:
+                if message.value is None:
+                    break
+                numbers.append(message.value)
+            return numbers
+
+        readers = [pool.submit(read) for _ in range(3)]
+        for number in range(2000):
+            client.publish("/a", number)
+        for _ in readers:
+            client.publish("/a", None)
+        parts = [reader.result() for reader in readers]
+    assert sorted(number for part in parts for number in part) == list(range(2000))
+
+
+def test_draining_and_statistics(tcp_hub: Hub) -> None:
+    """After `drain` everything is out of the client's hands."""
+    with connect(tcp_hub.url) as client:
+        for _ in range(10_000):
+            client.publish("/a", 1)
+        client.drain()
+        statistics = client.statistics()
+        assert statistics.published_messages == 10_000
+        assert statistics.buffered_bytes == 0
+
+
+def test_closing_sends_first(hubs: HubThread, tcp_hub: Hub) -> None:
+    """Leaving the client sends what was published."""
+    with connect(tcp_hub.url) as reader, reader.subscribe("/a") as messages:
+        with connect(tcp_hub.url) as client:
+            for number in range(5000):
+                client.publish("/a", number)
+        assert [messages.receive(timeout_s=60).value for _ in range(5000)] == list(range(5000))
+        assert hubs.call(lambda: len(tcp_hub.node.connections)) == 1
+
+
+def test_callbacks(tcp_hub: Hub) -> None:
+    """A function is called in the loop thread; there it may publish without waiting, and nothing else."""
+    got: list[Any] = []
+    done = threading.Event()
+
+    def function(message: Message) -> None:
+        got.append((message.topic, threading.current_thread() is threading.main_thread()))
+        if message.topic == "/question":
+            calls: list[Callable[[], None]] = [lambda: client.publish("/a", 1), client.close, client.drain]
+            for call in calls:
+                with pytest.raises(UsageError, match="would wait for itself"):
+                    call()
+            client.publish_nowait("/answer", 42)
+        else:
+            done.set()
+
+    with connect(tcp_hub.url) as client:
+        stop = client.subscribe_callback(["/question", "/answer"], function)
+        client.publish("/question", None)
+        assert done.wait(60)
+        stop()
+        client.publish("/answer", "unheard")
+        client.drain()
+    assert got == [("/question", False), ("/answer", False)]
+
+
+def test_refused_at_once(tcp_hub: Hub) -> None:
+    """Bad topics, values and prefixes are refused in the calling thread."""
+    with connect(tcp_hub.url) as client:
+        for publish in (client.publish, client.publish_nowait):
+            with pytest.raises(InvalidTopicError):
+                publish("$hub/x", 1)
+            with pytest.raises(InvalidValueError):
+                publish("/a", object())
+        with pytest.raises(UsageError, match="one prefix or more"):
+            client.subscribe()
+        with pytest.raises(InvalidTopicError), client.subscribe("\x00"):
+            pass
+        stream = client.subscribe("/a")
+        with pytest.raises(UsageError, match="open the stream first"):
+            stream.batch()
+        stream.close()
+
+
+def test_refused_later(hubs: HubThread) -> None:
+    """What only the loop thread finds out is told there; the client goes on."""
+    hub = hubs.start(settings=settings_of(frame_bytes=8 * 1024, prefixes_per_client=1))
+    rejected: list[Exception] = []
+    with connect(hub.url, on_rejected=rejected.append) as client, client.subscribe("/a") as messages:
+        client.publish("/a", bytes(10_000))
+        client.publish("/a", "small")
+        assert messages.receive(timeout_s=60).value == "small"
+        assert client.statistics().rejected_messages == 1
+        with pytest.raises(RejectedError), client.subscribe("/b"):
+            pass
+    assert "the hub takes at most 8192" in str(rejected[0])
+
+
+def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
+    """The first connection fails in the calling thread, with advice, and leaves no thread behind."""
+    hubs.run(tcp_hub.stop())
+    before = threading.active_count()
+    with pytest.raises(ConnectionLostError, match="is the hub running"):
+        connect(tcp_hub.url)
+    client = BlockingClient(tcp_hub.endpoint, ClientSettings())
+    with pytest.raises(ConnectionLostError):
+        client.open()
+    client.close()
+    assert threading.active_count() == before
+
+
+def test_the_hub_restarts(hubs: HubThread, tcp_hub: Hub) -> None:
+    """What is published while the hub is away arrives when it is back; the stream tells of the break."""
+    lost, back = threading.Event(), threading.Semaphore(0)
+    with connect(
+        tcp_hub.url,
+        backoff=quick_backoff(),
+        on_disconnect=lambda _: lost.set(),
+        on_connect=lambda _: back.release(),
+    ) as client:
+        assert back.acquire(timeout=60)
+        with client.subscribe("/a") as messages:
+            hubs.run(tcp_hub.stop())
+            assert lost.wait(60)
+            client.publish("/a", "meanwhile")
+            hubs.start(tcp_hub.endpoint)
+            assert messages.receive(timeout_s=60).value == "meanwhile"
+            assert messages.breaks == 1
+
+
+def test_full(hubs: HubThread, tcp_hub: Hub) -> None:
+    """When nothing can be sent, publishing waits for its time limit, and not waiting refuses at once."""
+    lost = threading.Event()
+    with connect(tcp_hub.url, buffer_bytes=10_000, on_disconnect=lambda _: lost.set()) as client:
+        hubs.run(tcp_hub.stop())
+        assert lost.wait(60)
+        with pytest.raises(BusyError, match=r"within 0\.01 s"):
+            _fill(lambda: client.publish("/a", bytes(9000), timeout_s=0.01))
+        with pytest.raises(BusyError):
+            _fill(lambda: client.publish_nowait("/a", bytes(9000)))
+        with pytest.raises(TimeoutError):
+            client.drain(timeout_s=0.01)
+    assert client.statistics().unsent_messages > 100
+
+
+def _fill(publish: Callable[[], None]) -> None:
+    while True:
+        publish()
+
+
+def test_the_end_reaches_every_thread(tcp_hub: Hub) -> None:
+    """Closing the client ends readers in other threads, and later calls are refused."""
+    client = connect(tcp_hub.url)
+    messages = client.subscribe("/a")
+    messages.open()
+    with pytest.raises(UsageError, match="opened once"):
+        messages.open()
+    with ThreadPoolExecutor() as pool:
+        readers = [pool.submit(list, messages), pool.submit(messages.batch)]
+        client.close()
+        assert [reader.result() for reader in readers] == [[], []]
+    assert messages.ended
+    client.close()
+    messages.close()
+    for call in (
+        lambda: client.publish("/a", 1),
+        lambda: client.publish_nowait("/a", 1),
+        client.drain,
+        client.subscribe("/a").open,
+        messages.receive,
+    ):
+        with pytest.raises(ClosedError):
+            call()
+
+
+def test_a_stream_closed_by_another_thread(tcp_hub: Hub) -> None:
+    """Closing a stream ends whoever iterates over it; the client goes on."""
+    with connect(tcp_hub.url) as client, ThreadPoolExecutor() as pool:
+        with client.subscribe("/a") as messages:
+            reader = pool.submit(list, messages)
+        assert reader.result() == []
+        with client.subscribe("/a") as again:
+            client.publish("/a", 1)
+            assert again.receive(timeout_s=60).value == 1
+
+
+def test_without_reconnecting(hubs: HubThread, tcp_hub: Hub) -> None:
+    """With `reconnect=False` a lost connection raises in readers and publishers."""
+    with connect(tcp_hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
+        hubs.run(tcp_hub.crash())
+        with pytest.raises(ConnectionLostError):
+            messages.receive()
+        with pytest.raises(ConnectionLostError):
+            _fill(lambda: client.publish("/a", 1))
+        with pytest.raises(ConnectionLostError):
+            client.drain()

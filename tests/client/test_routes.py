@@ -1,0 +1,97 @@
+"""The client's own routes: like a look-up among all prefixes, remembered."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch
+from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
+from peers.client import routes as module
+from peers.client.routes import LocalRoutes
+
+
+class NamedSink:
+    """A sink that is only compared."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def put(self, batch: Batch) -> None:
+        """Not called here."""
+
+    def put_gap(self, lost_messages: int) -> None:
+        """Not called here."""
+
+    def put_break(self) -> None:
+        """Not called here."""
+
+    def finish(self, error: Exception | None) -> None:
+        """Not called here."""
+
+
+UNREADABLE = NamedSink("unreadable")
+
+
+def key_of(topic: str | bytes, flags: int = 0) -> bytes:
+    """The routing key of a topic."""
+    raw = topic.encode() if isinstance(topic, str) else topic
+    return HEADER.pack(0, KIND_MESSAGES, flags, len(raw))[4:] + raw
+
+
+texts = st.lists(st.sampled_from(("/", "a", "b", "é")), min_size=1, max_size=4).map("".join)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), texts | st.just(""), st.integers(0, 2)), max_size=20),
+    st.lists(texts, min_size=1, max_size=5),
+)
+def test_as_a_look_up(changes: list[tuple[bool, str, int]], topics: list[str]) -> None:
+    """After any changes of subscriptions a route names exactly the sinks with a prefix of the topic."""
+    sinks = [NamedSink(str(number)) for number in range(3)]
+    routes = LocalRoutes(UNREADABLE)
+    held: set[tuple[str, int]] = set()
+    for add, prefix, number in changes:
+        if add:
+            held.add((prefix, number))
+            routes.add(prefix, sinks[number])
+        else:
+            held.discard((prefix, number))
+            routes.discard(prefix, sinks[number])
+        for topic in topics:
+            found = routes.find(key_of(topic)).sinks
+            assert {sink.name for sink in found} == {  # type: ignore[attr-defined]
+                str(number) for prefix, number in held if topic.startswith(prefix)
+            }
+            assert len(set(found)) == len(found)
+
+
+def test_the_same_sinks_are_the_same_route() -> None:
+    """Topics, and flags, with the same sinks share one route object, so that the scanner joins their runs."""
+    routes = LocalRoutes(UNREADABLE)
+    routes.add("/", NamedSink("all"))
+    assert routes.find(key_of("/a")) is routes.find(key_of("/b", FLAG_BATCH))
+    assert routes.find(key_of("elsewhere")) is routes.find(key_of("$hub/overflow"))
+    assert routes.find(key_of("elsewhere")).sinks == ()
+
+
+def test_unreadable_keys() -> None:
+    """Keys that hold no topic lead to one sink, and are never refused."""
+    routes = LocalRoutes(UNREADABLE)
+    routes.add("", NamedSink("all"))
+    for key in (key_of(b"/\xff"), key_of(""), key_of("/a\n"), key_of("/a", 0b1000), key_of("x" * 1025)):
+        assert routes.find(key).sinks == (UNREADABLE,)
+        assert routes.miss(key) is routes.table[key]
+
+
+def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is emptied when it is full."""
+    monkeypatch.setattr(module, "_ROUTES_LIMIT", 10)
+    routes = LocalRoutes(UNREADABLE)
+    for number in range(95):
+        routes.find(key_of(f"/{number}"))
+        assert len(routes.table) <= 10

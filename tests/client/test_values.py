@@ -1,0 +1,155 @@
+"""Values to msgpack and back: what arrives, what is reported instead, and that nothing raises."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch, Message, decode_values
+from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from peers.client.values import InvalidValueError, decode_batch, encode_value
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False),
+    st.text(max_size=20),
+    st.binary(max_size=20),
+    st.datetimes(timezones=st.just(UTC)),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def single(topic: str, value: Any) -> bytes:
+    """A frame with one value."""
+    return encode_frame(KIND_MESSAGES, encode_value(value), key=topic.encode())
+
+
+def several(topic: str, *packed: bytes, count: int | None = None) -> bytes:
+    """A BATCH frame."""
+    body = (len(packed) if count is None else count).to_bytes(4, "big") + b"".join(packed)
+    return encode_frame(KIND_MESSAGES, body, key=topic.encode(), flags=FLAG_BATCH)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["/a", "/b", "/ä"]), st.lists(values, min_size=1, max_size=3)), max_size=6))
+def test_round_trip(batches: list[tuple[str, list[Any]]]) -> None:
+    """However values are spread over frames and topics, the same messages come back in order."""
+    frames = b"".join(
+        single(topic, some[0]) if len(some) == 1 else several(topic, *map(encode_value, some))
+        for topic, some in batches
+    )
+    messages, bad = decode_batch(Batch(frames, max(1, len(batches))))
+    assert messages == [Message(topic, value) for topic, some in batches for value in some]
+    assert bad == []
+
+
+@given(values)
+def test_the_hub_reads_the_same(value: Any) -> None:
+    """What a client packs, the core's own decoder reads."""
+    (frame,) = Batch(single("/a", value), 1).parts()
+    (read,) = decode_values(frame)
+    assert read == value
+
+
+def test_runs_of_equal_headers() -> None:
+    """Frames of one topic and one size, read by their header alone, keep their own values; the next size does, too."""
+    numbers = [*range(10), 1000, 1001, 1002, 5]
+    messages, bad = decode_batch(Batch(b"".join(single("/a", number) for number in numbers), len(numbers)))
+    assert [message.value for message in messages] == numbers
+    assert bad == []
+
+
+@given(st.binary(max_size=40), st.sampled_from([0, FLAG_BATCH, 0b10, 0b11]))
+def test_any_bytes(body: bytes, flags: int) -> None:
+    """No body raises; what cannot be read is reported, what stands before and behind it is delivered."""
+    if flags & FLAG_BATCH:
+        body = (3).to_bytes(4, "big") + body
+    odd = encode_frame(KIND_MESSAGES, body, key=b"/odd", flags=flags)
+    messages, bad = decode_batch(Batch(single("/a", 1) + odd + single("/a", 2), 3))
+    assert messages[0] == Message("/a", 1)
+    assert messages[-1] == Message("/a", 2)
+    assert all(message.topic == "/odd" for message in messages[1:-1])
+    assert all(each.topic == "/odd" and each.reason for each in bad)
+    said = 3 if flags & FLAG_BATCH else 1
+    assert len(messages) - 2 + sum(each.messages for each in bad) == said
+
+
+def test_one_bad_value_in_a_run() -> None:
+    """A bad value among frames that look alike is reported alone."""
+    frames = single("/a", "x") + encode_frame(KIND_MESSAGES, b"\xa1\xff", key=b"/a") + single("/a", "y")
+    messages, bad = decode_batch(Batch(frames, 3))
+    assert [message.value for message in messages] == ["x", "y"]
+    assert [(each.body, each.messages) for each in bad] == [(b"\xa1\xff", 1)]
+
+
+def test_one_bad_value_in_a_batch() -> None:
+    """Where values can be told apart, only the bad one of a batch is lost; where they cannot, the whole batch is."""
+    messages, bad = decode_batch(Batch(several("/a", b"\x01", b"\xa1\xff", b"\x03"), 3))
+    assert [message.value for message in messages] == [1, 3]
+    assert [(each.body, each.messages) for each in bad] == [(b"\xa1\xff", 1)]
+    messages, bad = decode_batch(Batch(several("/a", b"\x01", b"\xc1", b"\x03"), 3))
+    assert messages == []
+    assert [each.messages for each in bad] == [3]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x91" * 100_000 + b"\xc0",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff\x01",
+        b"\xc6\xff\xff\xff\xff",
+        b"\x81\x80\x01",
+        b"\xc7\x0c\xff" + b"\xff" * 12,
+        b"\x01\x02",
+        b"",
+    ],
+)
+def test_bombs(body: bytes) -> None:
+    """Deep nesting, sizes that are not there, odd keys and dates, too much and too little: reported, never raised."""
+    messages, bad = decode_batch(Batch(encode_frame(KIND_MESSAGES, body, key=b"/a"), 1))
+    assert messages == []
+    assert [(each.body, each.messages) for each in bad] == [(body, 1)]
+    assert bad[0].reason.startswith("not msgpack: ")
+
+
+def test_another_encoding() -> None:
+    """Encodings that this version does not read are named."""
+    frame = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x02xy", key=b"/a", flags=0b11)
+    messages, bad = decode_batch(Batch(frame, 2))
+    assert messages == []
+    assert bad[0].messages == 2
+    assert bad[0].reason == "encoding 1 is not read by this version"
+
+
+def test_what_has_no_form() -> None:
+    """A value without a msgpack form is refused with the reason."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (object(), 2**64, -(2**63) - 1, "\ud800", 1j, [len], deep):
+        with pytest.raises(InvalidValueError, match="no msgpack form"):
+            encode_value(value)
+
+
+def test_extensions_and_rich_types() -> None:
+    """Timestamps, extensions, sets, tuples and structs have a form."""
+    moment = datetime(2024, 2, 29, tzinfo=UTC)
+
+    class Point(msgspec.Struct):
+        x: int
+
+    extension = msgspec.msgpack.Ext(5, b"five")
+    packed = several("/a", *map(encode_value, (moment, extension, {1}, (1, 2), Point(3))))
+    messages, _ = decode_batch(Batch(packed, 5))
+    assert [message.value for message in messages] == [moment, extension, [1], [1, 2], {"x": 3}]

@@ -1,0 +1,341 @@
+"""A client's side of `hub.v1.msgpack`, against the websockets library's server, in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.overflow import Overflow
+from peers.client.conversation import Event, Introduction
+from peers.client.routes import LocalRoutes
+from peers.client.values import decode_batch
+from peers.client.websocket import PATH, WebSocketConversation
+from peers.wire.control import Notice
+from peers.wire.hello import Hello, QueueWish
+from peers.wire.scanner import Run
+from peers.wire.session import Closing
+from tests.client.test_routes import UNREADABLE, NamedSink
+
+WELCOME: dict[str, Any] = {
+    "type": "welcome",
+    "hub": "0f" * 16,
+    "name": "memory",
+    "software": "a hub",
+    "queue": {"messages": 10, "bytes": 4096, "overflow": "drop-newest"},
+    "frame": 100_000,
+}
+
+
+class Pair:
+    """A client's conversation and a server, with a pretend wire between them."""
+
+    def __init__(self, introduction: Introduction | None = None, *, subprotocol: str = "hub.v1.msgpack") -> None:
+        self.routes = LocalRoutes(UNREADABLE)
+        self.all = NamedSink("all")
+        self.routes.add("/", self.all)
+        self.client = WebSocketConversation(
+            f"ws://127.0.0.1:1{PATH}", introduction or Introduction(), self.routes, frame_limit_bytes=10_000
+        )
+        self.server = ServerProtocol(subprotocols=[Subprotocol(subprotocol)])
+        self.request: Request | None = None
+
+    def to_server(self) -> list[Any]:
+        """Carry over what the client says; return its messages."""
+        data = self.client.take_outgoing()
+        if data:
+            self.server.receive_data(data)
+        messages = []
+        for event in self.server.events_received():
+            if isinstance(event, Request):
+                self.request = event
+            elif isinstance(event, Frame) and event.opcode is Opcode.BINARY:
+                messages.append(msgspec.msgpack.decode(event.data))
+        return messages
+
+    def to_client(self, *messages: dict[str, Any]) -> list[Event]:
+        """Carry over what the server says, in one read."""
+        for message in messages:
+            self.server.send_binary(msgspec.msgpack.encode(message))
+        return list(self.client.receive(b"".join(self.server.data_to_send())))
+
+    def shake_hands(self) -> None:
+        """Do WebSocket's handshake."""
+        self.client.open()
+        self.to_server()
+        assert self.request is not None
+        self.server.send_response(self.server.accept(self.request))
+
+    def greet(self) -> Hello:
+        """Do the handshake of both protocols."""
+        self.shake_hands()
+        assert self.to_client(WELCOME) == []
+        self.to_server()
+        (hello,) = self.to_client(WELCOME)
+        assert isinstance(hello, Hello)
+        return hello
+
+
+def delivered(event: Event) -> list[tuple[str, Any]]:
+    """What a run brings."""
+    assert isinstance(event, Run)
+    messages, bad = decode_batch(event.batch)
+    assert not bad
+    assert event.batch.messages == len(messages)
+    return [tuple(message) for message in messages]
+
+
+def test_handshake() -> None:
+    """The request asks for the path and the subprotocol; `hello` answers the first welcome, the second one counts."""
+    queue = QueueWish(messages=5, bytes=None, overflow=Overflow.DISCONNECT)
+    pair = Pair(Introduction("me", "secret", queue))
+    pair.shake_hands()
+    assert pair.request is not None
+    assert pair.request.path == "/v1/hub"
+    assert pair.request.headers["Sec-WebSocket-Protocol"] == "hub.v1.msgpack"
+    assert "Sec-WebSocket-Extensions" not in pair.request.headers
+    assert pair.to_client(WELCOME) == []
+    assert pair.to_server() == [
+        {"type": "hello", "name": "me", "queue": {"messages": 5, "overflow": "disconnect"}, "token": "secret"}
+    ]
+    (hello,) = pair.to_client(WELCOME)
+    assert isinstance(hello, Hello)
+    assert (hello.id, hello.name, hello.software) == (bytes([15] * 16), "memory", "a hub")
+    assert hello.queue == QueueWish(messages=10, bytes=4096, overflow=Overflow.DROP_NEWEST)
+    assert hello.frame < 100_000, "room for what stands around a value"
+
+
+def test_a_handshake_in_pieces() -> None:
+    """Bytes may come one by one."""
+    pair = Pair()
+    pair.shake_hands()
+    pair.server.send_binary(msgspec.msgpack.encode(WELCOME))
+    pair.server.send_binary(msgspec.msgpack.encode(WELCOME))
+    data = b"".join(pair.server.data_to_send())
+    events = [event for position in range(len(data)) for event in pair.client.receive(data[position : position + 1])]
+    assert [type(event) for event in events] == [Hello]
+
+
+def test_requests_and_answers() -> None:
+    """Each message of the protocol is spelled as it is documented; unknown types and fields are passed over."""
+    pair = Pair()
+    pair.greet()
+    pair.client.subscribe(["/a"], 7)
+    pair.client.unsubscribe(["/b"], 8)
+    assert pair.to_server() == [
+        {"type": "subscribe", "prefixes": ["/a"], "request": 7},
+        {"type": "unsubscribe", "prefixes": ["/b"], "request": 8},
+    ]
+    assert pair.to_client(
+        {"type": "confirmed", "request": 7, "new": 1},
+        {"type": "of a later version", "count": 9},
+        {"type": "dropped", "count": 3},
+        {"type": "error", "request": 8, "code": 1007, "text": "no"},
+    ) == [
+        Notice("confirmed", request=7),
+        Notice("dropped", count=3),
+        Notice("error", request=8, code=1007, text="no"),
+    ]
+
+
+def test_publishing() -> None:
+    """One value is `value`, several are `values`, in the order of the frames."""
+    pair = Pair()
+    pair.greet()
+    frames = [Batch.of("/a", [{"x": 1}]).frames, Batch.of("/ä" * 100, [1, b"2"]).frames + Batch.of("/c", [None]).frames]
+    pair.client.publish(frames)
+    assert pair.to_server() == [
+        {"type": "publish", "topic": "/a", "value": {"x": 1}},
+        {"type": "publish", "topic": "/ä" * 100, "values": [1, b"2"]},
+        {"type": "publish", "topic": "/c", "value": None},
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 70_000])
+def test_delivery(count: int) -> None:
+    """Arrays of every size that msgpack knows become messages."""
+    pair = Pair()
+    pair.greet()
+    pair.client._protocol.max_message_size = None
+    (run,) = pair.to_client({"topic": "/a", "type": "messages", "values": [0] * count})
+    assert delivered(run) == [("/a", 0)] * count
+
+
+def test_runs() -> None:
+    """Messages of one read that go the same way are one run; others, and answers between them, keep their places."""
+    pair = Pair()
+    pair.greet()
+    first, second, third, last = pair.to_client(
+        {"type": "messages", "topic": "/a", "values": [1, 2]},
+        {"type": "messages", "topic": "/b", "values": [3]},
+        {"type": "dropped", "count": 5},
+        {"type": "messages", "topic": "/a", "values": [4]},
+        {"type": "messages", "topic": "elsewhere", "values": [5]},
+    )
+    assert delivered(first) == [("/a", 1), ("/a", 2), ("/b", 3)]
+    assert second == Notice("dropped", count=5)
+    assert delivered(third) == [("/a", 4)]
+    assert delivered(last) == [("elsewhere", 5)]
+    assert isinstance(last, Run)
+    assert last.route.sinks == ()
+
+
+def test_fragments() -> None:
+    """A message may come in fragments."""
+    pair = Pair()
+    pair.greet()
+    raw = msgspec.msgpack.encode({"type": "messages", "topic": "/a", "values": ["whole"]})
+    pair.server.send_binary(raw[:5], fin=False)
+    pair.server.send_continuation(raw[5:9], fin=False)
+    pair.server.send_continuation(raw[9:], fin=True)
+    (run,) = pair.to_client()
+    assert delivered(run) == [("/a", "whole")]
+
+
+def test_bad_values_pass() -> None:
+    """A value that is not msgpack within a message that is one cannot be: the message itself is bad then."""
+    pair = Pair()
+    pair.greet()
+    good, closing = pair.to_client(
+        {"type": "messages", "topic": "/a", "values": [1]},
+        {"type": "messages", "topic": "/a", "values": "no array"},
+    )
+    assert delivered(good) == [("/a", 1)]
+    assert isinstance(closing, Closing)
+    assert (closing.code, closing.by_far_side) == (CloseCode.BAD_DATA, False)
+    assert pair.client.closed
+    pair.to_server()
+    assert pair.server.close_rcvd is not None
+    assert pair.server.close_rcvd.code == CloseCode.BAD_DATA
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (b"\xc1", CloseCode.BAD_DATA),
+        (b"\x91" * 5000, CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode([1]), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode({"type": 5}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode({"no": "type"}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode({"type": "messages", "topic": "/a", "values": []}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode({"type": "messages", "topic": "/a"}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode({"type": "messages", "topic": "x" * 5000, "values": [1]}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode(WELCOME | {"hub": "nonsense"}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode(WELCOME | {"frame": 1}), CloseCode.BAD_DATA),
+        (bytes(20_000), CloseCode.TOO_BIG),
+    ],
+)
+def test_nonsense(message: bytes, code: CloseCode) -> None:
+    """What makes no sense ends the conversation with the code for it."""
+    pair = Pair()
+    pair.greet()
+    pair.server.send_binary(message)
+    (closing,) = pair.to_client()
+    assert isinstance(closing, Closing)
+    assert (closing.code, closing.by_far_side) == (code, False)
+
+
+def test_text() -> None:
+    """A text message is the wrong kind."""
+    pair = Pair()
+    pair.greet()
+    pair.server.send_text(b"{}")
+    (closing,) = pair.to_client()
+    assert isinstance(closing, Closing)
+    assert closing.code == CloseCode.WRONG_KIND
+
+
+def test_signs_of_life() -> None:
+    """WebSocket's own pings and pongs are used."""
+    pair = Pair()
+    pair.greet()
+    pair.server.send_ping(b"x")
+    assert pair.to_client() == []
+    pair.client.ping()
+    pair.client.pong()
+    pair.server.receive_data(pair.client.take_outgoing())
+    frames = [event for event in pair.server.events_received() if isinstance(event, Frame)]
+    assert [(frame.opcode, bytes(frame.data)) for frame in frames] == [
+        (Opcode.PONG, b"x"),
+        (Opcode.PING, b""),
+        (Opcode.PONG, b""),
+    ]
+
+
+def test_closed_by_the_hub() -> None:
+    """The hub's code and reason arrive, once, and are answered."""
+    pair = Pair()
+    pair.greet()
+    pair.server.send_close(4008, "too slow")
+    assert pair.to_client() == [Closing(4008, "too slow", by_far_side=True)]
+    assert pair.client.closed
+    pair.to_server()
+    assert pair.server.close_rcvd is not None
+    assert list(pair.client.receive(b"more")) == []
+
+
+def test_closed_by_the_client() -> None:
+    """After the client has closed, what is still on its way is passed over up to the hub's own close frame."""
+    pair = Pair()
+    pair.greet()
+    pair.server.send_binary(msgspec.msgpack.encode({"type": "dropped", "count": 1}))
+    pair.client.close(CloseCode.DONE, "x" * 200)
+    pair.client.subscribe(["/a"], 1)
+    pair.client.publish([Batch.of("/a", [1]).frames])
+    pair.client.ping()
+    assert pair.client.closed
+    assert pair.to_client() == [Notice("dropped", count=1)]
+    pair.to_server()
+    assert pair.server.close_rcvd is not None
+    assert pair.server.close_rcvd.code == CloseCode.DONE
+    assert len(pair.server.close_rcvd.reason) == 123
+    (closing,) = pair.to_client()
+    assert isinstance(closing, Closing)
+    assert closing.by_far_side
+
+
+def test_another_subprotocol() -> None:
+    """A WebSocket server that does not speak the protocol is no hub."""
+    pair = Pair()
+    pair.client.open()
+    pair.to_server()
+    assert pair.request is not None
+    response = pair.server.accept(pair.request)
+    del response.headers["Sec-WebSocket-Protocol"]
+    pair.server.send_response(response)
+    (closing,) = pair.to_client()
+    assert isinstance(closing, Closing)
+    assert closing.code == CloseCode.PROTOCOL_ERROR
+    assert "is it a hub?" in closing.text
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, CloseCode.NOT_ALLOWED), (404, CloseCode.NOT_ALLOWED), (503, CloseCode.TRY_AGAIN_LATER)]
+)
+def test_refused_with_http(status: int, code: CloseCode) -> None:
+    """An HTTP error becomes a close code: whether to try again depends on it."""
+    pair = Pair()
+    pair.client.open()
+    pair.to_server()
+    pair.server.send_response(pair.server.reject(status, "the cause\nand more"))
+    data = b"".join(pair.server.data_to_send())
+    events = [event for position in range(len(data)) for event in pair.client.receive(data[position : position + 1])]
+    assert events == [Closing(code, f"refused with HTTP {status}: the cause", by_far_side=True)]
+    assert pair.client.closed
+
+
+def test_no_http() -> None:
+    """Something else that answers is recognised as such."""
+    pair = Pair()
+    pair.client.open()
+    (closing,) = pair.client.receive(b"\x00\x00\x00\x05\x01\x00\x00\x00HELLO\r\n\r\n")
+    assert isinstance(closing, Closing)
+    assert closing.code == CloseCode.PROTOCOL_ERROR
+    assert "does not speak WebSocket" in closing.text

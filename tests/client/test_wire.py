@@ -1,0 +1,149 @@
+"""A client's side of the wire, against the hub's session, in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from peers.client.conversation import Event, Introduction, Unreadable
+from peers.client.routes import LocalRoutes, Route
+from peers.client.values import decode_batch
+from peers.client.wire import WireConversation
+from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.hello import ID_BYTES, Hello, QueueWish
+from peers.wire.kinds import Kind
+from peers.wire.scanner import Run
+from peers.wire.session import Closing, Phase, Session, SubscriptionChange
+from tests.client.test_routes import UNREADABLE, NamedSink
+
+HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")
+
+
+class Pair:
+    """A client's conversation and a hub's session, with a pretend wire between them."""
+
+    def __init__(self, introduction: Introduction | None = None) -> None:
+        self.routes = LocalRoutes(UNREADABLE)
+        self.client = WireConversation(introduction or Introduction(), self.routes, frame_limit_bytes=10_000)
+        self.hub: Session[Route] = Session("hub", LocalRoutes(UNREADABLE), 10_000)
+
+    def to_hub(self) -> list[object]:
+        """Carry over what the client says."""
+        return list(self.hub.receive(self.client.take_outgoing()))
+
+    def to_client(self, *frames: bytes) -> list[Event]:
+        """Carry over what the hub says."""
+        for frame in frames:
+            self.hub.send(frame)
+        return list(self.client.receive(self.hub.take_outgoing()))
+
+    def greet(self) -> None:
+        """Do the handshake."""
+        self.client.open()
+        self.to_hub()
+        assert self.to_client(HUB.encode()) == [HUB]
+
+
+def test_handshake() -> None:
+    """The client says who it is and what it wishes, and is told who answers."""
+    queue = QueueWish(messages=5, bytes=None, overflow=None)
+    pair = Pair(Introduction("me", "secret", queue))
+    pair.client.open()
+    (hello,) = pair.to_hub()
+    assert isinstance(hello, Hello)
+    assert (hello.role, hello.name, hello.token, hello.queue) == ("client", "me", "secret", queue)
+    assert pair.to_client(HUB.encode()) == [HUB]
+    assert pair.hub.phase is Phase.WITH_CLIENT
+    assert "secret" not in repr(Introduction("me", "secret"))
+
+
+def test_requests() -> None:
+    """Subscriptions and their answers are understood by both sides."""
+    pair = Pair()
+    pair.greet()
+    pair.client.subscribe(["/a", "/b"], 7)
+    pair.client.unsubscribe(["/c"], 0)
+    assert pair.to_hub() == [SubscriptionChange(True, ["/a", "/b"], 7), SubscriptionChange(False, ["/c"], 0)]
+    notices = [Notice("confirmed", request=7), Notice("dropped", count=3)]
+    assert pair.to_client(*map(encode_notice, notices)) == notices
+
+
+def test_messages() -> None:
+    """Frames are published as they are; delivered ones come as runs with their route."""
+    pair = Pair()
+    pair.greet()
+    sink = NamedSink("all")
+    pair.routes.add("/", sink)
+    frames = [Batch.of("/a", [1]).frames, Batch.of("/b", [2, 3]).frames]
+    pair.client.publish(frames)
+    assert b"".join(run.batch.frames for run in pair.to_hub() if isinstance(run, Run)) == b"".join(frames)
+    pair.to_client(*frames)
+    (delivered,) = pair.to_client(*frames)  # routes are known now: topics with the same sinks are one run
+    assert isinstance(delivered, Run)
+    assert delivered.route.sinks == (sink,)
+    assert [message.value for message in decode_batch(delivered.batch)[0]] == [1, 2, 3]
+
+
+def test_signs_of_life() -> None:
+    """PING is answered; what the client sends by itself is understood."""
+    pair = Pair()
+    pair.greet()
+    assert pair.to_client(encode_frame(Kind.PING, b"x")) == []
+    assert pair.client.take_outgoing() == encode_frame(Kind.PONG, b"x")
+    pair.client.ping()
+    pair.client.pong()
+    assert [event for event in pair.to_hub() if event is not None] == []
+    assert pair.hub.take_outgoing() == encode_frame(Kind.PONG, b"")
+    assert pair.hub.phase is Phase.WITH_CLIENT
+
+
+@pytest.mark.parametrize("by_client", [True, False])
+def test_closing(by_client: bool) -> None:  # noqa: FBT001
+    """Either side may end it; the other is told code and text, and nothing is read after that."""
+    pair = Pair()
+    pair.greet()
+    if by_client:
+        pair.client.close(CloseCode.DONE, "done")
+        assert pair.to_hub() == [Closing(CloseCode.DONE, "done", by_far_side=True)]
+    else:
+        close = encode_close(CloseCode.OVERFLOW, "too slow")
+        assert pair.to_client(close) == [Closing(CloseCode.OVERFLOW, "too slow", by_far_side=True)]
+    assert pair.client.closed
+    assert list(pair.client.receive(encode_frame(Kind.PING, b""))) == []
+
+
+def test_nonsense() -> None:
+    """What breaks the rules ends the conversation: said to both sides."""
+    pair = Pair()
+    pair.greet()
+    (closing,) = pair.to_client(encode_frame(Kind.SUBSCRIBE, b""))
+    assert isinstance(closing, Closing)
+    assert (closing.code, closing.by_far_side) == (CloseCode.PROTOCOL_ERROR, False)
+    assert pair.client.closed
+    (told,) = pair.to_hub()
+    assert isinstance(told, Closing)
+    assert told.code == CloseCode.PROTOCOL_ERROR
+
+
+def test_not_a_hub() -> None:
+    """Something else that answers is recognised as such."""
+    for answer, hint in ((b"HTTP/1.1 400 Bad Request\r\n", "try ws://"), (b"SSH-2.0-OpenSSH_9\r\n", "")):
+        pair = Pair()
+        pair.client.open()
+        (closing,) = pair.client.receive(answer)
+        assert isinstance(closing, Closing)
+        assert "does not speak the hub's protocol" in closing.text
+        assert hint in closing.text
+
+
+def test_a_batch_that_contradicts_itself() -> None:
+    """A batch with a wrong count is passed over and told; the client does not complain to the hub."""
+    pair = Pair()
+    pair.greet()
+    bad = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH)
+    assert pair.to_client(bad, bad) == [Unreadable(2)]
+    assert pair.client.take_outgoing() == b""
+    assert pair.to_client(bad) == [Unreadable(1)]
+    assert not pair.client.closed

@@ -1,0 +1,101 @@
+"""A hub in a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from peers.endpoints import Endpoint, Scheme
+
+ROOT = Path(__file__).parents[2]
+
+
+class HubProcess:
+    """`hub run` with its output read line by line."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.name = ""
+        self.endpoints: list[Endpoint] = []
+        self.page = ""
+        self.log: list[dict[str, Any]] = []
+
+    @classmethod
+    async def start(
+        cls, arguments: Sequence[str], variables: Mapping[str, str], descriptors: int | None = None
+    ) -> HubProcess:
+        """Start it; it may fail, see `wait_ended`.
+
+        Args:
+            arguments: Of `hub run`.
+            variables: Of its environment, which has no others that begin with HUB_.
+            descriptors: Most files that it may open; None leaves the test's own limit.
+        """
+        limit = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
+        process = await asyncio.create_subprocess_exec(
+            *limit,
+            sys.executable,
+            "-m",
+            "peers.cli",
+            "run",
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=clean | {"PYTHONPATH": str(ROOT)} | dict(variables),
+        )
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    async def wait_up(self, endpoints: int = 1) -> HubProcess:
+        """Read what it announces: its name, so many endpoints, and a page for each of them that is a WebSocket's."""
+        assert self._process.stdout is not None
+        up = (await self._process.stdout.readline()).decode()
+        assert up.startswith("topichub "), (up, await self._rest_of_stderr())
+        self.name = up.split("'")[1]
+        for _ in range(endpoints):
+            words = (await self._process.stdout.readline()).decode().split()
+            assert words[:-1] == ["listens", "on"], words
+            self.endpoints.append(Endpoint.parse(words[-1]))
+        for _ in range(sum(endpoint.scheme is Scheme.WS for endpoint in self.endpoints)):
+            word, self.page = (await self._process.stdout.readline()).decode().split()
+            assert word == "page"
+        return self
+
+    async def wait_logged(self, event: str) -> dict[str, Any]:
+        """Read the log until a line of that event."""
+        assert self._process.stderr is not None
+        while True:
+            line = json.loads(await self._process.stderr.readline())
+            self.log.append(line)
+            if line["event"] == event:
+                return dict(line)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    async def wait_ended(self) -> tuple[int, str]:
+        """Wait for the end; return the exit code and what is left of standard error."""
+        rest = await self._rest_of_stderr()
+        return await self._process.wait(), rest
+
+    async def _rest_of_stderr(self) -> str:
+        assert self._process.stderr is not None
+        return (await self._process.stderr.read()).decode()
+
+    async def kill(self) -> None:
+        """End it now, if it still runs."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.communicate()

@@ -1,0 +1,254 @@
+"""The daemon: what it opens, how it stops, what it takes over at a reload, and what it does once a second."""
+
+from __future__ import annotations
+
+import platform
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import CloseCode
+from hub.handler import Handler, Role
+from hub.overflow import Overflow, QueueLimits
+from peers.daemon.daemon import Daemon
+from peers.daemon.memory import keep_freed_memory
+from peers.daemon.sources import load
+from peers.endpoints import Endpoint, Scheme
+from peers.tcp.listener import ListenError
+from peers.wire.hello import QueueWish
+from tests.daemon.conftest import Connect, StartDaemon
+from tests.hub.fakes import FakeOutlet
+from tests.tcp.hubs import wait_until
+from tests.tcp.raw_client import RawClient, numbered
+
+
+def is_listening(endpoint: Endpoint) -> bool:
+    """Whether somebody accepts there."""
+    with socket.socket() as probe:
+        return probe.connect_ex((endpoint.host, endpoint.port)) == 0
+
+
+async def test_it_listens_everywhere(start_daemon: StartDaemon, connect: Connect, tmp_path: Path) -> None:
+    """On each URL, in order, with the ports that were picked; clients of all meet in one hub."""
+    daemon = await start_daemon("tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock", "ws://127.0.0.1:0")
+    assert [endpoint.scheme for endpoint in daemon.endpoints] == [Scheme.TCP, Scheme.UNIX, Scheme.WS]
+    assert daemon.node.ready
+    assert is_listening(daemon.endpoints[2])
+    subscriber = await connect(daemon.endpoints[0], "/a")
+    publisher = await connect(daemon.endpoints[1])
+    await publisher.publish("/a", 1)
+    assert await subscriber.values(1) == [("/a", 1)]
+
+
+async def test_an_address_that_fails_closes_the_others(start_daemon: StartDaemon) -> None:
+    """A hub that cannot listen everywhere listens nowhere."""
+    other = await start_daemon()
+    daemon = Daemon(load({"listen": ["tcp://127.0.0.1:0", other.endpoints[0].location]}, {}), "hub")
+    with pytest.raises(ListenError, match=f"port {other.endpoints[0].port} is in use"):
+        await daemon.start()
+    assert not is_listening(daemon.endpoints[0])
+    assert is_listening(other.endpoints[0])
+    assert not daemon.node.ready
+
+
+async def test_listeners_have_queues_of_their_own(start_daemon: StartDaemon) -> None:
+    """Each as its URL says, else as the settings do."""
+    daemon = await start_daemon(
+        "tcp://127.0.0.1:0", "tcp://127.0.0.1:0?messages=7&overflow=disconnect", queue={"messages": 99}
+    )
+    granted = []
+    for endpoint in daemon.endpoints:
+        client = await RawClient.connect(endpoint)
+        granted.append((await client.greet()).queue)
+        client.close()
+    assert granted == [
+        QueueWish(99, 64 << 20, Overflow.DROP_OLDEST),
+        QueueWish(7, 64 << 20, Overflow.DISCONNECT),
+    ]
+
+
+async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -> None:
+    """And stops dialling when it stops."""
+    far = await start_daemon()
+    near = await start_daemon(peers=[far.endpoints[0].location])
+    reader = await connect(far.endpoints[0], "/a")
+    await wait_until(lambda: any(list(one.prefixes) == ["/a"] for one in near.node.core.handlers.values()))
+    publisher = await connect(near.endpoints[0])
+    await publisher.publish("/a", 1)
+    assert await reader.values(1) == [("/a", 1)]
+    publisher.close()
+    await near.stop()
+    assert not near.node.connections
+    await wait_until(lambda: len(far.node.links) == 0)
+
+
+# Stopping.
+
+
+async def test_stopping_in_order(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Whoever reads gets all that was published, then CLOSE 1001; nobody is accepted any more."""
+    daemon = await start_daemon(queue_max={"messages": 100_000})
+    (endpoint,) = daemon.endpoints
+    reader = await connect(endpoint, "/flood", queue=QueueWish(messages=100_000), receive_bytes=4096)
+    publisher = await connect(endpoint)
+    stranger = await RawClient.connect(endpoint)
+    total = 0
+    while next(one for one in daemon.node.core.handler_statistics() if one.prefixes).queued_messages < 500:
+        await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
+        await publisher.ping()
+        total += 500
+    stopping = daemon.node.loop.create_task(daemon.stop())
+    assert await reader.numbers_and_gaps(total) == list(range(total))
+    for client in (reader, publisher, stranger):
+        assert await client.end() == (CloseCode.GOING_AWAY, "the hub stops")
+        client.close()
+    await stopping
+    assert not daemon.node.connections
+    assert not daemon.node.core.handlers
+    assert not is_listening(endpoint)
+
+
+async def test_stopping_does_not_wait_for_who_does_not_read(start_daemon: StartDaemon, connect: Connect) -> None:
+    """At the end of the grace period what is left is cut off."""
+    daemon = await start_daemon(limits={"drain_s": 0})
+    (endpoint,) = daemon.endpoints
+    await connect(endpoint, "/flood", receive_bytes=4096)
+    publisher = await connect(endpoint)
+    while not any(one.paused for one in daemon.node.core.handler_statistics()):
+        await publisher.send(numbered("/flood", range(500), padding=1000))
+        await publisher.ping()
+    await daemon.stop()
+    await wait_until(lambda: not daemon.node.connections)
+    assert not daemon.node.core.handlers
+    assert await publisher.end() == (CloseCode.GOING_AWAY, "the hub stops")
+
+
+async def test_stopping_twice_is_harmless(start_daemon: StartDaemon) -> None:
+    """Also without any client."""
+    daemon = await start_daemon()
+    await daemon.stop()
+    await daemon.stop()
+
+
+# Reloading.
+
+
+async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect: Connect) -> None:
+    """New clients get the new queue; those that are there keep theirs."""
+    daemon = await start_daemon()
+    listen = daemon.endpoints[0]
+    old = await connect(listen, "/a", name="old")
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "queue": {"messages": 11}, "limits": {"connections": 2}}, {})
+    assert daemon.reload(loaded) == []
+    await connect(listen, "/a", name="new")
+    limits = {one.name: one.limits.messages for one in daemon.node.core.handlers.values()}
+    assert limits == {"old": 8192, "new": 11}
+    third = await RawClient.connect(listen)
+    assert (await third.end())[0] == CloseCode.TRY_AGAIN_LATER
+    third.close()
+    assert await old.ping() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "keys"),
+    [
+        ({}, []),
+        ({"name": "other"}, ["name"]),
+        ({"listen": ["tcp://127.0.0.1:1"]}, ["listen"]),
+        ({"peers": ["tcp://127.0.0.1:1"]}, ["peers"]),
+        ({"limits": {"routes": 5, "prefixes_per_client": 5}}, ["limits.routes", "limits.prefixes_per_client"]),
+        ({"limits": {"frame_bytes": 5000, "ping_after_s": 1.0}, "log": {"level": "error"}}, []),
+    ],
+)
+async def test_a_reload_says_what_needs_a_restart(
+    start_daemon: StartDaemon, flags: dict[str, Any], keys: list[str]
+) -> None:
+    """The rest is in force at once."""
+    daemon = await start_daemon()
+    assert daemon.reload(load({"listen": ["tcp://127.0.0.1:0"]} | flags, {})) == keys
+    assert daemon.node.settings.limits == load(flags, {}).settings.limits
+
+
+# Once a second.
+
+
+async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
+    """While somebody subscribes: every handler, with what it has and what it lost."""
+    daemon = await start_daemon()
+    (endpoint,) = daemon.endpoints
+    reader = await connect(endpoint, "/a", "/b", name="reader")
+    await reader.publish("/a", 1, 2, 3)
+    await reader.values(3)
+    watcher = await connect(endpoint, "$hub/statistics", name="watcher")
+    daemon._second()
+    ((topic, value),) = await watcher.values(1)
+    assert topic == "$hub/statistics"
+    assert (value["hub"], value["handlers"], value["first"]) == ("hub", 2, 0)
+    first, second = value["some"]
+    assert (first["name"], first["role"], first["prefixes"], first["sample"]) == ("reader", "client", 2, ["/a", "/b"])
+    assert (first["published_messages"], first["delivered_messages"], first["dropped_messages"]) == (3, 3, 0)
+    assert (first["queued_messages"], first["overflow"], first["paused"]) == (0, "drop-oldest", False)
+    assert second["name"] == "watcher"
+    await watcher.unsubscribe("$hub/statistics")
+    daemon._second()
+    assert await watcher.ping() == []
+
+
+async def test_statistics_of_many(start_daemon: StartDaemon, connect: Connect) -> None:
+    """In several messages, which together list every handler once."""
+    daemon = await start_daemon()
+    watcher = await connect(daemon.endpoints[0], "$hub/statistics")
+    for _ in range(600):
+        daemon.node.core.attach(Handler(FakeOutlet(), role=Role.LOCAL, limits=QueueLimits()))
+    daemon._second()
+    found = [value for _, value in await watcher.values(3)]
+    assert {value["handlers"] for value in found} == {601}
+    assert [value["first"] for value in found] == [0, 256, 512]
+    assert sorted(one["id"] for value in found for one in value["some"]) == list(range(1, 602))
+
+
+async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Under `$hub/overflow`, once a second for each handler that lost messages."""
+    daemon = await start_daemon()
+    (endpoint,) = daemon.endpoints
+    await connect(endpoint, "/flood", name="stalled", queue=QueueWish(messages=10), receive_bytes=4096)
+    watcher, publisher = await connect(endpoint, "$hub/overflow"), await connect(endpoint)
+    while daemon.node.core.handlers[1].dropped_messages == 0:
+        await publisher.send(numbered("/flood", range(500), padding=1000))
+        await publisher.ping()
+    lost = daemon.node.core.handlers[1].dropped_messages
+    daemon._second()
+    daemon._second()
+    ((_, value),) = await watcher.values(1)
+    assert (value["name"], value["lost"], value["total"]) == ("stalled", lost, lost)
+    assert await watcher.ping() == []
+
+
+async def test_the_clock_goes_on(start_daemon: StartDaemon) -> None:
+    """A bug in what happens once a second does not stop what happens the second after."""
+
+    class Broken:
+        """Raises when it is looked at."""
+
+        due_s = -1
+
+        def check(self, now_s: float) -> float:
+            """Fail."""
+            raise ZeroDivisionError(now_s)
+
+    daemon = await start_daemon()
+    daemon.node.keepalive._last_s -= 5
+    daemon.node.keepalive.watch(Broken(), 0.0)
+    tick = daemon._tick
+    with pytest.raises(ZeroDivisionError):
+        daemon._second()
+    assert daemon._tick is not tick
+    assert daemon._tick is not None
+    assert not daemon._tick.cancelled()
+
+
+def test_freed_memory_is_kept() -> None:
+    """Where the C library is glibc, malloc is told so; elsewhere nothing happens."""
+    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
