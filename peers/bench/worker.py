@@ -43,6 +43,7 @@ class Worker:
             stdout=subprocess.PIPE,
             pass_fds=descriptors,
             env=child_environment(),
+            start_new_session=True,  # Ctrl-C is the command's, which ends its workers in order
         )
         self._write(msgspec.json.encode(setup))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -245,9 +246,15 @@ def targets(
         sys.exit(EXIT_FLAWED)
 
 
+def _end_in_order() -> None:
+    """Let SIGTERM end the benchmark as Ctrl-C does: with everything that it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 @contextmanager
 def _progress(*, shown: bool) -> Iterator[Told]:
     """Show how far a measurement is."""
+    _end_in_order()
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),

@@ -260,7 +260,7 @@ class Client:
         """
         if self._task is not None:
             await asyncio.wait([self._task])
-        if isinstance(self._ended, PeerError):
+        if self._ended is not None and not isinstance(self._ended, ClosedError):
             raise self._ended.with_traceback(None)
 
     async def close(self) -> None:
@@ -269,21 +269,31 @@ class Client:
         Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
         """
         connection = self._connection
-        if self._ended is None and connection is not None:
-            self._write()
-            try:
-                async with asyncio.timeout(self.settings.close_timeout_s):
-                    while self._connection is not None and not self._sent:
-                        await self._wait_progress()
-            except TimeoutError:
-                _log.warning("closing although the hub does not read: what was written last may not reach it")
-        if self._task is not None:
-            self._task.cancel()
-        self._end(None)
+        try:
+            if connection is not None:
+                await self._wait_sent()
+        except BaseException:
+            if connection is not None:
+                connection.abort()
+            raise
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+            self._end(None)
         if connection is not None:
             await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    async def _wait_sent(self) -> None:
+        """Wait until the operating system has everything, the connection is lost, or the time is up."""
+        self._write()
+        try:
+            async with asyncio.timeout(self.settings.close_timeout_s):
+                while self._connection is not None and not self._sent:
+                    await self._wait_progress()
+        except TimeoutError:
+            _log.warning("closing although the hub does not read: what was written last may not reach it")
 
     # The connection.
 
@@ -294,8 +304,9 @@ class Client:
                 since_s = self._loop.time()
                 await asyncio.wait([connection.lost])  # to be cancelled without cancelling that
                 ending = connection.lost.result()
-                self._disconnected(ending)
-                if ending.final or not self.settings.reconnect:
+                again = self.settings.reconnect and not ending.final
+                self._disconnected(ending, again=again)
+                if not again:
                     self._end(ending.error())
                     return
                 if self._loop.time() - since_s >= _STABLE_S:
@@ -346,9 +357,10 @@ class Client:
         self._write()
         self._call(self.settings.on_connect, hello)
 
-    def _disconnected(self, ending: Ending) -> None:
+    def _disconnected(self, ending: Ending, *, again: bool) -> None:
         self._connection = None
-        self._subscriptions.disconnected()
+        if again:
+            self._subscriptions.disconnected()
         _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
         self._call(self.settings.on_disconnect, str(ending))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peers.bench.histogram import Histogram
@@ -13,11 +15,11 @@ from peers.bench.usage import Usage
 SECOND = 1_000_000_000
 
 
-def run_of(cpu_ns: int = SECOND // 2, **counted: int) -> Measurement:
+def run_of(cpu_ns: int = SECOND // 2, **counted: Any) -> Measurement:
     """Two subscribers that got 1,000 messages of 100 bytes in two seconds, but for what is said."""
     latency = Histogram()
     latency.record(4000, times=1000)
-    account = {"received": 1000, "reads": 100} | counted
+    account: dict[str, Any] = {"received": 1000, "reads": 100} | counted
     window = Window(
         5 * SECOND,
         7 * SECOND,

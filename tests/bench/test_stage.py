@@ -148,6 +148,16 @@ def test_stalled_subscribers_with_topics_of_their_own(hub: RunningHub) -> None:
     assert all(one.out_of_order == 0 for one in counted)
 
 
+def test_without_a_window_losses_are_told(hub: RunningHub) -> None:
+    """A subscriber with a queue of 5 that nobody waits for: what it misses, if anything, is what it is told."""
+    plan = plan_for(hub, messages=4000, size=4000, window=False, wish=Wish(messages=5), warmup=0)
+    with Stage(plan) as stage:
+        run = stage.measure()
+    assert run.lost == run.told
+    assert run.delivered + run.lost == 4000
+    assert run.out_of_order == 0
+
+
 def test_the_window_keeps_within_the_queue_that_is_granted(hub: RunningHub) -> None:
     """Subscribers with a queue of 10 lose nothing at full speed, because nobody runs ahead of them."""
     with Stage(plan_for(hub, messages=500, subscribers=2, wish=Wish(messages=10))) as stage:

@@ -23,6 +23,7 @@ from chart import write_html
 from contestants import Contestant, contestants
 from machine import surroundings
 from measure import Run, measure, placement
+from network import enter_own_network
 from report import print_report, write_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -83,6 +84,7 @@ def main() -> int:
     console = Console(stderr=True)
     only = _names(given.only)
     brokers = install_missing([broker for broker in BROKERS if not only or broker.name in only])
+    network = enter_own_network()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     place = placement()
@@ -100,7 +102,7 @@ def main() -> int:
             runs.append(measure(workload, contestant, repeat, duration_s, place, profile=profile))
             progress.advance(task)
     summary = Summary(runs)
-    about = surroundings(brokers)
+    about = surroundings(brokers, network)
     out = Console()
     print_report(summary, about, out if out.is_terminal else Console(width=_PRINTED_WIDTH))
     if given.json:

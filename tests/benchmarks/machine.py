@@ -13,12 +13,18 @@ from brokers.broker import Broker
 __all__ = ["surroundings"]
 
 
-def surroundings(brokers: Sequence[Broker]) -> dict[str, str]:
-    """Return names and texts, for people."""
+def surroundings(brokers: Sequence[Broker], network: str) -> dict[str, str]:
+    """Return names and texts, for people.
+
+    Args:
+        brokers: Those that took part.
+        network: What `network.enter_own_network` said.
+    """
     about = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {_memory_gib():.0f} GiB",
         "system": f"{_distribution()}, Linux {platform.release()}",
+        "network": network,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     return about | {broker.name: broker.version() for broker in brokers}

@@ -21,29 +21,41 @@ _BUSY = 0.95
 _QUIET_LOAD = 0.1
 """More CPU than this used by others, in cores: the figures are not worth much."""
 
-_LINES = {
-    "flood": (
-        ("cpu_us", "server µs/message"),
-        ("messages_per_s", "messages/s"),
-        ("server_load", "load"),
-        ("generator_cpu_us", "generator µs/message"),
-        ("generator_load", "load"),
-        ("peak_bytes", "peak MiB"),
+_TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "full speed",
+        "flood",
+        (
+            ("cpu_us", "server µs/message"),
+            ("messages_per_s", "messages/s"),
+            ("server_load", "load"),
+            ("generator_cpu_us", "generator µs/message"),
+            ("generator_load", "load"),
+            ("peak_bytes", "peak MiB"),
+        ),
     ),
-    "paced": (
-        ("cpu_us", "server µs/message"),
-        ("server_load", "server load"),
-        ("p50_us", "p50 µs"),
-        ("p99_us", "p99 µs"),
-        ("late_p99_us", "generator late p99 µs"),
-        ("peak_bytes", "peak MiB"),
+    (
+        "one by one: CPU",
+        "paced",
+        (("cpu_us", "server µs/message"), ("server_load", "load"), ("peak_bytes", "peak MiB")),
     ),
-    "memory": (
-        ("connection_bytes", "bytes/connection"),
-        ("subscription_bytes", "bytes/subscription"),
-        ("peak_bytes", "peak MiB"),
+    (
+        "one by one: latency, from when a message was due",
+        "paced",
+        (("p50_us", "p50 µs"), ("p99_us", "p99 µs"), ("late_p99_us", "generator late p99 µs")),
     ),
-}
+    (
+        "memory",
+        "memory",
+        (
+            ("connection_bytes", "bytes/connection"),
+            ("subscription_bytes", "bytes/subscription"),
+            ("peak_bytes", "peak MiB"),
+        ),
+    ),
+)
+"""Title, kind of workload, and the figures in the columns."""
+
 _LEAD = frozenset({"cpu_us", "p50_us", "p99_us"})
 """Figures that are shown with their spread and their ratio to the best peer's."""
 
@@ -61,10 +73,10 @@ def figure_text(name: str, value: float) -> str:
 
 def print_report(summary: Summary, about: dict[str, str], console: Console) -> None:
     """Print all tables."""
-    for kind, columns in _LINES.items():
+    for title, kind, columns in _TABLES:
         workloads = [workload for workload in summary.workloads if workload.kind == kind]
         if workloads:
-            console.print(_table(summary, workloads, kind, columns))
+            console.print(_table(summary, workloads, title, columns))
     comparisons = summary.comparisons()
     if comparisons:
         console.print(_goals(comparisons))
@@ -87,12 +99,12 @@ def print_report(summary: Summary, about: dict[str, str], console: Console) -> N
         )
 
 
-def _table(summary: Summary, workloads: Sequence[Workload], kind: str, columns: Sequence[tuple[str, str]]) -> Table:
-    table = Table(title=f"{kind}: medians, least to most, ratio to the best peer", title_justify="left")
+def _table(summary: Summary, workloads: Sequence[Workload], title: str, columns: Sequence[tuple[str, str]]) -> Table:
+    table = Table(title=f"{title} (medians; least to most; ratio to the best peer)", title_justify="left")
     table.add_column("workload")
     table.add_column("broker")
-    for name, title in columns:
-        table.add_column(title, justify="right")
+    for name, heading in columns:
+        table.add_column(heading, justify="right")
         if name in _LEAD:
             table.add_column("spread", justify="right", style="dim")
             table.add_column("ratio", justify="right")
@@ -151,7 +163,7 @@ def write_json(summary: Summary, about: dict[str, str], settings: dict[str, Any]
         workload.name: {
             contestant: {
                 name: spread._asdict()
-                for name in dict(_LINES[workload.kind])
+                for name in summary.figures(workload.name, contestant)
                 if (spread := summary.spread(workload.name, contestant, name)) is not None
             }
             for contestant in summary.contestants(workload.name)

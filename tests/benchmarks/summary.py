@@ -80,6 +80,10 @@ class Summary:
         """Who took part, ours first."""
         return [contestant for name, contestant in self._spreads if name == workload]
 
+    def figures(self, workload: str, contestant: str) -> list[str]:
+        """Return the names of what was measured."""
+        return list(self._spreads.get((workload, contestant), {}))
+
     def spread(self, workload: str, contestant: str, figure: str) -> Spread | None:
         """Return one figure, None if there is none."""
         return self._spreads.get((workload, contestant), {}).get(figure)

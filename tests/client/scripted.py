@@ -64,6 +64,10 @@ class ScriptedHub:
         """Say something."""
         self._writers[-1].write(data)
 
+    def hang_up(self) -> None:
+        """End the last connection without a word."""
+        self._writers[-1].transport.abort()
+
     async def next(self, kind: Kind) -> Frame:
         """Wait for a frame of that kind, passing over others."""
         while True:

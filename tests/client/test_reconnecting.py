@@ -10,8 +10,11 @@ import pytest
 from hub.errors import CloseCode, ConnectionLostError, ProtocolError, RejectedError, UsageError
 from peers.client import Client, Hello, QueueWish, connect
 from peers.endpoints import InvalidEndpointError
+from peers.wire.control import encode_close
+from peers.wire.kinds import Kind
 from tests.client.conftest import StartHub
 from tests.client.hubs import Hub, Told, settings_of, until
+from tests.client.scripted import ScriptedHub
 
 
 async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
@@ -281,3 +284,44 @@ async def test_final_codes(hub: Hub, code: CloseCode, kind: type[Exception]) -> 
         assert caught.value.code == code  # type: ignore[attr-defined]
         with pytest.raises(kind):
             await client.wait_closed()
+
+
+async def test_refused_when_dialling_again() -> None:
+    """A hub that refuses the client when it comes back ends it; nothing is dialled after that."""
+    told = Told()
+    async with ScriptedHub() as hub, told.connect(hub.url) as client:
+        await hub.next(Kind.HELLO)
+        hub.answers = False
+        hub.hang_up()
+        await told.disconnected.get()
+        await hub.next(Kind.HELLO)
+        hub.send(encode_close(CloseCode.NOT_ALLOWED, "your token has expired"))
+        with pytest.raises(RejectedError, match="your token has expired"):
+            await client.wait_closed()
+        assert hub.connections == 2
+
+
+async def test_closing_is_cancelled(start_hub: StartHub) -> None:
+    """Whoever gives up waiting for `close` has no connection left behind."""
+    hub = await start_hub()
+    client: Client = await connect(hub.url, buffer_bytes=64 * 1024 * 1024)
+    (connection,) = hub.node.connections
+    connection._transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(400):
+        client.publish_nowait("/a", bytes(100_000))
+    closing = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert client.ended
+    connection._transport.resume_reading()  # type: ignore[attr-defined]
+    await hub.node.wait_released()
+
+
+async def test_breaks_are_those_that_heal(hub: Hub) -> None:
+    """A connection that is not made anew is the end, not a break."""
+    async with connect(hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
+        await hub.crash()
+        with pytest.raises(ConnectionLostError):
+            await messages.batch()
+        assert messages.breaks == 0

@@ -51,10 +51,10 @@ def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
 
 
 def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
-    """A handler that subscribes to everything."""
+    """A handler that subscribes to everything but the topics of the hub itself."""
     handler = Handler(Sink(), role=role, limits=QueueLimits(**queue))
     node.core.attach(handler)
-    node.core.subscribe(handler, [""])
+    node.core.subscribe(handler, ["/"])
     return handler
 
 

@@ -41,6 +41,8 @@ async def start_hub() -> AsyncIterator[StartHub]:
 
     yield start
     for hub in hubs:
+        await hub.stop_dialling()
+    for hub in hubs:
         await hub.stop()
     assert not uncaught
 

@@ -97,21 +97,25 @@ class Hub:
         self.clock.ahead_s += seconds
         self.node.keepalive.tick(self.clock.time())
 
+    async def stop_dialling(self) -> None:
+        """Hang up on other hubs, for good."""
+        for task in self._diallers:
+            task.cancel()
+        await asyncio.gather(*self._diallers, return_exceptions=True)
+
     async def stop_listening(self) -> None:
         """Close the listener; connections stay."""
         self._server.close()
 
     async def stop(self) -> None:
         """End everything at once, without a word, as a crash does."""
-        for task in self._diallers:
-            task.cancel()
-        await asyncio.gather(*self._diallers, return_exceptions=True)
+        await self.stop_dialling()
         self._server.close()
-        for connection in self.connections:
+        for connection in self.connections:  # those that were accepted just now come in meanwhile
+            await wait_until(lambda connection=connection: connection.address != "")  # type: ignore[misc]
             connection.abort()
-        for connection in self.connections:
-            if connection.lost is not None:
-                await connection.lost
+            assert connection.lost is not None
+            await connection.lost
         for client in self._clients:
             client.close()
         await self.node.wait_released()

@@ -91,7 +91,8 @@ async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
     [
         (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + b"\r\n\r\n", 400),
         (b"GET /v1/hub HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 400),
-        (b"GET /" + b"x" * 70_000, 414),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /" + b"x" * 70_000, 431),
         (request("/v1/hub", "GET", "X-Big: " + "y" * 9000), 431),
         (request("/v1/hub", "GET", *(f"X-{n}: {'y' * 1000}" for n in range(100))), 431),
         (upgrade("evil"), 400),

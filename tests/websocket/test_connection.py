@@ -116,16 +116,15 @@ async def test_counted_subscriptions(hub: Hub) -> None:
     """Subscribed twice, a prefix must be taken back twice; a message comes once."""
     client = await hub.client("/a", "/a", "/a/b")
     await client.publish("/a/b/c", 1)
-    assert await client.barrier() == []
     assert await client.messages(1) == [("/a/b/c", 1)]
+    assert await client.barrier() == []
     await client.say("unsubscribe", prefixes=["/a", "/a/b", "/nothing"], request=2)
     assert await client.message() == {"type": "confirmed", "request": 2}
     await client.publish("/a", 2)
     assert await client.messages(1) == [("/a", 2)]
     await client.say("unsubscribe", prefixes=["/a"], request=3)
+    assert await client.message() == {"type": "confirmed", "request": 3}
     await client.publish("/a", 3)
-    assert await client.barrier() == [{"type": "confirmed", "request": 3}]
-    await hub.raw()
     assert await client.barrier() == []
 
 
@@ -133,12 +132,13 @@ async def test_both_encodings_talk_to_each_other(hub: Hub) -> None:
     """What one publishes the other reads, in order and together as published."""
     one, other = await hub.client("/t", subprotocol=JSON), await hub.client("/t", subprotocol=MSGPACK)
     await one.publish("/t", {"n": 1}, None, "ü")
-    await one.barrier()
+    expected = [("/t", {"n": 1}), ("/t", None), ("/t", "ü")]
+    assert await one.messages(3) == expected
+    assert await other.messages(3) == expected
     await other.publish("/t", [1.5], 2**64 - 1)
-    await other.barrier()
-    expected = [("/t", {"n": 1}), ("/t", None), ("/t", "ü"), ("/t", [1.5]), ("/t", 2**64 - 1)]
-    assert await one.messages(5) == expected
-    assert await other.messages(5) == expected
+    expected = [("/t", [1.5]), ("/t", 2**64 - 1)]
+    assert await one.messages(2) == expected
+    assert await other.messages(2) == expected
 
 
 async def test_values_together_arrive_together(hub: Hub, subprotocol: str) -> None:
