@@ -21,7 +21,7 @@ from peers.client.conversation import Conversation, Unreadable
 from peers.client.endings import Ending
 from peers.client.routes import Route
 from peers.client.settings import ClientSettings
-from peers.client.silence import Act, Silence
+from peers.silence import Act, Silence
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.scanner import Run

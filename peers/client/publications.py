@@ -24,8 +24,8 @@ from hub.batch import Batch, encode_values
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from hub.frame import BATCH_COUNT, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.topics import RESERVED, check_topic, printable
-from peers.tcp.oversize import fitting
 from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.oversize import fitting
 
 __all__ = ["BATCH_BYTES", "BUFFER_BYTES", "Publications", "checked_head"]
 

@@ -9,8 +9,8 @@ from typing import TypedDict
 from hub.errors import PeerError, UsageError
 from peers.backoff import Backoff
 from peers.client.publications import BUFFER_BYTES
-from peers.client.silence import PING_AFTER_S, PING_TIMEOUT_S
 from peers.client.values import BadMessage
+from peers.silence import PING_AFTER_S, PING_TIMEOUT_S
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
 __all__ = ["STREAM_BYTES", "ClientSettings", "Options"]

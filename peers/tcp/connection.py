@@ -29,11 +29,13 @@ from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from hub.routes import Route
 from peers.node import LINGER_S, Node
+from peers.silence import Act, Silence
 from peers.tcp.announcement import Announcement
-from peers.tcp.oversize import fitting
+from peers.transport import NO_TRANSPORT, far_address
 from peers.wire.control import Notice, encode_notice
 from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
+from peers.wire.oversize import fitting
 from peers.wire.scanner import Run
 from peers.wire.session import Closing, Event, Session, SubscriptionChange
 
@@ -57,11 +59,10 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_announcement",
         "_far_frame_limit",
-        "_heard_s",
         "_node",
-        "_pinged_s",
         "_queue",
         "_session",
+        "_silence",
         "_transport",
         "_unread",
         "address",
@@ -78,9 +79,8 @@ class Connection(asyncio.Protocol):
         self._node = node
         self._queue = queue
         self._session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
-        self._transport: asyncio.Transport = _NO_TRANSPORT
-        self._heard_s = 0.0
-        self._pinged_s = -math.inf
+        self._transport: asyncio.Transport = NO_TRANSPORT
+        self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._far_frame_limit = limits.frame_bytes
         self._announcement: Announcement | None = None
         self._unread: list[bytes] | None = None  # while the rest of a read waits for its turn: what came after it
@@ -97,20 +97,20 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection in, and say HELLO if this side has dialled."""
         self._transport = cast("asyncio.Transport", transport)
-        self.address = self.address or _address(self._transport)
-        self._heard_s = self._node.loop.time()
+        self.address = self.address or far_address(self._transport)
+        self._silence.heard_s = self._node.loop.time()
         refusal = self._node.admit(self)
         if refusal:
             self._end(CloseCode.TRY_AGAIN_LATER, refusal)
             return
-        self._node.keepalive.watch(self, self._heard_s + self._node.settings.limits.handshake_s)
+        self._node.keepalive.watch(self, self._silence.heard_s + self._node.settings.limits.handshake_s)
         if self.dialled:
             self._session.send(self._node.hello().encode())
             self._write_outgoing()
 
     def data_received(self, data: bytes) -> None:
         """Route what came; act on the rest."""
-        self._heard_s = self._node.loop.time()
+        self._silence.heard_s = self._node.loop.time()
         if self._unread is not None:
             self._unread.append(data)  # uvloop hands over what it had read when reading was paused
             return
@@ -255,7 +255,7 @@ class Connection(asyncio.Protocol):
         else:
             node.core.attach(handler)
         self._write_outgoing()
-        node.keepalive.watch(self, self._heard_s + node.settings.limits.ping_after_s)
+        node.keepalive.watch(self, self._silence.heard_s + node.settings.limits.ping_after_s)
         node.log.info(
             "peer linked" if link else "client connected",
             address=self.address,
@@ -380,34 +380,11 @@ class Connection(asyncio.Protocol):
         if self.handler is None:
             self._end(CloseCode.PROTOCOL_ERROR, f"no HELLO within {limits.handshake_s:g} s")
             return now_s + LINGER_S
-        silent_until = self._heard_s + limits.ping_after_s
-        if self._pinged_s > self._heard_s:
-            if now_s >= self._pinged_s + limits.ping_timeout_s:
-                self._end(CloseCode.PROTOCOL_ERROR, f"no answer to PING within {limits.ping_timeout_s:g} s")
-                return now_s + LINGER_S
-            return self._pinged_s + limits.ping_timeout_s
-        if now_s < silent_until:
-            return silent_until
-        self._pinged_s = now_s
-        self._session.send(encode_frame(Kind.PING, b""))
-        self._write_outgoing()
-        return now_s + limits.ping_timeout_s
-
-
-class _NoTransport(asyncio.Transport):
-    """Stands in before `connection_made`."""
-
-    def is_closing(self) -> bool:
-        return True
-
-
-_NO_TRANSPORT = _NoTransport()
-
-
-def _address(transport: asyncio.Transport) -> str:
-    """Where the far side is, for people."""
-    name = transport.get_extra_info("peername")
-    if isinstance(name, tuple):
-        host = f"[{name[0]}]" if ":" in name[0] else name[0]
-        return f"{host}:{name[1]}"
-    return f"unix:{transport.get_extra_info('sockname') or ''}"
+        step = self._silence.check(now_s, reading=True)
+        if step.act is Act.LOST:
+            self._end(CloseCode.PROTOCOL_ERROR, f"no answer to PING within {limits.ping_timeout_s:g} s")
+            return now_s + LINGER_S
+        if step.act is Act.PING:
+            self._session.send(encode_frame(Kind.PING, b""))
+            self._write_outgoing()
+        return step.next_s

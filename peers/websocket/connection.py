@@ -34,6 +34,8 @@ from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from peers.node import LINGER_S, Node
+from peers.silence import Act, Silence
+from peers.transport import NO_TRANSPORT, far_address
 from peers.websocket.http import answer, path_of, plain
 from peers.websocket.messages import Dropped, Hello, Publication, RefusedError, Subscribe, Unsubscribe, Welcome
 from peers.websocket.origins import refusal
@@ -72,14 +74,13 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         "_buffer",
         "_choked",
         "_gap_is_told",
-        "_heard_s",
         "_hello_due",
         "_loopback",
         "_node",
-        "_pinged_s",
         "_queue",
         "_refusal",
         "_session",
+        "_silence",
         "_transport",
         "address",
         "due_s",
@@ -93,10 +94,9 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._queue = queue
         self._loopback = loopback
         self._session = Session(limits.frame_bytes, limits.handshake_bytes)
-        self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._transport: asyncio.Transport = NO_TRANSPORT
         self._buffer = _READ.buffer
-        self._heard_s = 0.0
-        self._pinged_s = -math.inf
+        self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._refusal = ""
         self._choked = False
         self._gap_is_told = False
@@ -111,10 +111,10 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection in. One that is over the limit is told so when it has said what it wants."""
         self._transport = cast("asyncio.Transport", transport)
-        self.address = _address(self._transport)
-        self._heard_s = self._node.loop.time()
+        self.address = far_address(self._transport)
+        self._silence.heard_s = self._node.loop.time()
         self._refusal = self._node.admit(self)
-        self._node.keepalive.watch(self, self._heard_s + self._node.settings.limits.handshake_s)
+        self._node.keepalive.watch(self, self._silence.heard_s + self._node.settings.limits.handshake_s)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
         """Lend the transport the loop's buffer."""
@@ -122,7 +122,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Act on what came."""
-        self._heard_s = self._node.loop.time()
+        self._silence.heard_s = self._node.loop.time()
         for event in self._session.receive(bytes(self._buffer[:nbytes])):
             self._act(event)
         answered = self._session.has_outgoing
@@ -288,7 +288,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             self._end(CloseCode.TRY_AGAIN_LATER, self._refusal)
         else:
             self._welcome(self._queue)
-            self._node.keepalive.watch(self, self._heard_s + self._node.settings.limits.ping_after_s)
+            self._node.keepalive.watch(self, self._silence.heard_s + self._node.settings.limits.ping_after_s)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         self.reason = f"{text} (HTTP {status.value})"
@@ -397,34 +397,11 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             text = f"no request within {limits.handshake_s:g} s"
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
             return now_s + LINGER_S
-        silent_until = self._heard_s + limits.ping_after_s
-        if self._pinged_s > self._heard_s:
-            if now_s >= self._pinged_s + limits.ping_timeout_s:
-                self._end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
-                return now_s + LINGER_S
-            return self._pinged_s + limits.ping_timeout_s
-        if now_s < silent_until:
-            return silent_until
-        self._pinged_s = now_s
-        session.ping()
-        self._write_outgoing()
-        return now_s + limits.ping_timeout_s
-
-
-class _NoTransport(asyncio.Transport):
-    """Stands in before `connection_made`."""
-
-    def is_closing(self) -> bool:
-        return True
-
-
-_NO_TRANSPORT = _NoTransport()
-
-
-def _address(transport: asyncio.Transport) -> str:
-    """Where the client is, for people."""
-    name = transport.get_extra_info("peername")
-    if not isinstance(name, tuple):
-        return ""
-    host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return f"{host}:{name[1]}"
+        step = self._silence.check(now_s, reading=True)
+        if step.act is Act.LOST:
+            self._end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
+            return now_s + LINGER_S
+        if step.act is Act.PING:
+            session.ping()
+            self._write_outgoing()
+        return step.next_s

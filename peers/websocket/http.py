@@ -5,7 +5,7 @@
 | `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
 | `/healthz` | 200 as long as the event loop turns |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops |
-| `/metrics` | Prometheus text, see `peers.daemon.metrics` |
+| `/metrics` | Prometheus text, see `peers.metrics` |
 
 GET and HEAD. Every answer ends its connection. No state; reads the node.
 """
@@ -20,7 +20,7 @@ from websockets.http11 import Request, Response
 
 from hub.topics import printable
 from peers.console import page
-from peers.daemon.metrics import CONTENT_TYPE, exposition
+from peers.metrics import CONTENT_TYPE, exposition
 from peers.node import Node
 
 __all__ = ["answer", "path_of", "plain"]

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 
-def next_run(data: bytes, position: int, table: Mapping[bytes, R], limit_bytes: int) -> tuple[R | None, int, int]: ...
+def next_run(data: bytes, position: int, table: Mapping[bytes, _R], limit_bytes: int) -> tuple[_R | None, int, int]: ...

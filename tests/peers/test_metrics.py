@@ -15,8 +15,8 @@ from hub.batch import Batch
 from hub.config import Settings
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
-from peers.daemon import metrics
-from peers.daemon.metrics import CONTENT_TYPE, exposition
+from peers import metrics
+from peers.metrics import CONTENT_TYPE, exposition
 from peers.node import Node
 
 

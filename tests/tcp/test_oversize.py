@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hub.batch import Batch, decode_values, encode_value
 from hub.frame import FLAG_BATCH, iterate_frames
-from peers.tcp.oversize import fitting
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
+from peers.wire.oversize import fitting
 from tests.hub.fakes import FLAG_BROKER, frame, opaque_frame
 from tests.tcp.hubs import Hub
 from tests.tcp.raw_client import publication

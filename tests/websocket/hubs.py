@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,13 @@ class Hub:
             await client.say("subscribe", prefixes=list(prefixes), request=1)
             assert await client.message() == {"type": "confirmed", "request": 1}
         return client
+
+    def shrink_buffers(self) -> None:
+        """Let the kernel hold next to nothing for the clients that are connected now, so that they stall at once."""
+        for connection in self.node.connections:
+            sock = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                sock.setsockopt(socket.SOL_SOCKET, option, 4096)
 
     def handler(self, name: str) -> Handler:
         """The handler of the client with that name."""

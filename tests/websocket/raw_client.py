@@ -283,7 +283,7 @@ async def flood(publisher: RawClient, handler: Handler, total: int, *, start: in
     padding = "x" * 1000
     end = start
     while total > 0 and not handler.closed:
-        chunk = range(end, end + 60)
+        chunk = range(end, end + 42)
         for first in range(chunk.start, chunk.stop, together):
             values = [[number, padding] for number in range(first, min(first + together, chunk.stop))]
             await publisher.publish("/flood", *values)

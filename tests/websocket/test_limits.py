@@ -111,6 +111,7 @@ async def test_stopping(hub: Hub) -> None:
 async def test_stopping_with_a_slow_client(hub: Hub) -> None:
     """What is queued is written while the hub waits, then the Close."""
     client = await hub.client("/flood", name="slow", receive_bytes=4096)
+    hub.shrink_buffers()
     publisher = await hub.client()
     total = await flood(publisher, hub.handler("slow"), 200)
     hub.node.draining = True

@@ -9,8 +9,8 @@ import pytest
 from hub.errors import CloseCode
 from hub.handler import Handler
 from tests.websocket.conftest import StartHub
-from tests.websocket.hubs import Hub
-from tests.websocket.raw_client import Gap, RawClient, flood
+from tests.websocket.hubs import Hub, until
+from tests.websocket.raw_client import Gap, RawClient, flood, text
 
 HELD = 50
 BEYOND = 300
@@ -26,6 +26,7 @@ def subprotocol(request: pytest.FixtureRequest) -> str:
 async def stalled(hub: Hub, subprotocol: str, **queue: Any) -> tuple[RawClient, Handler]:
     """A client that reads nothing from now on."""
     client = await hub.client("/flood", subprotocol=subprotocol, receive_bytes=4096, name="stalled", queue=queue)
+    hub.shrink_buffers()
     return client, hub.handler("stalled")
 
 
@@ -69,21 +70,16 @@ async def test_disconnect(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_a_client_that_disconnects_itself(hub: Hub) -> None:
-    """A client whose own publications overflow its queue is closed in the middle of its read, without an error."""
-    client, _ = await stalled(hub, "hub.v1.json", messages=1, overflow="disconnect")
-    padding = "x" * 20_000
-    number = 0
-    while hub.node.core.handlers:
-        await client.say("publish", topic="/flood", value=[number, padding], request=5)
-        number += 1
-        await client.turn()
-    code = await last_code(client)
-    assert code == CloseCode.OVERFLOW
-
-
-async def last_code(client: RawClient) -> int:
-    """The code of the Close at the end of the stream."""
-    return (await client.end())[0]
+    """A client whose own publications overflow its queue is closed in the middle of its read; the rest is not read."""
+    client, handler = await stalled(hub, "hub.v1.json", messages=HELD, overflow="disconnect")
+    await flood(await hub.client(), handler, 1)
+    published = handler.published_messages
+    assert not handler.closed
+    own = text({"type": "publish", "topic": "/flood", "value": [-1, ""], "request": 5})
+    await client.send(own * HELD * 2)
+    await until(lambda: handler.closed)
+    assert published < handler.published_messages <= HELD + 1
+    assert (await client.end())[0] == CloseCode.OVERFLOW
 
 
 async def test_it_goes_on_afterwards(hub: Hub, subprotocol: str) -> None:
@@ -109,6 +105,7 @@ async def test_others_lose_nothing(hub: Hub) -> None:
         name = f"stalled {overflow}"
         queue = {"messages": HELD, "overflow": overflow}
         await hub.client("/flood", receive_bytes=4096, name=name, queue=queue)
+        hub.shrink_buffers()
         handlers.append(hub.handler(name))
     readers = [await hub.client("/flood", subprotocol=kind) for kind in ("hub.v1.json", "hub.v1.msgpack")]
     publisher = await hub.client()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from peers.client.silence import Act, Silence, Step
+from peers.silence import Act, Silence, Step
 
 
 def test_nothing_while_the_hub_talks() -> None:

@@ -1,4 +1,4 @@
-"""`Silence`: is the hub still there, and does it know that we are? Plain rules; the clock is an argument.
+"""`Silence`: is the far side still there, and does it know that we are? Plain rules; the clock is an argument.
 
 ```
 heard ──20 s──▶ PING ──10 s──▶ lost            while this side does not read (a slow consumer), it cannot hear:
