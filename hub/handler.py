@@ -334,8 +334,8 @@ class Handler:
         limits = self.limits
         self.close(
             CloseCode.OVERFLOW,
-            f"queue full ({limits.messages} messages, {limits.bytes} bytes), {lost} messages lost: read faster, or "
-            f"ask for a larger queue or another overflow policy",
+            f"queue full ({limits.messages} messages, {limits.bytes} bytes), {lost} messages lost: read faster or "
+            "choose a drop policy",  # with the largest numbers still within the 123 bytes of a close
         )
 
 

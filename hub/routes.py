@@ -99,6 +99,8 @@ class Routes:
         by_topic = self._by_topic
         raw = prefix.encode()
         first, last = by_topic.bisect_left(raw), by_topic.bisect_left(raw + _AFTER_UTF8)
+        if first == last:
+            return
         if last - first > len(by_topic) // 4:
             self.clear()
             return

@@ -35,6 +35,10 @@ eight million of them, and keep the hub busy for seconds."""
 _CODE = Struct(">H")
 _Subscription = tuple[Annotated[int, msgspec.Meta(ge=0)], Annotated[list[str], msgspec.Meta(max_length=PREFIXES_LIMIT)]]
 
+# Made once: building a decoder for a type costs more than using it.
+_encode = msgspec.msgpack.Encoder().encode
+_decode_subscription = msgspec.msgpack.Decoder(_Subscription).decode
+
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a hub tells a client, or a peer hub, beside messages."""
@@ -48,9 +52,12 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
 
 
+_decode_notice = msgspec.msgpack.Decoder(Notice).decode
+
+
 def encode_notice(notice: Notice) -> bytes:
     """Return the frame."""
-    return encode_frame(Kind.NOTICE, msgspec.msgpack.encode(notice))
+    return encode_frame(Kind.NOTICE, _encode(notice))
 
 
 def decode_notice(body: bytes) -> Notice:
@@ -60,14 +67,14 @@ def decode_notice(body: bytes) -> Notice:
         ProtocolError: It is not such a map.
     """
     try:
-        return msgspec.msgpack.decode(body, type=Notice)
+        return _decode_notice(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"NOTICE: {error}") from error
 
 
 def encode_subscription(kind: Kind, prefixes: list[str], request: int = 0) -> bytes:
     """Return a SUBSCRIBE or UNSUBSCRIBE frame; request 0 asks for no confirmation."""
-    return encode_frame(kind, msgspec.msgpack.encode((request, prefixes)))
+    return encode_frame(kind, _encode((request, prefixes)))
 
 
 def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
@@ -77,7 +84,7 @@ def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
         RejectedError: It is no such array. The stream is still in step, so the connection goes on.
     """
     try:
-        subscription: tuple[int, list[str]] = msgspec.msgpack.decode(body, type=_Subscription)
+        subscription: tuple[int, list[str]] = _decode_subscription(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
     return subscription

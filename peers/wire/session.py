@@ -177,12 +177,11 @@ class Session(Generic[R]):
         return run
 
     def _frame(self, frame: Frame) -> Event | None:
-        try:
-            kind = Kind(frame.kind)
-        except ValueError:
+        kind = _KINDS.get(frame.kind)
+        if kind is None:
             if frame.kind & IGNORABLE:
                 return None
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"unknown kind {frame.kind}") from None
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"unknown kind {frame.kind}")
         rule = _RULES[self.phase].get(kind)
         if rule is None:
             raise self._unexpected(kind)
@@ -262,6 +261,7 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
     return {kind: meanings[kind] for kind in kinds}
 
 
+_KINDS = {int(kind): kind for kind in Kind}
 _ALIVE = (Kind.PING, Kind.PONG, Kind.CLOSE)
 _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] = {
     Phase.OPENING: _rules(Kind.HELLO, Kind.CLOSE),
