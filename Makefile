@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types contracts format bench image clean
+.PHONY: help run test check lint types contracts format bench bench-compare image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ format: $(VENV)/.lint ## put the code into its form
 
 bench: $(VENV)/.run ## measure the figures of docs/performance.md
 	$(BIN)/hub bench scenario targets $(ARGS)
+
+bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run (as root installs them)
+	$(BIN)/python tests/benchmarks/compare.py --json build/compare.json --html build/compare.html $(ARGS)
 
 image: ## build the container image
 	docker build -t topichub .

@@ -1,13 +1,14 @@
 """The plot: one HTML file that needs nothing else, with a bar chart (SVG) for each workload and figure.
 
-Bars are medians, whiskers the least and the most of the repeats. Every chart has its own scale from 0. Where one bar
-would dwarf all others it is cut off, and its number says how long it is.
+Bars are medians, whiskers the least and the most of the repeats. Every chart has its own scale from 0. Bars that
+would dwarf all others are cut off, and their numbers say how long they are.
 """
 
 from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from statistics import median
 
 from report import figure_text
 from summary import Comparison, Spread, Summary, ours
@@ -30,8 +31,8 @@ _FIGURES = {
 
 _NAME, _WIDTH, _NUMBER = 90, 360, 190
 _BAR, _STEP = 14, 22
-_CUT_AT = 6.0
-"""A bar more than so many times as long as the second longest is cut off there."""
+_CUT_AT = 4.0
+"""So many times as long as the middle one, bars are cut off."""
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d1f22; --dim: #6b7078; --paper: #fff; --ours: #0b7a75; --peer: #a9b2bd; }
@@ -89,11 +90,9 @@ def _chart(summary: Summary, workload: Workload, name: str, unit: str) -> str:
 
 def _scale(spreads: dict[str, Spread]) -> float:
     """Return the value at the right end."""
-    ordered = sorted(spread.most for spread in spreads.values())
-    longest = ordered[-1]
-    if len(ordered) > 1 and ordered[-2] > 0:
-        longest = min(longest, ordered[-2] * _CUT_AT)
-    return longest or 1.0
+    longest = max(spread.most for spread in spreads.values())
+    middle = median(spread.median for spread in spreads.values())
+    return (min(longest, middle * _CUT_AT) if middle > 0 else longest) or 1.0
 
 
 def _bar(place: int, contestant: str, spread: Spread, name: str, scale: float) -> str:
