@@ -213,13 +213,14 @@ class Core:
     # The turn.
 
     def flush(self) -> None:
-        """End of the turn: each handler that was offered something writes once."""
-        dirty = self._dirty
-        while dirty:
-            self._dirty = []
-            for handler in dirty:
-                handler.flush()
-            dirty = self._dirty
+        """End of the turn: each handler that was offered something writes once.
+
+        What is offered from within those writes (subscribers of this process that publish) is for the next turn, so
+        that two that answer each other do not keep the loop for themselves.
+        """
+        dirty, self._dirty = self._dirty, []
+        for handler in dirty:
+            handler.flush()
         if self._leaving:
             self._remove_leaving()
 

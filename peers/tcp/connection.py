@@ -204,6 +204,8 @@ class Connection(asyncio.Protocol):
                 self.reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 if event.by_far_side:
                     self._forget_link()  # now: a link that is over must not refuse the one that takes its place
+                    if self.handler is not None:
+                        self._node.core.detach(self.handler, self.reason)
                     self._transport.close()
                 else:
                     self._linger()
@@ -290,6 +292,8 @@ class Connection(asyncio.Protocol):
 
     def send(self, batches: list[Batch]) -> None:
         """Write batches as they are, with one write."""
+        if self._session.has_outgoing:  # an early write, in the middle of a read: answers stand before messages
+            self._write_outgoing()
         if self._far_frame_limit < self._node.settings.limits.frame_bytes:
             self._send_fitting(batches)
         elif len(batches) == 1:
@@ -385,6 +389,5 @@ class Connection(asyncio.Protocol):
             self._end(CloseCode.PROTOCOL_ERROR, f"no answer to PING within {limits.ping_timeout_s:g} s")
             return now_s + LINGER_S
         if step.act is Act.PING:
-            self._session.send(encode_frame(Kind.PING, b""))
-            self._write_outgoing()
+            self._transport.write(encode_frame(Kind.PING, b""))  # who does not read may still be heard publishing
         return step.next_s

@@ -119,6 +119,11 @@ class Session(Generic[R]):
         """Whether one of the sides has said CLOSE."""
         return self.phase is Phase.CLOSED
 
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._outgoing)
+
     def send(self, frame: bytes) -> None:
         """Put a frame into what goes out next."""
         self._outgoing.append(frame)

@@ -81,7 +81,7 @@ def test_a_paused_handler_wakes_nobody() -> None:
 
 
 def test_publishing_from_within_a_write() -> None:
-    """What a handler publishes while it is being written to is written before the turn ends, in order."""
+    """What a handler publishes while it is being written to is for the next turn, in order: nobody keeps the loop."""
     turn = Turn()
     asker, answers = turn.join("/answer")
     _, questions = turn.join("/question")
@@ -95,8 +95,11 @@ def test_publishing_from_within_a_write() -> None:
     questions.act = answer
     turn.publish(asker, "/question", "what?")
     turn.core.flush()
-    assert answers.values == ["first", "second"]
-    assert questions.values == ["what?", "and this?", "and this?"]
+    assert (questions.values, answers.values, turn.wakes) == (["what?"], [], 2)
+    turn.core.flush()
+    assert (questions.values, answers.values, turn.wakes) == (["what?", "and this?"], ["first"], 3)
+    turn.core.flush()
+    assert (questions.values, answers.values) == (["what?", "and this?", "and this?"], ["first", "second"])
     assert not turn.core._dirty
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from websockets.frames import Opcode
@@ -78,7 +79,8 @@ async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
 async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
     """Sound messages that the hub does not take are answered, each, and the stream goes on."""
     client = await hub.client("/mine")
-    for message in ({"type": "nope"}, [], {"type": "publish", "topic": "/mine"}, {"type": "subscribe", "prefixes": 5}):
+    bad: list[Any] = [{"type": "nope"}, [], {"type": "publish", "topic": "/mine"}, {"type": "subscribe", "prefixes": 5}]
+    for message in bad:
         await client.send(text(message))
         assert (await client.message())["type"] == "error"
     await client.publish("/mine", 1)

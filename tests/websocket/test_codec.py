@@ -20,6 +20,7 @@ from peers.websocket.messages import (
     Dropped,
     Error,
     Hello,
+    HubMessage,
     Ping,
     Pong,
     Publication,
@@ -285,7 +286,7 @@ def test_no_input_raises_anything_else(name: str, payload: bytes) -> None:
 def test_what_the_hub_says(codec: Codec) -> None:
     """Each message has the fields of the documentation, and no others."""
     limits = QueueLimits(5, 6, Overflow.DISCONNECT)
-    said = {
+    said: dict[HubMessage, dict[str, Any]] = {
         Welcome(hub="ab", name="n", queue=limits, frame=7): {
             "type": "welcome",
             "hub": "ab",

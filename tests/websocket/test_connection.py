@@ -13,6 +13,7 @@ from websockets.typing import Origin, Subprotocol
 
 from hub.batch import Batch
 from hub.frame import KIND_MESSAGES, encode_frame
+from hub.handler import WRITE_LIMIT_BYTES
 from hub.topics import RESERVED
 from peers.wire.hello import SOFTWARE
 from tests.websocket.conftest import StartHub
@@ -132,7 +133,7 @@ async def test_both_encodings_talk_to_each_other(hub: Hub) -> None:
     """What one publishes the other reads, in order and together as published."""
     one, other = await hub.client("/t", subprotocol=JSON), await hub.client("/t", subprotocol=MSGPACK)
     await one.publish("/t", {"n": 1}, None, "ü")
-    expected = [("/t", {"n": 1}), ("/t", None), ("/t", "ü")]
+    expected: list[tuple[str, Any]] = [("/t", {"n": 1}), ("/t", None), ("/t", "ü")]
     assert await one.messages(3) == expected
     assert await other.messages(3) == expected
     await other.publish("/t", [1.5], 2**64 - 1)
@@ -162,7 +163,7 @@ async def test_requests_are_confirmed_if_they_bear_a_number(hub: Hub) -> None:
 
 
 async def test_a_confirmation_precedes_the_messages(hub: Hub, subprotocol: str) -> None:
-    """Also when so much is published in the same read that the hub writes early."""
+    """What a subscription lets through comes behind its confirmation, however large."""
     client = await hub.client(subprotocol=subprotocol)
     padding = "x" * 100_000
     await client.say("subscribe", prefixes=["/t"], request=3)
@@ -170,6 +171,35 @@ async def test_a_confirmation_precedes_the_messages(hub: Hub, subprotocol: str) 
         await client.publish("/t", [number, padding])
     assert await client.message() == {"type": "confirmed", "request": 3}
     assert [value[0] for _, value in await client.messages(5)] == list(range(5))
+
+
+async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
+    """Also when the same read fills what a turn may collect, so that the hub writes at once."""
+    client = await hub.client("/old")
+    hub.node.core.publish_local("/old", ["x" * (WRITE_LIMIT_BYTES - 1000)])
+    (connection,) = hub.connections
+    read = text({"type": "subscribe", "prefixes": ["/new"], "request": 3}) + text(
+        {"type": "publish", "topic": "/new", "value": "y" * 1000}
+    )
+    connection.get_buffer(-1)[: len(read)] = read
+    connection.buffer_updated(len(read))
+    assert await client.message() == {"type": "confirmed", "request": 3}
+    assert [topic for topic, _ in await client.messages(2)] == ["/old", "/new"]
+
+
+async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None:
+    """Between the end of a connection and the news of it, what is offered goes nowhere, without an error."""
+    await hub.client("/t", name="me")
+    (connection,) = hub.connections
+    hub.node.core.publish_local("/t", [1])
+    connection.abort()
+    hub.node.core.flush()
+    connection.send_gap(3)
+    connection.drain()
+    connection.drain()
+    await until(lambda: not hub.node.connections)
+    assert not hub.node.core.handlers
+    assert connection.reason == "the hub stops (1001)"
 
 
 async def test_a_subscription_acts_on_what_follows_it(hub: Hub) -> None:
@@ -239,9 +269,9 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
     clients = [await hub.client("/t", subprotocol=kind) for kind in (JSON, JSON, MSGPACK, MSGPACK)]
     batch = Batch.of("/t", [{"n": 1}, 2])
     made = []
-    for form in {connection._session.codec.form for connection in hub.connections}:
-        original = batch.form(form)
-        made.append((original, original.frames(batch)))
+    for make in {connection._session.codec.form for connection in hub.connections}:
+        form = batch.form(make)
+        made.append((form, form.frames(batch)))
     core = hub.node.core
     core.publish(next(iter(core.handlers.values())), core.routes.find("/t"), batch)
     for client in clients:

@@ -13,7 +13,7 @@ from tests.websocket.hubs import Hub, until
 from tests.websocket.raw_client import Gap, RawClient, flood, text
 
 HELD = 50
-BEYOND = 300
+BEYOND = 150
 
 
 @pytest.fixture(params=["hub.v1.json", "hub.v1.msgpack"])

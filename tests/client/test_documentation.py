@@ -1,0 +1,111 @@
+"""The examples: those of docs/clients.md and those in examples/ do what they say, and the list of names is pinned."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peers.client
+from tests.client.hubs import Hub
+from tests.client.test_blocking import HubThread
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub in a thread."""
+    thread = HubThread()
+    yield thread.start()
+    thread.stop()
+
+
+def test_there_are_examples() -> None:
+    """The document has examples."""
+    assert len(BLOCKS) >= 6
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_document(block: str, hub: Hub) -> None:
+    """Each example runs to its end."""
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(block.replace("tcp://127.0.0.1:7400", hub.url), "docs/clients.md", "exec"), names)  # noqa: S102
+    result = names["main"]()
+    if result is not None:
+        asyncio.run(result)
+
+
+def run(name: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start an example."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def test_publisher_and_subscriber(hub: Hub) -> None:
+    """What one example publishes the other prints."""
+    with run("subscriber.py", hub.url, "/example/", "1") as subscriber:
+        assert subscriber.stdout is not None
+        assert subscriber.stdout.readline() == "subscribed to '/example/'\n"
+        with run("publisher.py", hub.url, "1") as publisher:
+            assert publisher.stdout is not None
+            assert publisher.stdout.read().startswith("1 readings published under /example/load/")
+        assert "'load'" in subscriber.stdout.read()
+    assert (publisher.returncode, subscriber.returncode) == (0, 0)
+
+
+def test_blocking_example(hub: Hub) -> None:
+    """Both threads of the example end."""
+    with run("blocking.py", hub.url) as process:
+        assert process.stdout is not None
+        lines = process.stdout.read().splitlines()
+    assert lines[-1] == "9 squared is 81"
+    assert len(lines) == 10
+    assert process.returncode == 0
+
+
+def test_examples_without_a_hub() -> None:
+    """Without a hub the examples say what to do, in one line."""
+    for name in ("publisher.py", "subscriber.py", "blocking.py"):
+        with run(name, "unix:///nonexistent/hub.sock") as process:
+            assert process.stdout is not None
+            text = process.stdout.read()
+        assert process.returncode == 1
+        assert len(text.splitlines()) == 1
+        assert "start it with `hub run`" in text
+
+
+def test_names() -> None:
+    """What is public is listed, and nothing else is."""
+    assert sorted(peers.client.__all__) == [
+        "BadMessage",
+        "BusyError",
+        "CallbackSubscription",
+        "Client",
+        "ClientStatistics",
+        "ClosedError",
+        "ConnectionLostError",
+        "Hello",
+        "HubError",
+        "InvalidTopicError",
+        "InvalidValueError",
+        "Message",
+        "MessageStream",
+        "Options",
+        "Overflow",
+        "ProtocolError",
+        "QueueWish",
+        "RejectedError",
+        "UsageError",
+        "connect",
+    ]
+    assert all(hasattr(peers.client, name) for name in peers.client.__all__)
