@@ -53,6 +53,9 @@ __all__ = ["Client", "ClientStatistics"]
 _WRITE_BYTES = 256 * 1024
 """Written in one go; also how much is collected in one turn before it is written early."""
 
+_VALUE_OVERHEAD_BYTES = 32
+"""Counted for a value beside its bytes, so that many tiny ones let others run as often as a few large ones."""
+
 _STABLE_S = 5.0
 """How long a connection must hold before the backoff begins anew: a hub that takes us and then closes at once is not
 to be dialled ten times a second."""
@@ -111,6 +114,7 @@ class Client:
         self._ended: HubError | None = None
         self._warned: set[str] = set()
         self._flush_due = False
+        self._unyielded_bytes = 0  # published by `await publish` since it let others run
         self._progress: list[asyncio.Future[None]] = []  # of those who wait for room or for everything to be sent
         self._task: asyncio.Task[None] | None = None
 
@@ -163,7 +167,7 @@ class Client:
             self._write()
 
     async def publish(self, topic: str, value: Any) -> None:
-        """Publish; waits for room in the buffer if need be, else returns at once.
+        """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
 
         Cancellation: then the value is not published.
 
@@ -181,8 +185,10 @@ class Client:
                 await self._wait_progress()
             else:
                 break
-        if self._publications.buffered_bytes >= _WRITE_BYTES:
-            await asyncio.sleep(0)  # let the loop read and others run
+        self._unyielded_bytes += len(packed) + _VALUE_OVERHEAD_BYTES
+        if self._unyielded_bytes >= _WRITE_BYTES:
+            self._unyielded_bytes = 0
+            await asyncio.sleep(0)  # let the loop read and others run, a few milliseconds after the last time
 
     async def drain(self) -> None:
         """Wait until everything that was published is handed to the operating system.

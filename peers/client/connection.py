@@ -101,14 +101,14 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The operating system has taken everything."""
-        self.writable = True
-        self._on_writable()
+        if self._ending is None:
+            self.writable = True
+            self._on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell those who wait."""
         if self._timer is not None:
             self._timer.cancel()
-        self.writable = False
         self._end(
             Ending(text=f"the connection was lost: {exc}" if exc else "the hub closed the connection, not saying why")
         )
@@ -183,6 +183,7 @@ class Connection(asyncio.Protocol):
         self._watch(self._loop.time())
 
     def _end(self, ending: Ending) -> None:
+        self.writable = False  # what is published from now on waits for the next connection
         if self._ending is None:
             self._ending = ending
         if not self.opened.done():

@@ -59,6 +59,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_announcement",
         "_far_frame_limit",
+        "_is_lost",
         "_node",
         "_queue",
         "_session",
@@ -90,6 +91,7 @@ class Connection(asyncio.Protocol):
         self.due_s = -1
         self.reason = ""
         self.address = address
+        self._is_lost = False
         self.lost: asyncio.Future[None] | None = None  # for a dialler that waits for the end
 
     # What asyncio calls.
@@ -171,6 +173,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back everything that the connection had."""
+        if self._is_lost:
+            return
+        self._is_lost = True
         reason = self.reason or (str(exc) if exc is not None else "the far side closed without CLOSE")
         self.reason = reason
         node = self._node
@@ -337,6 +342,15 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """End it now."""
         self._transport.abort()
+
+    def abandon(self) -> None:
+        """Whoever dialled has given up, perhaps in the moment in which the connection was made.
+
+        uvloop then closes the socket without `connection_lost`, so the connection is given back here.
+        """
+        if self in self._node.connections:
+            self._transport.abort()
+            self.connection_lost(None)
 
     def _end(self, code: int, text: str) -> None:
         """Close from this side, with a reason."""

@@ -51,17 +51,21 @@ class Dialler:
 
     async def _attempt(self) -> str:
         """Connect once and stay until the link is lost; return why it is not up."""
+        connection = Connection(self._node, self._queue, dialled=True, address=self._endpoint.location)
+        lost = connection.lost = self._node.loop.create_future()  # before it is made: it may be lost at once
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                connection = await self._connect()
+                await self._connect(connection)
         except TimeoutError:
+            connection.abandon()
             return f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except OSError as error:
             return error.strerror or str(error)
         except UnicodeError as error:  # a name that no resolver takes
             return str(error)
-        lost = self._node.loop.create_future()
-        connection.lost = lost
+        except asyncio.CancelledError:
+            connection.abandon()
+            raise
         try:
             await lost
         finally:
@@ -72,15 +76,10 @@ class Dialler:
             self._last_reason = ""
         return connection.reason
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, connection: Connection) -> None:
         loop = self._node.loop
         endpoint = self._endpoint
-
-        def make() -> Connection:
-            return Connection(self._node, self._queue, dialled=True, address=endpoint.location)
-
         if endpoint.scheme is Scheme.UNIX:
-            _, connection = await loop.create_unix_connection(make, endpoint.path)
+            await loop.create_unix_connection(lambda: connection, endpoint.path)
         else:
-            _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
-        return connection
+            await loop.create_connection(lambda: connection, endpoint.host, endpoint.port)

@@ -286,3 +286,19 @@ async def test_the_token_is_said() -> None:
         hello = type(hub.hello).decode((await hub.next(Kind.HELLO)).body)
         assert (hello.role, hello.name, hello.token, hello.queue) == ("client", "me", "secret", queue)
         assert "secret" not in repr(client.settings)
+
+
+async def test_publishing_behind_a_close() -> None:
+    """What is published in the very turn that brings the hub's CLOSE waits for the next connection."""
+    told = Told()
+    async with ScriptedHub() as hub, told.connect(hub.url) as client:
+        opening = asyncio.ensure_future(
+            client.subscribe_callback("/a", lambda message: client.publish_nowait("/b", message.value))
+        )
+        request, _ = decode_subscription(Kind.SUBSCRIBE, (await hub.next(Kind.SUBSCRIBE)).body)
+        hub.send(encode_notice(Notice("confirmed", request=request)))
+        await opening
+        hub.send(Batch.of("/a", ["not lost"]).frames + encode_close(CloseCode.GOING_AWAY, "the hub stops"))
+        frame = await hub.next(Kind.MESSAGES)
+        assert hub.connections == 2
+        assert (frame.key, frame.body) == (b"/b", b"\xa8not lost")

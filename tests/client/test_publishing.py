@@ -239,3 +239,21 @@ async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
         client.publish_nowait("/a", bytes(100_000))
     await client.close()
     assert client.statistics().unsent_messages > 0
+
+
+async def test_publishing_lets_others_run(hub: Hub) -> None:
+    """A loop of `await publish` that never has to wait for room leaves other tasks their turns."""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with connect(hub.url, buffer_bytes=64 * 1024 * 1024) as client:
+        counting = asyncio.ensure_future(count_turns())
+        for number in range(50_000):
+            await client.publish("/a", [number, b"x" * 100])
+        assert turns >= 20
+        counting.cancel()
