@@ -20,6 +20,7 @@ Cost: one call of `next_run` and one slice a run; figures are in docs/performanc
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hub.batch import Batch
@@ -96,17 +97,33 @@ class Scanner(Generic[R]):
         Raises:
             ProtocolError: A header breaks a limit; nothing behind it can be read.
         """
-        if self._held:
-            if len(self._held) + len(data) < self._needed_bytes:
-                self._held += data
-                return iter(())
-            data = b"".join((self._held, data))
-            self._held = bytearray()
-        return self._scan(data)
+        if not self._held:
+            return self._scan(data, 0)
+        used = self._complete(data)
+        if used < 0:
+            return iter(())
+        frame, self._held = bytes(self._held), bytearray()
+        return chain(self._scan(frame, 0), self._scan(data, used))
 
-    def _scan(self, data: bytes) -> Iterator[Run[R] | Frame | Rejected]:
+    def _complete(self, data: bytes) -> int:
+        """Move what the held frame lacks from `data`; return how much that was, -1 if it is not complete yet.
+
+        Only the cut frame is copied together: joining it with the whole read would copy 256 KiB for it.
+        """
+        held = self._held
+        used = 0
+        while len(held) < self._needed_bytes:
+            if used == len(data):
+                return -1
+            missing = self._needed_bytes - len(held)
+            held += memoryview(data)[used : used + missing]
+            used = min(len(data), used + missing)
+            if len(held) == HEADER_BYTES:  # now its size can be told
+                self._needed_bytes = self._frame_size(bytes(held), 0)
+        return used
+
+    def _scan(self, data: bytes, position: int) -> Iterator[Run[R] | Frame | Rejected]:
         table = self.routes.table
-        position = 0
         while True:
             route, end, messages = next_run(data, position, table, self.frame_limit_bytes)
             if messages:
