@@ -162,6 +162,8 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The transport takes bytes again."""
+        # A sign of life: whoever reads slowly may be minutes away from a PING that stands behind all of that.
+        self._silence.heard_s = self._node.loop.time()
         if self.handler is not None:
             self.handler.resume()
             if self._node.draining:

@@ -108,19 +108,6 @@ class Hub:
         self._server.close()
 
     async def stop(self) -> None:
-        import sys
-        try:
-            async with asyncio.timeout(4):
-                await self._stop()
-        except TimeoutError:
-            out=open('/tmp/hang.txt','a')
-            print("HANG", self.node.name, [(c.dialled, c.address, c._transport, c._transport.is_closing(), c.reason, c._session.phase, c.lost) for c in self.node.connections],file=out)
-            print([(c.dialled,c.address,c.lost, c._transport) for c in self.connections if not c.lost.done()],file=out)
-            for t in asyncio.all_tasks(): t.print_stack(file=out)
-            out.close()
-            raise
-
-    async def _stop(self) -> None:
         """End everything at once, without a word, as a crash does."""
         await self.stop_dialling()
         self._server.close()

@@ -5,9 +5,7 @@ The connections are the real ones; the test decides what is read, and which call
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,92 +16,11 @@ from hub.handler import Role
 from hub.overflow import QueueLimits
 from peers.node import Node
 from peers.tcp.connection import Connection
+from tests.hub.fakes import handler_of
+from tests.tcp.pretend import PretendLoop, PretendTransport
 
 LOW, HIGH = b"\x01" * 16, b"\x02" * 16
-RUNS = 1500
-
-
-class PretendLoop:
-    """Callbacks run when the test says so; the clock stands."""
-
-    def __init__(self) -> None:
-        self.ready: deque[Callable[[], object]] = deque()
-
-    def time(self) -> float:
-        """It is always the same moment."""
-        return 1000.0
-
-    def call_soon(self, act: Callable[..., object], *arguments: Any) -> None:
-        """Put it behind the others."""
-        self.ready.append(lambda: act(*arguments))
-
-
-class PretendTransport(asyncio.Transport):
-    """One end of a pretend socket."""
-
-    def __init__(self, loop: PretendLoop, connection: Connection) -> None:
-        super().__init__()
-        self.loop = loop
-        self.connection = connection
-        self.far: PretendTransport
-        self.incoming: deque[bytes | None] = deque()  # None is the end of the stream
-        self.closing = False
-        self.finished = False
-
-    def write(self, data: Any) -> None:
-        """Put it on the wire."""
-        assert not self.finished, "a write behind the end of the stream"
-        if not self.closing:
-            self.far.incoming.append(bytes(data))
-
-    def writelines(self, list_of_data: Any) -> None:
-        """Put it all on the wire."""
-        self.write(b"".join(list_of_data))
-
-    def can_write_eof(self) -> bool:
-        """As TCP can."""
-        return True
-
-    def write_eof(self) -> None:
-        """End this direction."""
-        if not self.finished and not self.closing:
-            self.finished = True
-            self.far.incoming.append(None)
-
-    def is_closing(self) -> bool:
-        """Whether this end is closed."""
-        return self.closing
-
-    def close(self) -> None:
-        """Close this end; the connection hears of it a little later, as in asyncio."""
-        if not self.closing:
-            self.write_eof()
-            self.closing = True
-            self.loop.call_soon(self.connection.connection_lost, None)
-
-    def abort(self) -> None:
-        """The same."""
-        self.close()
-
-    def pause_reading(self) -> None:
-        """Nothing here is so much that it would matter."""
-
-    def resume_reading(self) -> None:
-        """The same."""
-
-    def is_reading(self) -> bool:
-        """The same."""
-        return True
-
-    def receive(self) -> None:
-        """Let the connection read the next piece."""
-        data = self.incoming.popleft()
-        if self.closing:
-            return
-        if data is None:
-            self.close()
-        else:
-            self.connection.data_received(data)
+RUNS = 600
 
 
 class Scene:
@@ -153,7 +70,7 @@ async def test_exactly_one_link_stays(*, wanted: bool) -> None:
         scene = Scene(source)
         if wanted:
             for node in scene.nodes:
-                node.core.attach(reader := handler())
+                node.core.attach(reader := handler_of(role=Role.LOCAL))
                 node.core.subscribe(reader, ["/a"])
         for number in source.sample((0, 1), 2):
             scene.dial(number)
@@ -173,10 +90,3 @@ async def test_exactly_one_link_stays(*, wanted: bool) -> None:
 def links(node: Node) -> list[Any]:
     """Handlers of its links."""
     return [one for one in node.core.handlers.values() if one.role is Role.LINK]
-
-
-def handler() -> Any:
-    """A subscriber in this process that keeps nothing."""
-    from tests.hub.fakes import handler_of
-
-    return handler_of(role=Role.LOCAL)

@@ -14,7 +14,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from peers.node import LINGER_S
-from peers.tcp.connection import TURN_EVENTS
+from peers.tcp.connection import TURN_EVENTS, Connection
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -115,6 +115,34 @@ async def test_who_talks_is_not_asked(hub: Hub) -> None:
         assert await client.ping(b"mine") == []
 
 
+async def test_who_reads_slowly_is_alive(start_hub: StartHub, tmp_path: Path) -> None:
+    """A subscriber that reads, if slowly, may be minutes away from the PING behind what was written before it."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    client, handler = await stalled(hub), hub.handler("stalled")
+    for _ in range(4):
+        hub.later(21)
+        written_bytes = handler.delivered_bytes
+        while handler.delivered_bytes == written_bytes:
+            await client.frame()
+            await settle()
+            assert not handler.closed
+            if handler.writable:
+                await refill(hub)
+        hub.later(11)
+        await settle()
+        assert not handler.closed
+
+
+async def refill(hub: Hub) -> None:
+    """Publish until the stalled client is behind again."""
+    publisher = await hub.client()
+    while hub.handler("stalled").writable:
+        await publisher.send(publication("/flood", bytes(10_000)) * 20)
+        await publisher.ping()
+    publisher.close()
+    await settle()
+
+
 async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
     """Each of the three can be set."""
     hub = await start_hub(settings=settings_of(handshake_s=2.0, ping_after_s=3.0, ping_timeout_s=1.5))
@@ -159,13 +187,8 @@ async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
 
 async def stalled(hub: Hub) -> RawClient:
     """A client that has read nothing until the hub could write no more to it."""
-    client, publisher = await hub.client("/flood", name="stalled", receive_bytes=4096), await hub.client()
-    handler = hub.handler("stalled")
-    while handler.writable:
-        await publisher.send(publication("/flood", bytes(10_000)) * 20)
-        await publisher.ping()
-    publisher.close()
-    await settle()
+    client = await hub.client("/flood", name="stalled", receive_bytes=4096)
+    await refill(hub)
     return client
 
 
@@ -209,6 +232,11 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
 # What a client makes the hub write.
 
 
+def is_at_work(connection: Connection) -> bool:
+    """Whether the hub still reads from this client, or has work of its left for a later turn."""
+    return connection._transport.is_reading() or connection._unread is not None
+
+
 async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
     """The hub stops reading from it: what it must write is bounded. Once the client reads, each PING is answered."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
@@ -218,7 +246,7 @@ async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path:
     bodies = [number.to_bytes(100) for number in range(20_000)]
     sending = asyncio.ensure_future(client.send(*(encode_frame(Kind.PING, body) for body in bodies)))
     largest = 0
-    while transport.is_reading():
+    while is_at_work(connection):
         await other.ping()
         largest = max(largest, transport.get_write_buffer_size())
     for _ in range(50):
@@ -233,6 +261,21 @@ async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path:
     assert await client.ping() == []
 
 
+async def test_the_end_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
+    """It may send on and is read on while it lingers, so that it comes to read why it was closed."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    client, other = await hub.client(), await hub.client()
+    connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
+    sending = asyncio.ensure_future(client.send(encode_frame(Kind.PING, bytes(100)) * 20_000))
+    while is_at_work(connection):
+        await other.ping()
+    hub.later(21)
+    await other.ping()
+    hub.later(11)
+    await sending
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to PING within 10 s")
+
+
 async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
     """The same for notices, which are larger than what asks for them."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
@@ -241,7 +284,7 @@ async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub
     transport = connection._transport
     count = 40_000
     sending = asyncio.ensure_future(client.send(encode_frame(Kind.SUBSCRIBE, b"") * count))
-    while transport.is_reading() or connection._unread is not None:
+    while is_at_work(connection):
         await other.ping()
     for _ in range(50):
         await other.ping()

@@ -1,0 +1,104 @@
+"""More work than a turn's share, on a pretend socket: it is put off, in order, whatever comes in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.config import Settings
+from hub.frame import encode_frame
+from hub.handler import Role
+from hub.overflow import QueueLimits
+from peers.node import Node
+from peers.tcp.connection import TURN_EVENTS, Connection
+from peers.wire.control import encode_close
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hub.fakes import FakeOutlet, handler_of
+from tests.tcp.pretend import PretendLoop, PretendTransport
+from tests.tcp.raw_client import publication
+
+HELLO = Hello(protocol=1, role="client").encode()
+BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)
+"""Nothing to do, three turns long."""
+
+
+class Stage:
+    """A hub with one subscriber that wants everything, and one client on a pretend socket."""
+
+    def __init__(self) -> None:
+        self.loop = PretendLoop()
+        self.node = Node(Settings())
+        self.node.loop = self.loop  # type: ignore[assignment]
+        self.outlet = FakeOutlet()
+        reader = handler_of(self.outlet, role=Role.LOCAL)
+        self.node.core.attach(reader)
+        self.node.core.subscribe(reader, ["/"])
+        self.connection = Connection(self.node, QueueLimits())
+        self.transport = PretendTransport(self.loop, self.connection)
+        self.transport.far = PretendTransport(self.loop, Connection(self.node, QueueLimits()))
+        self.connection.connection_made(self.transport)
+        self.connection.data_received(HELLO)
+
+    def play(self) -> None:
+        """Let everything happen that is due."""
+        while self.loop.ready:
+            self.loop.ready.popleft()()
+
+    @property
+    def values(self) -> list[object]:
+        """What the subscriber got."""
+        return self.outlet.values
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    """A fresh one."""
+    return Stage()
+
+
+async def test_what_is_read_meanwhile_waits(stage: Stage) -> None:
+    """The loop may hand over more although reading was paused (uvloop does): it comes behind what was there first."""
+    stage.connection.data_received(publication("/a", 1) + BUSY + publication("/a", 2) + publication("/a", 3)[:5])
+    stage.connection.data_received(publication("/a", 3)[5:] + BUSY + publication("/a", 4))
+    stage.connection.data_received(publication("/a", 5))
+    stage.play()
+    stage.connection.data_received(publication("/a", 6))
+    stage.play()
+    assert stage.values == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
+    """What was read before is still published; what it asks for itself is void, and nothing of it stays."""
+    stage.connection.data_received(
+        BUSY + publication("/a", 1) + encode_frame(Kind.SUBSCRIBE, b"\x92\x01\x91\xa1/") + publication("/a", 2)
+    )
+    stage.transport.abort()
+    stage.play()
+    assert stage.values == [1, 2]
+    assert [one.role for one in stage.node.core.handlers.values()] == [Role.LOCAL]
+    assert not stage.node.connections
+    assert len(stage.node.keepalive) == 0
+
+
+async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
+    """Once this side has said CLOSE, the rest of the read is thrown away, and nothing stands behind CLOSE."""
+    stage.connection.data_received(BUSY + publication("/a", 1) + encode_frame(Kind.PING, b""))
+    stage.connection.close(4008, "queue full")
+    stage.connection.data_received(publication("/a", 2))
+    stage.play()
+    assert stage.values == []
+    written = b"".join(data for data in stage.transport.far.incoming if data is not None)
+    assert written.endswith(encode_close(4008, "queue full"))
+    assert stage.transport.far.incoming[-1] is None
+    assert stage.connection.reason == "queue full (4008)"
+
+
+async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
+    """CLOSE ends the connection when its turn comes, not before."""
+    stage.connection.data_received(BUSY + publication("/a", 1) + encode_close(1000, "bye") + publication("/a", 2))
+    assert not stage.transport.closing
+    stage.play()
+    assert stage.values == [1]
+    assert stage.transport.closing
+    assert stage.connection.reason == "bye (1000)"
+    assert not stage.node.connections
