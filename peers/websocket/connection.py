@@ -151,6 +151,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """The transport takes bytes again."""
+        # A sign of life: whoever reads slowly may be minutes away from a ping that stands behind all of that.
+        self._silence.heard_s = self._node.loop.time()
         self._choked = False
         if self.handler is not None:
             self.handler.resume()
