@@ -1,7 +1,7 @@
 """Compare the hub with other brokers, all of them in turn in one session on this machine.
 
     python tests/benchmarks/compare.py [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
-                                       [--json FILE] [--html FILE] [--profile DIRECTORY] [--fifo]
+                                       [--json FILE] [--html FILE] [--profile DIRECTORY]
 
 Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
 with all brokers once, then all again, so that a slow drift of the machine meets everybody. See README.md beside this
@@ -11,7 +11,6 @@ file. Exit code 1: messages were lost or came out of order, or a run failed. 2: 
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 from collections.abc import Sequence
@@ -32,7 +31,6 @@ from summary import Summary
 from workloads import Workload, selected
 
 EXIT_FAULT = 1
-_FIFO_PRIORITY = 10
 _PRINTED_WIDTH = 150
 """Of tables that do not go to a terminal, characters."""
 
@@ -50,9 +48,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the plot")
     parser.add_argument("--profile", type=Path, metavar="DIRECTORY", help="py-spy flame graphs of the hub; slows it")
-    parser.add_argument(
-        "--fifo", action="store_true", help="real-time priority (root): for a machine that is not quiet"
-    )
     given = parser.parse_args()
     if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / max(_DURATION_S.values()):
         parser.error("--repeat is 1 or more, --scale above 0 and at most 7.5")
@@ -89,8 +84,6 @@ def main() -> int:
     console = Console(stderr=True)
     only = _names(given.only)
     brokers = install_missing([broker for broker in BROKERS if not only or broker.name in only])
-    if given.fifo:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_FIFO_PRIORITY))  # brokers and generators inherit it
     network = enter_own_network()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -118,7 +111,6 @@ def main() -> int:
             "scale": given.scale,
             "duration_s": _DURATION_S,
             "profiled": bool(given.profile),
-            "fifo": given.fifo,
         }
         write_json(summary, about, settings, given.json)
     if given.html:
