@@ -360,7 +360,6 @@ class Connection(asyncio.Protocol):
             return
         self.reason = f"{text} ({int(code)})"
         self._session.close(code, text)
-        self._write_outgoing()
         self._linger()
 
     def _linger(self) -> None:

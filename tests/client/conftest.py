@@ -12,18 +12,9 @@ import pytest
 from hub.config import Settings
 from peers.endpoints import Endpoint
 from tests.client.hubs import Hub
+from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
 
 StartHub = Callable[..., Awaitable[Hub]]
-
-
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loops that a client may run on."""
-    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    try:
-        import uvloop
-    except ImportError:
-        return loops
-    return loops | {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -9,19 +9,10 @@ from typing import Any
 import pytest
 
 from hub.config import Settings
+from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
 from tests.websocket.hubs import Hub
 
 StartHub = Callable[..., Awaitable[Hub]]
-
-
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loops that the hub may run on."""
-    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    try:
-        import uvloop
-    except ImportError:
-        return loops
-    return loops | {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture
