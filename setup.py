@@ -8,6 +8,6 @@ except ImportError:
     extensions = []
 else:
     # Optional: without a C compiler the pure module serves, and the installation goes on.
-    extensions = cythonize([Extension("peers.wire._runs", ["peers/wire/_runs.pyx"], optional=True)])
+    extensions = cythonize([Extension("hub._runs", ["hub/_runs.pyx"], optional=True)])
 
 setup(ext_modules=extensions)

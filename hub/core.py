@@ -1,14 +1,15 @@
 """`Core`: the one owner of routing. It knows every handler, looks each message up once and offers it.
 
 ```
-what sockets brought ─▶ route (one dict hit) ─▶ offer to each handler ─┐  ... more of the same turn
+what a socket brought ─▶ routes (one dict hit each) ─▶ one offer a handler ─┐
                                                                        ▼
-                                            dirty handlers ─▶ flush(): each writes once
+                                         dirty handlers ─▶ end_read(): each writes once
 ```
 
 Owner: one event loop (or one test). Everything here is plain and synchronous; nothing waits. Other threads reach the
-core through its shell's mailbox (`peers.local`). A turn has a fixed order: take what sockets brought, route it, then
-write out each dirty handler once. The shell is asked for the end of the turn through `wake`.
+core through its shell's mailbox (`peers.local`). The order is fixed: take what a socket brought, route it, then write
+out each dirty handler once (`begin_read` ... `end_read`). What is offered outside of a read is written at the end of
+the turn, which the shell is asked for through `wake`.
 
 Cost: publishing costs the handlers that match. Subscribing, unsubscribing and losing a handler cost what they touch.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from hub.batch import Batch
@@ -29,6 +31,7 @@ from hub.handler import Handler, HandlerStatistics, Role
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
 from hub.routes import ROUTES_LIMIT, Route, Routes
+from hub.stretch import Stretch
 from hub.topics import check_prefix, check_topic
 
 __all__ = ["Core"]
@@ -39,6 +42,10 @@ PREFIXES_LIMIT = 1_000
 _LEAVING_PREFIXES_PER_TURN = 1_000
 """How many subscriptions of handlers that have left are removed in one turn, so that losing a peer hub with 100,000
 prefixes does not block the loop for a second. Until then the handler stands in routes and takes nothing."""
+
+
+_all_handlers: Callable[[Route], tuple[Handler, ...]] = attrgetter("handlers")
+_near_handlers: Callable[[Route], tuple[Handler, ...]] = attrgetter("near")
 
 
 class Core:
@@ -63,6 +70,7 @@ class Core:
         self._filter = Filter()
         self._links: dict[Handler, Callable[[Change], None]] = {}
         self._dirty: list[Handler] = []
+        self._write_is_due = False  # somebody is going to, and need not be woken for it
         self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
         self._leaving: deque[Handler] = deque()  # gone, but not yet out of the multimap
         self._last_id = 0
@@ -179,6 +187,16 @@ class Core:
         for handler in route.near if source.role is Role.LINK else route.handlers:
             handler.offer(batch)
 
+    def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
+        """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
+        if len(stretch.routes) == 1:
+            self.publish(source, stretch.routes[0], stretch.whole())
+            return
+        source.published_messages += sum(stretch.messages)
+        for handlers, batch in stretch.gathered(_near_handlers if source.role is Role.LINK else _all_handlers):
+            for handler in handlers:
+                handler.offer(batch)
+
     def publish_local(self, topic: str, values: Iterable[Any]) -> int:
         """Publish from within this process.
 
@@ -212,20 +230,33 @@ class Core:
 
     # The turn.
 
+    def begin_read(self) -> None:
+        """What a socket brought is about to be published; `end_read` follows, so nobody need be woken to write it."""
+        self._write_is_due = True
+
+    def end_read(self) -> None:
+        """Each handler that was offered something writes once. See `flush` for what is offered from within."""
+        dirty, self._dirty = self._dirty, []
+        for handler in dirty:
+            handler.flush()
+        if self._dirty:
+            self._wake()
+        else:
+            self._write_is_due = False
+
     def flush(self) -> None:
-        """End of the turn: each handler that was offered something writes once.
+        """End of a turn that somebody was woken for: write, and do a turn's share of what was put off.
 
         What is offered from within those writes (subscribers of this process that publish) is for the next turn, so
         that two that answer each other do not keep the loop for themselves.
         """
-        dirty, self._dirty = self._dirty, []
-        for handler in dirty:
-            handler.flush()
+        self.end_read()
         if self._leaving:
             self._remove_leaving()
 
     def _mark_dirty(self, handler: Handler) -> None:
-        if not self._dirty:
+        if not self._write_is_due:
+            self._write_is_due = True
             self._wake()
         self._dirty.append(handler)
 

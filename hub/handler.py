@@ -184,17 +184,18 @@ class Handler:
             self.write_pending()
 
     def flush(self) -> None:
-        """End of the turn: write what it brought, with one write."""
+        """End of a read or a turn: write what it brought, with one write."""
         self._dirty = False
         if self._pending:
             self.write_pending()
 
     def write_pending(self) -> None:
-        """Write what the turn brought so far. What is offered from within that write waits for the end of the turn."""
+        """Write what is pending. What is offered from within that write waits for the next flush."""
         if self._writing:
             return
         self._send_pending()
-        self._go_on()  # where the outlet paused and resumed within the write
+        if self._queue is not None:  # the outlet paused within the write, and perhaps resumed
+            self._go_on()
 
     def pause(self) -> None:
         """The outlet takes no more bytes: queue from now on."""

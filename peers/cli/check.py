@@ -27,7 +27,7 @@ from peers.cli.formats import escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE
 from peers.endpoints import Endpoint, Scheme
 from peers.wire.hello import Hello
-from peers.wire.session import Closing, Session
+from peers.wire.session import NEED_DATA, Closing, Session
 
 __all__ = ["Finding", "Health", "check"]
 
@@ -147,7 +147,8 @@ def _ask_hub(connection: socket.socket, _: Endpoint, read: Callable[[], bytes]) 
     session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
     connection.sendall(Hello(protocol=1, role="client", name="hub check").encode())
     while chunk := read():
-        for event in session.receive(chunk):
+        session.feed(chunk)
+        while (event := session.next_event()) is not NEED_DATA:
             match event:
                 case Closing(code, text):
                     raise RejectedError(code, text)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import cast
 
 from hub.errors import CloseCode
+from hub.stretch import Run
 from peers.client.conversation import Conversation, Unreadable
 from peers.client.endings import Ending
 from peers.client.routes import Route
@@ -24,7 +25,6 @@ from peers.client.settings import ClientSettings
 from peers.silence import Act, Silence
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.scanner import Run
 from peers.wire.session import Closing
 
 __all__ = ["Connection"]

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from hub.stretch import Run
 from peers.client.routes import Route
 from peers.wire.control import Notice
 from peers.wire.hello import Hello, QueueWish
-from peers.wire.scanner import Run
 from peers.wire.session import Closing
 
 __all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Unreadable"]

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
+from hub.stretch import Run
 from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest
 from peers.client.routes import LocalRoutes, Route, Sink
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
-from peers.wire.scanner import Run
 
 __all__ = ["Subscriptions"]
 

@@ -39,11 +39,11 @@ from hub.frame import (
     encode_frame,
     iterate_frames,
 )
+from hub.stretch import Run
 from peers.client.conversation import Event, Introduction
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import Notice, cut_text
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
-from peers.wire.scanner import Run
 from peers.wire.session import Closing
 
 __all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import cast
 
 from hub.frame import encode_frame
+from hub.stretch import Stretch
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
-from peers.wire.session import Closing, Phase, Session
+from peers.wire.session import NEED_DATA, Closing, Phase, Session
 
 __all__ = ["WireConversation"]
 
@@ -52,10 +53,13 @@ class WireConversation:
         """Yield what the hub says."""
         session = self._session
         opening = session.phase is Phase.OPENING
-        for event in session.receive(data):
+        session.feed(data)
+        while (event := session.next_event()) is not NEED_DATA:
             if event is None:
                 continue  # dealt with by the session
-            if opening and isinstance(event, Closing) and not event.by_far_side:
+            if type(event) is Stretch:
+                yield from event
+            elif opening and isinstance(event, Closing) and not event.by_far_side:
                 hint = "; that looks like HTTP, try ws://" if data.startswith(b"HTTP/") else ""
                 text = f"the far side does not speak the hub's protocol ({event.text}){hint}"
                 yield event._replace(text=text)

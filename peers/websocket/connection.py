@@ -4,13 +4,13 @@
 socket ─ buffer_updated ─▶ Session.receive ─▶ Request      ─▶ page, health, metrics; or the handshake
                                           ├─▶ Publication  ─▶ core.publish, confirm
                                           └─▶ Subscribe    ─▶ core.subscribe, confirm
-core ─ Handler.offer ... flush ─▶ send() ─▶ frames that all clients share, one write
+core ─ Handler.offer ... end_read ─▶ send() ─▶ frames that all clients share, one write
 ```
 
 Purpose: the shell. Rules of the conversation are in `peers.websocket.session`, what a batch looks like to a client in
 `peers.websocket.forms`, what happens on overflow in `hub.handler`.
 
-Owner: the event loop. Invariants: one write a turn for what the turn brought; what the session answers is written
+Owner: the event loop. Invariants: one write for what a read brought; what the session answers is written
 before the messages that it lets through, and a `dropped` where the lost messages would have stood; a client that makes
 us answer without reading is not read on until it does; one read, and so one stretch of work for one client, is at most
 `READ_LIMIT_BYTES`. A client becomes a handler with its first message: before that it can receive nothing, and then
@@ -123,10 +123,15 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Act on what came."""
         self._silence.heard_s = self._node.loop.time()
-        for event in self._session.receive(bytes(self._buffer[:nbytes])):
-            self._act(event)
-        answered = self._session.has_outgoing
-        self._write_outgoing()
+        core = self._node.core
+        core.begin_read()
+        try:
+            for event in self._session.receive(bytes(self._buffer[:nbytes])):
+                self._act(event)
+            answered = self._session.has_outgoing
+            self._write_outgoing()
+        finally:
+            core.end_read()
         if self._session.closed or self._transport.is_closing():
             return
         if answered and self._choked:

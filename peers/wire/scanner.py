@@ -1,29 +1,31 @@
-"""`Scanner`: from the bytes of a stream to runs of messages, each with its route.
+"""`Scanner`: from the bytes of a stream to stretches of messages, each run of them with its route.
 
-It does not take frames apart; it finds where runs begin and end (`peers.wire.runs` is the hot loop):
+It does not take frames apart; it finds where runs begin and end (`hub.runs` is the hot loop):
 
 ```
 read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
-       └────────── same handlers: one run ─────────┘  └─ frame ─┘
-       one slice of the read, one Batch, one offer
+       └────────── same handlers: one run ─────────┘
+       └────────────────── one stretch ─────────────┘ └─ frame ─┘
 ```
 
 A run is a stretch of consecutive MESSAGES frames whose routes are the *same object*: usually one topic, but also
-several topics with the same handlers (`hub.routes` interns them). The bytes of a run are forwarded as they came.
+several topics with the same handlers (`hub.routes` interns them). Bytes of messages are forwarded as they came.
 
-Owner: one session. Invariants: at most one incomplete frame is held, at most `frame_limit_bytes` + 4104 bytes of it
-plus one read. Frames are yielded one step at a time, so that a SUBSCRIBE takes effect on the messages behind it.
+`feed` takes what was read, `next_item` says what is in it, one step at a time, so that a SUBSCRIBE takes effect on the
+messages behind it, and that whoever reads may stop and go on later.
 
-Cost: one call of `next_run` and one slice a run; figures are in docs/performance.md.
+Owner: one session. Invariants: at most one incomplete frame is held, at most `frame_limit_bytes` + 4104 bytes of it,
+beside what was fed and not asked for.
+
+Cost: one call of `find_runs` a stretch; figures are in docs/performance.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections import deque
+from enum import Enum
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import (
     FLAG_BATCH,
@@ -34,17 +36,23 @@ from hub.frame import (
     Frame,
     iterate_frames,
 )
-from peers.wire.runs import batch_count
+from hub.runs import batch_count
+from hub.stretch import Stretch, find_runs
 
-try:
-    from peers.wire._runs import next_run
-except ImportError:  # not built: no compiler was there
-    from peers.wire.runs import next_run
-
-__all__ = ["Rejected", "RouteTable", "Run", "Scanner"]
+__all__ = ["NEED_DATA", "NeedData", "Rejected", "RouteTable", "Scanner"]
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+
+
+class NeedData(Enum):
+    """The type of `NEED_DATA`."""
+
+    NEED_DATA = "need data"
+
+
+NEED_DATA: Final = NeedData.NEED_DATA
+"""There is nothing more in what was read; as in h11."""
 
 
 class RouteTable(Protocol[R]):
@@ -60,13 +68,6 @@ class RouteTable(Protocol[R]):
         """
 
 
-class Run(NamedTuple, Generic[R]):
-    """Messages that go the same way."""
-
-    route: R
-    batch: Batch
-
-
 class Rejected(NamedTuple):
     """Messages that are refused and not forwarded; the stream goes on."""
 
@@ -76,13 +77,16 @@ class Rejected(NamedTuple):
 
 
 class Scanner(Generic[R]):
-    """Cuts a stream into runs and frames."""
+    """Cuts a stream into stretches of messages and other frames."""
 
-    __slots__ = ("_held", "_needed_bytes", "frame_limit_bytes", "routes")
+    __slots__ = ("_data", "_held", "_later", "_needed_bytes", "_position", "frame_limit_bytes", "routes")
 
     def __init__(self, routes: RouteTable[R], frame_limit_bytes: int) -> None:
         self.routes = routes
         self.frame_limit_bytes = frame_limit_bytes
+        self._data = b""  # what is being read
+        self._position = 0  # and how far
+        self._later: deque[tuple[bytes, int]] = deque()  # what comes behind it, each from a place on
         self._held = bytearray()  # the beginning of one incomplete frame
         self._needed_bytes = 0  # its size, or the header's while that is not complete
 
@@ -91,19 +95,67 @@ class Scanner(Generic[R]):
         """Size of what is held of an incomplete frame."""
         return len(self._held)
 
-    def receive(self, data: bytes) -> Iterator[Run[R] | Frame | Rejected]:
-        """Yield what `data` completes, in order. Iterate to the end, or drop the connection.
+    def feed(self, data: bytes) -> None:
+        """Take what was read; ask `next_item` for what it completes."""
+        if self._data or self._later or self._held:
+            self._later.append((data, 0))
+        else:
+            self._data = data
+
+    def forget(self) -> None:
+        """Nothing more is wanted of what was fed."""
+        self._data = b""
+        self._position = 0
+        self._later.clear()
+        self._held = bytearray()
+
+    def next_item(self) -> Stretch[R] | Frame | Rejected | NeedData:
+        """Return what comes next in what was read.
 
         Raises:
             ProtocolError: A header breaks a limit; nothing behind it can be read.
         """
-        if not self._held:
-            return self._scan(data, 0)
-        used = self._complete(data)
-        if used < 0:
-            return iter(())
-        frame, self._held = bytes(self._held), bytearray()
-        return chain(self._scan(frame, 0), self._scan(data, used))
+        while self._data or (self._later and self._advance()):
+            data, position = self._data, self._position
+            runs = find_runs(data, position, self.routes.table, self.frame_limit_bytes)
+            if runs[0]:
+                self._go_to(runs[1][-1])
+                return Stretch(data, position, runs, is_last=not self._data and not self._later)
+            size = self._frame_size(data, position)
+            if position + size > len(data):
+                self._hold(data, position, size)
+                self._go_to(len(data))
+                continue
+            odd = self._slow(data, position, size)
+            if odd is not None:
+                self._go_to(position + size)
+                return odd
+        return NEED_DATA
+
+    def _go_to(self, position: int) -> None:
+        """Be done with what stands before `position`; let go of what is used up."""
+        if position == len(self._data):
+            self._data = b""
+            self._position = 0
+        else:
+            self._position = position
+
+    def _advance(self) -> bool:
+        """Begin with what was fed next, after the frame that it completes; False if there is nothing to read."""
+        while self._later:
+            data, position = self._later.popleft()
+            if not self._held:
+                self._data, self._position = data, position
+                if len(data) > position:
+                    return True
+                self._data, self._position = b"", 0
+                continue
+            used = self._complete(data)
+            if used >= 0:
+                self._later.appendleft((data, used))
+                self._data, self._held = bytes(self._held), bytearray()
+                return True
+        return False
 
     def _complete(self, data: bytes) -> int:
         """Move what the held frame lacks from `data`; return how much that was, -1 if it is not complete yet.
@@ -121,26 +173,6 @@ class Scanner(Generic[R]):
             if len(held) == HEADER_BYTES:  # now its size can be told
                 self._needed_bytes = self._frame_size(bytes(held), 0)
         return used
-
-    def _scan(self, data: bytes, position: int) -> Iterator[Run[R] | Frame | Rejected]:
-        table = self.routes.table
-        while True:
-            route, end, messages = next_run(data, position, table, self.frame_limit_bytes)
-            if messages:
-                whole = position == 0 and end == len(data)
-                yield Run(route, Batch(data if whole else data[position:end], messages))  # type: ignore[arg-type]
-                position = end
-                if end == len(data):
-                    return
-                continue
-            size = self._frame_size(data, position)
-            if position + size > len(data):
-                self._hold(data, position, size)
-                return
-            odd = self._slow(data, position, size)
-            if odd is not None:
-                yield odd
-                position += size
 
     def _frame_size(self, data: bytes, position: int) -> int:
         """Size of the frame at `position`, or of a header while that is not complete."""

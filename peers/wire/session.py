@@ -8,9 +8,9 @@ WITH_HUB                 ✓                                 ✓   ✓     ✓  
 WITH_LINK                ✓         ✓           ✓           ✓   ✓     ✓     ✓      both sides are hubs
 ```
 
-A missing entry ends the connection with 1002. A shell feeds what it read to `receive`, acts on the events, then
-writes `take_outgoing()`. What the session answers by itself (PONG, CLOSE after an error, NOTICE for refused messages)
-is in there.
+A missing entry ends the connection with 1002. A shell feeds what it read, acts on each `next_event()` until that is
+`NEED_DATA`, then writes `take_outgoing()`. What the session answers by itself (PONG, CLOSE after an error, NOTICE for
+refused messages) is in there. A shell that has done enough for one turn of its loop stops asking and goes on later.
 
 Owner of the state: one connection. Invariants: after a `Closing` event nothing more is read.
 Not here: who may connect (`peers.tcp`), clocks: handshake and silence limits are kept by `peers.keepalive`.
@@ -18,12 +18,13 @@ Not here: who may connect (`peers.tcp`), clocks: handshake and silence limits ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import Frame, encode_frame
+from hub.stretch import Stretch
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
@@ -35,9 +36,9 @@ from peers.wire.control import (
 )
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.scanner import Rejected, RouteTable, Run, Scanner
+from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 
-__all__ = ["HANDSHAKE_LIMIT_BYTES", "Closing", "Phase", "Session", "SubscriptionChange"]
+__all__ = ["HANDSHAKE_LIMIT_BYTES", "NEED_DATA", "Closing", "Phase", "Session", "SubscriptionChange"]
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of what is read of a stranger that has not said HELLO, bytes."""
@@ -143,6 +144,7 @@ class Session(Generic[R]):
             self.phase = Phase.CLOSED
             self._tell_rejected()  # CLOSE is the last frame
             self.send(encode_close(code, text))
+            self._scanner.forget()
 
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
@@ -151,35 +153,40 @@ class Session(Generic[R]):
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
-    def receive(self, data: bytes) -> Iterator[Run[R] | Event | None]:
-        """Yield what the far side says. Never raises for bad input: that becomes CLOSE and a `Closing` event.
+    def feed(self, data: bytes) -> None:
+        """Take what was read; ask `next_event` for what it says."""
+        if self.phase is not Phase.CLOSED:
+            self._scanner.feed(data)
+
+    def next_event(self) -> Stretch[R] | Event | NeedData | None:
+        """Return what the far side says next. Never raises for bad input: that becomes CLOSE and a `Closing` event.
+
+        Behind a `Stretch` that is the last of what was read, there is `NEED_DATA`: a shell need not ask.
 
         None stands for something that is dealt with already (PING, refused messages) and has cost time: a shell that
         wants to be fair counts it.
         """
-        if self.closed:
-            return
+        if self.phase is Phase.CLOSED:
+            return NEED_DATA
         try:
-            for item in self._scanner.receive(data):
-                if type(item) is Run:
-                    yield self._message_run(item)
-                elif isinstance(item, Rejected):
-                    self._count_rejected(item)
-                    yield None
-                else:
-                    yield self._frame(item)  # type: ignore[arg-type]
-                if self.phase is Phase.CLOSED:  # by this item, or by the shell while it acted on it
-                    return
+            item = self._scanner.next_item()
+            if type(item) is Stretch:
+                if self.phase is Phase.OPENING:
+                    raise self._unexpected(Kind.MESSAGES)
+                if item.is_last and self._rejected:
+                    self._tell_rejected()
+                return item
+            if isinstance(item, Frame):
+                return self._frame(item)
+            if isinstance(item, Rejected):
+                self._count_rejected(item)
+                return None
         except ProtocolError as error:
             self.close(error.code, error.text)
-            yield Closing(error.code, error.text, by_far_side=False)
-        finally:
+            return Closing(error.code, error.text, by_far_side=False)
+        if self._rejected:
             self._tell_rejected()
-
-    def _message_run(self, run: Run[R]) -> Run[R]:
-        if self.phase is Phase.OPENING:
-            raise self._unexpected(Kind.MESSAGES)
-        return run
+        return NEED_DATA
 
     def _frame(self, frame: Frame) -> Event | None:
         kind = _KINDS.get(frame.kind)
@@ -250,6 +257,7 @@ class Session(Generic[R]):
     def _close(self, frame: Frame) -> Event:
         code, text = decode_close(frame.body)
         self.phase = Phase.CLOSED
+        self._scanner.forget()
         return Closing(code, text, by_far_side=True)
 
 

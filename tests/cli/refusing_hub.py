@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from hub.errors import CloseCode, RejectedError
 from peers.wire.hello import Hello
-from peers.wire.session import Session, SubscriptionChange
+from peers.wire.session import NEED_DATA, Session, SubscriptionChange
 
 __all__ = ["refusing_hub"]
 
@@ -33,7 +33,8 @@ async def refusing_hub() -> AsyncIterator[str]:
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         session: Session[None] = Session("hub", _Refusal(), _FRAME_BYTES)
         while chunk := await reader.read(65536):
-            for event in session.receive(chunk):
+            session.feed(chunk)
+            while (event := session.next_event()) is not NEED_DATA:
                 if isinstance(event, Hello):
                     session.send(Hello(protocol=1, role="hub", id=bytes(16), name="strict").encode())
                 elif isinstance(event, SubscriptionChange):

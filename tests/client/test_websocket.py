@@ -14,13 +14,13 @@ from websockets.typing import Subprotocol
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.overflow import Overflow
+from hub.stretch import Run
 from peers.client.conversation import Event, Introduction
 from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.wire.control import Notice
 from peers.wire.hello import Hello, QueueWish
-from peers.wire.scanner import Run
 from peers.wire.session import Closing
 from tests.client.test_routes import UNREADABLE, NamedSink
 

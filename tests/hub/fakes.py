@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from hub.batch import Batch, decode_values, encode_value
 from hub.core import Core
 from hub.filter import Change
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
+from hub.stretch import Stretch, find_runs
 
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)
 """Limits that no test reaches."""
@@ -195,6 +196,21 @@ class Turn:
         key = next(iter(batch.parts())).routing_key
         route = self.core.routes.table.get(key) or self.core.routes.miss(key)
         self.core.publish(source, route, batch)
+
+    def read(self, source: Handler, messages: Sequence[tuple[str, Any]]) -> None:
+        """Do what a connection does with a read: one message a frame, whatever their topics, then the write."""
+        data = b"".join(Batch.of(topic, [value]).frames for topic, value in messages)
+        routes = self.core.routes
+        position = 0
+        self.core.begin_read()
+        while position < len(data):
+            runs = find_runs(data, position, routes.table, len(data))
+            if runs[0]:
+                self.core.publish_stretch(source, Stretch(data, position, runs))
+                position = runs[1][-1]
+            else:
+                routes.miss(next(iterate_frames(data[position:])).routing_key)
+        self.core.end_read()
 
 
 def place_after(told: list[Told], place: int) -> int:

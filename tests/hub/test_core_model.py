@@ -85,6 +85,18 @@ class CoreAgainstNaive(RuleBasedStateMachine):
             self.turn.publish(member.handler, topic, self.number)
             self.expect(topic, from_link=member.handler.role is Role.LINK)
 
+    @rule(member=members, sent=st.lists(topics, min_size=1, max_size=12))
+    def read(self, member: Member, sent: list[str]) -> None:
+        """Somebody publishes much at once: it is written to everybody before anything else happens."""
+        messages = []
+        for topic in sent:
+            self.number += 1
+            messages.append((topic, self.number))
+            self.expect(topic, from_link=member.handler.role is Role.LINK)
+        self.turn.read(member.handler, messages)
+        for each in self.present:
+            assert each.got == each.due
+
     @rule(topic=topics)
     def publish_local(self, topic: str) -> None:
         """This process publishes."""

@@ -234,7 +234,7 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
 
 def is_at_work(connection: Connection) -> bool:
     """Whether the hub still reads from this client, or has work of its left for a later turn."""
-    return connection._transport.is_reading() or connection._unread is not None
+    return connection._transport.is_reading() or connection._putting_off
 
 
 async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:

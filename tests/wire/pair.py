@@ -8,8 +8,9 @@ from itertools import pairwise
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.stretch import Run, Stretch
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
-from peers.wire.scanner import Rejected, Run
+from peers.wire.scanner import NEED_DATA, Rejected, Scanner
 from peers.wire.session import Closing, Event, Session
 
 HUB_ID = bytes(range(16))
@@ -90,21 +91,39 @@ def frames_of(stream: bytes) -> list[Frame]:
 
 # What comes out, in a form in which it can be compared whatever the runs are.
 
+Item = Stretch[Way] | Frame | Rejected
+
 Seen = tuple[Way, bytes] | Frame | Rejected
 """One message frame with its route, one control frame, or one refusal."""
 
 
-def seen(items: Iterable[Run[Way] | Frame | Rejected]) -> Iterator[Seen]:
-    """Take runs apart; check that they hold what they say."""
+def items_of(scanner: Scanner[Way], data: bytes) -> Iterator[Item]:
+    """Feed a scanner and take out, one by one, what comes."""
+    scanner.feed(data)
+    while (item := scanner.next_item()) is not NEED_DATA:
+        yield item
+
+
+def runs_of(scanner: Scanner[Way], data: bytes) -> list[Run[Way]]:
+    """All runs in what a scanner is fed."""
+    return [run for item in items_of(scanner, data) if isinstance(item, Stretch) for run in item]
+
+
+def seen(items: Iterable[Item]) -> Iterator[Seen]:
+    """Take stretches apart; check that their runs hold what they say."""
     for item in items:
-        if not isinstance(item, Run):
+        if not isinstance(item, Stretch):
             yield item
             continue
-        inside = list(iterate_frames(item.batch.frames))
-        assert sum(frame.messages for frame in inside) == item.batch.messages > 0
-        assert b"".join(encoded(frame) for frame in inside) == item.batch.frames
-        for frame in inside:
-            yield item.route, encoded(frame)
+        runs = list(item)
+        assert b"".join(run.batch.frames for run in runs) == item.whole().frames
+        assert all(one.route is not other.route for one, other in pairwise(runs))
+        for route, batch in runs:
+            inside = list(iterate_frames(batch.frames))
+            assert sum(frame.messages for frame in inside) == batch.messages > 0
+            assert b"".join(encoded(frame) for frame in inside) == batch.frames
+            for frame in inside:
+                yield route, encoded(frame)
 
 
 def encoded(frame: Frame) -> bytes:
@@ -121,7 +140,7 @@ class Side:
 
     session: Session[Way]
     table: Table
-    events: list[Run[Way] | Event] = field(default_factory=list)
+    events: list[Stretch[Way] | Event] = field(default_factory=list)
 
     @property
     def closings(self) -> list[Closing]:
@@ -131,12 +150,15 @@ class Side:
     @property
     def topics(self) -> list[bytes]:
         """Topics of the messages that came, in order."""
-        runs = [event for event in self.events if isinstance(event, Run)]
-        return [frame.key for run in runs for frame in iterate_frames(run.batch.frames)]
+        stretches = [event for event in self.events if isinstance(event, Stretch)]
+        return [frame.key for stretch in stretches for frame in iterate_frames(stretch.whole().frames)]
 
     def hear(self, data: bytes) -> None:
         """Let the session read, and remember what it reports."""
-        self.events.extend(event for event in self.session.receive(data) if event is not None)
+        self.session.feed(data)
+        while (event := self.session.next_event()) is not NEED_DATA:
+            if event is not None:
+                self.events.append(event)
 
 
 def side_of(role: str, *, frame_limit_bytes: int = FRAME_LIMIT_BYTES) -> Side:

@@ -12,9 +12,23 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
+from hub.stretch import Stretch
 from peers.wire.kinds import Kind
-from peers.wire.scanner import Rejected, Run, Scanner
-from tests.wire.pair import Seen, Table, Way, encoded, frames_of, message, packed, parts, refusal, seen
+from peers.wire.scanner import Rejected, Scanner
+from tests.wire.pair import (
+    Seen,
+    Table,
+    Way,
+    encoded,
+    frames_of,
+    items_of,
+    message,
+    packed,
+    parts,
+    refusal,
+    runs_of,
+    seen,
+)
 
 LIMIT_BYTES = 1 << 20
 FLAG_BROKER = 0b10
@@ -66,7 +80,7 @@ def read(scanner: Scanner[Way], routes: Table, pieces: list[bytes]) -> list[Seen
     """Feed the pieces, and act on control frames as they come out."""
     out: list[Seen] = []
     for piece in pieces:
-        for item in seen(scanner.receive(piece)):
+        for item in seen(items_of(scanner, piece)):
             out.append(item)
             if isinstance(item, Frame):
                 apply(routes, item)
@@ -130,10 +144,12 @@ def test_runs_are_as_long_as_can_be(stream: bytes) -> None:
         if frame.kind == Kind.MESSAGES and not frame.key.startswith(b"!"):
             routes.miss(frame.routing_key)
     before: object = None
-    for item in Scanner(routes, LIMIT_BYTES).receive(stream):
-        if isinstance(item, Run):
-            assert before is not item.route
-        before = item.route if isinstance(item, Run) else None
+    for item in items_of(Scanner(routes, LIMIT_BYTES), stream):
+        for run in item if isinstance(item, Stretch) else ():
+            assert before is not run.route
+            before = run.route
+        if not isinstance(item, Stretch):
+            before = None
 
 
 @dataclass(frozen=True)
@@ -177,11 +193,9 @@ def test_topics_of_one_route_are_one_run() -> None:
     routes = table()
     stream = message(b"/a") + message(b"/b", bytes(9)) + packed(b"/a", 7)
     scanner = Scanner(routes, LIMIT_BYTES)
-    list(scanner.receive(stream))
-    runs = list(scanner.receive(stream))
-    assert [(run.route.name, run.batch.frames, run.batch.messages) for run in runs if isinstance(run, Run)] == [
-        ("one", stream, 9)
-    ]
+    runs_of(scanner, stream)
+    runs = runs_of(scanner, stream)
+    assert [(run.route.name, run.batch.frames, run.batch.messages) for run in runs] == [("one", stream, 9)]
 
 
 def test_a_read_that_is_one_run_is_not_copied() -> None:
@@ -189,9 +203,8 @@ def test_a_read_that_is_one_run_is_not_copied() -> None:
     routes = table()
     stream = message(b"/a", bytes(1000)) * 20
     scanner = Scanner(routes, LIMIT_BYTES)
-    list(scanner.receive(message(b"/a")))
-    (run,) = scanner.receive(stream)
-    assert isinstance(run, Run)
+    runs_of(scanner, message(b"/a"))
+    (run,) = runs_of(scanner, stream)
     assert run.batch.frames is stream
 
 
@@ -199,8 +212,7 @@ def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
     """A queued slice must not keep the whole read alive: it is a copy of its own size."""
     routes = table()
     stream = message(b"/a") + encode_frame(Kind.PING, bytes(10_000))
-    run = next(iter(Scanner(routes, LIMIT_BYTES).receive(stream)))
-    assert isinstance(run, Run)
+    (run,) = runs_of(Scanner(routes, LIMIT_BYTES), stream)
     assert type(run.batch.frames) is bytes
     assert len(run.batch.frames) == len(message(b"/a"))
 
@@ -215,7 +227,7 @@ def test_a_body_over_the_limit(cut: int | None) -> None:
 
     def read_on() -> None:
         for piece in pieces:
-            out.extend(seen(scanner.receive(piece)))
+            out.extend(seen(items_of(scanner, piece)))
 
     with pytest.raises(ProtocolError, match="body of 101 bytes, limit 100") as refused:
         read_on()
@@ -227,7 +239,7 @@ def test_a_header_over_the_limit_is_refused_before_its_body_comes() -> None:
     """Nobody can make the hub hold what it will not take."""
     scanner = Scanner(table(), 100)
     with pytest.raises(ProtocolError, match="body of 4294967295 bytes"):
-        list(scanner.receive(HEADER.pack(2**32 - 1, Kind.MESSAGES, 0, 0)))
+        list(items_of(scanner, HEADER.pack(2**32 - 1, Kind.MESSAGES, 0, 0)))
 
 
 def test_a_known_topic_is_no_way_round_the_limit() -> None:
@@ -235,16 +247,16 @@ def test_a_known_topic_is_no_way_round_the_limit() -> None:
     scanner = Scanner(table(), 100)
     stream = message(b"/a", bytes(10)) * 3 + message(b"/a", bytes(101))
     with pytest.raises(ProtocolError, match="body of 101 bytes"):
-        list(scanner.receive(stream))
+        list(items_of(scanner, stream))
 
 
 @pytest.mark.parametrize("kind", [Kind.MESSAGES, Kind.PING, 200])
 def test_a_key_over_the_limit(kind: int) -> None:
     """4096 bytes of key are the most for any kind; one more ends the stream."""
     scanner = Scanner(table(), LIMIT_BYTES)
-    assert len(list(scanner.receive(encode_frame(kind, b"", key=bytes(KEY_LIMIT_BYTES))))) == 1
+    assert len(list(items_of(scanner, encode_frame(kind, b"", key=bytes(KEY_LIMIT_BYTES))))) == 1
     with pytest.raises(ProtocolError, match="routing key of 4097 bytes, limit 4096") as refused:
-        list(scanner.receive(HEADER.pack(0, kind, 0, KEY_LIMIT_BYTES + 1)))
+        list(items_of(scanner, HEADER.pack(0, kind, 0, KEY_LIMIT_BYTES + 1)))
     assert refused.value.code == CloseCode.TOO_BIG
 
 
@@ -256,7 +268,7 @@ def test_the_limit_may_rise_within_a_read() -> None:
         scanner = Scanner(table(), 100)
         out: list[Seen] = []
         for piece in parts(stream, [cut]):
-            for item in scanner.receive(piece):
+            for item in items_of(scanner, piece):
                 if isinstance(item, Frame) and item.kind == Kind.HELLO:
                     scanner.frame_limit_bytes = 5000
                 else:
@@ -271,20 +283,19 @@ def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
     scanner = Scanner(table(), size)
     piece_bytes = 1024
     pieces = parts(frame, range(piece_bytes, len(frame), piece_bytes))
-    list(scanner.receive(pieces[0]))
+    list(items_of(scanner, pieces[0]))
     held = scanner._held
     tracemalloc.start()
     try:
         for number, piece in enumerate(pieces[1:-1], 2):
-            assert not list(scanner.receive(piece))
+            assert not list(items_of(scanner, piece))
             assert scanner.held_bytes == number * piece_bytes
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert scanner._held is held
     assert peak < 2.5 * size
-    (run,) = scanner.receive(pieces[-1])
-    assert isinstance(run, Run)
+    (run,) = runs_of(scanner, pieces[-1])
     assert run.batch.frames == frame
     assert scanner.held_bytes == 0
 
@@ -294,7 +305,7 @@ def test_a_header_in_pieces_is_kept() -> None:
     scanner = Scanner(table(), LIMIT_BYTES)
     frame = message(b"/a")
     for position in range(HEADER_BYTES - 1):
-        assert not list(scanner.receive(frame[position : position + 1]))
+        assert not list(items_of(scanner, frame[position : position + 1]))
         assert scanner.held_bytes == position + 1
 
 
@@ -319,10 +330,10 @@ def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> N
     bad = encode_frame(Kind.MESSAGES, body, key=b"/a", flags=1)
     good = packed(b"/a", 2)
     if known:
-        list(scanner.receive(good))
-    out = list(scanner.receive(good + bad + good))
+        list(items_of(scanner, good))
+    out = list(items_of(scanner, good + bad + good))
     refused = [item for item in out if isinstance(item, Rejected)]
-    runs = [item for item in out if isinstance(item, Run)]
+    runs = [run for item in out if isinstance(item, Stretch) for run in item]
     assert [(one.code, one.messages) for one in refused] == [(CloseCode.BAD_DATA, 1)]
     assert f"{len(body)} bytes" in refused[0].text
     assert [run.batch.messages for run in runs] == [2, 2]
@@ -330,14 +341,13 @@ def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> N
 
 def test_the_largest_batch() -> None:
     """As many values as a frame may hold are counted."""
-    (run,) = Scanner(table(), LIMIT_BYTES).receive(packed(b"/a", BATCH_LIMIT_MESSAGES))
-    assert isinstance(run, Run)
+    (run,) = runs_of(Scanner(table(), LIMIT_BYTES), packed(b"/a", BATCH_LIMIT_MESSAGES))
     assert run.batch.messages == BATCH_LIMIT_MESSAGES
 
 
 def test_refused_messages_count_what_they_say() -> None:
     """A refused BATCH is as many lost messages as it holds."""
-    (refused,) = Scanner(table(), LIMIT_BYTES).receive(packed(b"!no", 5))
+    (refused,) = items_of(Scanner(table(), LIMIT_BYTES), packed(b"!no", 5))
     assert isinstance(refused, Rejected)
     assert refused.messages == 5
 
@@ -346,15 +356,14 @@ def test_a_topic_is_looked_up_once() -> None:
     """The table answers from then on; the flags and the kind are part of the key."""
     routes = table()
     scanner = Scanner(routes, LIMIT_BYTES)
-    list(scanner.receive(message(b"/a") * 10 + message(b"/c") + message(b"/a")))
+    list(items_of(scanner, message(b"/a") * 10 + message(b"/c") + message(b"/a")))
     assert routes.misses == 2
-    list(scanner.receive(packed(b"/a", 2)))
+    list(items_of(scanner, packed(b"/a", 2)))
     assert routes.misses == 3
 
 
 def test_a_batch_for_the_core() -> None:
     """What comes out is what the core takes."""
-    (run,) = Scanner(table(), LIMIT_BYTES).receive(message(b"/a"))
-    assert isinstance(run, Run)
+    (run,) = runs_of(Scanner(table(), LIMIT_BYTES), message(b"/a"))
     assert isinstance(run.batch, Batch)
     assert repr(run.batch) == "<Batch of 1 messages, 11 bytes>"

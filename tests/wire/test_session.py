@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import Frame, encode_frame
+from hub.stretch import Stretch
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
@@ -19,8 +20,7 @@ from peers.wire.control import (
 )
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.scanner import Run
-from peers.wire.session import HANDSHAKE_LIMIT_BYTES, Closing, Phase, SubscriptionChange
+from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Closing, Phase, SubscriptionChange
 from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Pair, Side, frames_of, message, packed, parts, side_of
 
 
@@ -98,11 +98,11 @@ def test_all_in_one_packet() -> None:
     side = side_of("hub")
     large = message(b"/a", bytes(HANDSHAKE_LIMIT_BYTES + 1))
     side.hear(CLIENT_HELLO.encode() + encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + large)
-    hello, change, run = side.events
+    hello, change, stretch = side.events
     assert hello == CLIENT_HELLO
     assert isinstance(change, SubscriptionChange)
-    assert isinstance(run, Run)
-    assert run.batch.frames == large
+    assert isinstance(stretch, Stretch)
+    assert stretch.whole().frames == large
 
 
 # The handshake.
@@ -332,11 +332,10 @@ def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:
     side = with_client()
     stream = message(b"/a") + encode_frame(Kind.PING, b"") + message(b"/a")
     stream += encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + message(b"!no")
-    for event in side.session.receive(stream):
-        side.events.append(event)  # type: ignore[arg-type]
-        if len(side.events) == 1:
-            side.session.close(CloseCode.OVERFLOW, "queue full")
-    assert len(side.events) == 1
+    side.session.feed(stream)
+    assert isinstance(side.session.next_event(), Stretch)
+    side.session.close(CloseCode.OVERFLOW, "queue full")
+    assert side.session.next_event() is NEED_DATA
     assert [frame.kind for frame in frames_of(side.session.take_outgoing())] == [Kind.CLOSE]
 
 
@@ -404,6 +403,6 @@ def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
     for piece in parts(stream, cuts):
         pieces.hear(piece)
     assert whole.topics == pieces.topics
-    without_runs = [[event for event in side.events if not isinstance(event, Run)] for side in (whole, pieces)]
+    without_runs = [[event for event in side.events if not isinstance(event, Stretch)] for side in (whole, pieces)]
     assert without_runs[0] == without_runs[1]
     assert whole.session.rejected_messages == pieces.session.rejected_messages

@@ -1,0 +1,131 @@
+"""`Stretch`: what one read brought of messages, cut into runs, without an object for each message.
+
+```
+data:  [/a][/a][/b][/c][/b][/b][/a] [SUBSCRIBE] ...
+        └─ run ─┘└run┘└run┘└─ run ─┘└run┘          runs: consecutive frames with the same route object
+       └──────────── stretch ──────────┘           all under the same subscriptions: no control frame within
+```
+
+`gathered` puts together what each handler gets of it: one batch, whatever the order in which topics alternate. Handlers
+that get the same runs share the batch, and each keeps the order in which its messages came.
+
+Invariants: runs lie one behind the other from `start` on, at least one; neighbours have different routes.
+
+Cost: of `gathered`, one or two list operations a run, and what the distinct routes have in handlers; so one batch and
+one offer a handler, instead of one a run. Not here: looking routes up (`hub.runs` with a table), offering (`hub.core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from hub.batch import Batch
+
+try:
+    from hub._runs import find_runs, join_runs
+except ImportError:  # not built: no compiler was there
+    from hub.runs import find_runs, join_runs
+
+__all__ = ["Run", "Stretch", "find_runs"]
+
+R = TypeVar("R")
+H = TypeVar("H")
+
+
+class Run(NamedTuple, Generic[R]):
+    """Messages that go the same way."""
+
+    route: R
+    batch: Batch
+
+
+class Stretch(Generic[R]):
+    """Messages of one read that stand behind one another.
+
+    Args:
+        data: What was read.
+        start: Where the first run begins.
+        runs: Routes, ends and numbers of messages, as `find_runs` returns them.
+        is_last: Whether nothing that was read stands behind it.
+    """
+
+    __slots__ = ("_data", "_start", "ends", "is_last", "messages", "routes")
+
+    routes: list[R]
+    """Of each run."""
+
+    ends: list[int]
+    """Where each run ends in what was read."""
+
+    messages: list[int]
+    """How many messages each run holds."""
+
+    is_last: bool
+    """Whether nothing that was read stands behind it."""
+
+    def __init__(
+        self, data: bytes, start: int, runs: tuple[list[R], list[int], list[int]], *, is_last: bool = True
+    ) -> None:
+        self._data = data
+        self._start = start
+        self.routes, self.ends, self.messages = runs
+        self.is_last = is_last
+
+    def whole(self) -> Batch:
+        """All of it as one batch. What was read is not copied if there is nothing else in it."""
+        data, start, end = self._data, self._start, self.ends[-1]
+        return Batch(data if end - start == len(data) else data[start:end], sum(self.messages))
+
+    def __iter__(self) -> Iterator[Run[R]]:
+        """The runs, in order, each as a batch of its own."""
+        if len(self.routes) == 1:
+            yield Run(self.routes[0], self.whole())
+            return
+        start = self._start
+        for route, end, messages in zip(self.routes, self.ends, self.messages, strict=True):
+            yield Run(route, Batch(self._data[start:end], messages))
+            start = end
+
+    def gathered(self, handlers_of: Callable[[R], Sequence[H]]) -> Iterator[tuple[Sequence[H], Batch]]:
+        """Yield who gets what: handlers, and the batch that each of them gets, in the order in which it came.
+
+        Args:
+            handlers_of: Who wants what goes this way. No handler is in two of the pairs.
+        """
+        if len(self.routes) == 1:
+            yield handlers_of(self.routes[0]), self.whole()
+            return
+        places: dict[R, list[int]] = {}  # route → numbers of its runs
+        for number, route in enumerate(self.routes):
+            if route in places:
+                places[route].append(number)
+            else:
+                places[route] = [number]
+        wanting = {route: handlers_of(route) for route in places}
+        handlers = {handler for some in wanting.values() for handler in some}
+        if len(handlers) == sum(map(len, wanting.values())):  # nobody wants two of these routes
+            for route, some in wanting.items():
+                if some:
+                    yield some, self._joined(places[route])
+            return
+        yield from self._by_interest(places, wanting)
+
+    def _by_interest(
+        self, places: dict[R, list[int]], wanting: dict[R, Sequence[H]]
+    ) -> Iterator[tuple[Sequence[H], Batch]]:
+        """Handlers that want the same of these routes get one batch."""
+        interests: dict[H, list[R]] = {}
+        for route, some in wanting.items():
+            for handler in some:
+                interests.setdefault(handler, []).append(route)
+        together: dict[tuple[R, ...], list[H]] = {}
+        for handler, routes in interests.items():
+            together.setdefault(tuple(routes), []).append(handler)
+        for routes_wanted, some in together.items():
+            numbers = sorted(number for route in routes_wanted for number in places[route])
+            yield some, self.whole() if len(numbers) == len(self.routes) else self._joined(numbers)
+
+    def _joined(self, numbers: list[int]) -> Batch:
+        frames, messages = join_runs(self._data, self._start, self.ends, self.messages, numbers)
+        return Batch(frames, messages)
