@@ -15,6 +15,7 @@ Not here: reading frames from a stream (`peers.wire.scanner`), the other forms (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import msgpack
@@ -52,7 +53,7 @@ class Message(NamedTuple):
 class Batch:
     """One or more frames of one route."""
 
-    __slots__ = ("_forms", "frames", "messages", "size_bytes")
+    __slots__ = ("_forms", "_is_sound", "frames", "messages", "size_bytes")
 
     frames: bytes
     """Whole MESSAGES frames, ready for the wire."""
@@ -68,6 +69,7 @@ class Batch:
         self.messages = messages
         self.size_bytes = len(frames) + BATCH_OVERHEAD_BYTES
         self._forms: dict[Callable[[Batch], Any], Any] | None = None
+        self._is_sound = False  # the first frame is a BATCH whose values are known to be what it says
 
     def __repr__(self) -> str:
         return f"<Batch of {self.messages} messages, {len(self.frames)} bytes>"
@@ -114,13 +116,13 @@ class Batch:
         while position < len(frames) and counted < messages:
             end, inside = _measure(frames, position)
             if counted + inside > messages:
-                cut = _cut_frame(frames[position:end], messages - counted)
-                if cut is not None:
-                    head, tail = cut
-                    return (
-                        Batch(frames[:position] + head, messages),
-                        Batch(tail + frames[end:], self.messages - messages),
-                    )
+                frame = next(iterate_frames(frames[position:end]))
+                value_end = next(islice(self._value_ends(frame, position), messages - counted - 1, None), None)
+                if value_end is not None:
+                    head, tail = _cut_frame(frame, messages - counted, value_end)
+                    rest = Batch(tail + frames[end:], self.messages - messages)
+                    rest._is_sound = True
+                    return Batch(frames[:position] + head, messages), rest
             counted += inside
             position = end
         if position == len(frames):
@@ -148,15 +150,29 @@ class Batch:
         while position < size:
             end, inside = _measure(frames, position)
             if inside > 1:
-                frame = next(iter(iterate_frames(frames[position:end])))
+                frame = next(iterate_frames(frames[position:end]))
                 body_start = position + HEADER_BYTES + len(frame.key)
                 again_bytes = body_start - position + BATCH_COUNT.size  # the rest needs a header and a count of its own
-                for index, value_end in enumerate((value_ends(frame) or ())[:-1], 1):
+                inner_ends = islice(self._value_ends(frame, position), inside - 1)
+                for index, value_end in enumerate(inner_ends, 1):
                     cut = body_start + value_end
                     yield counted + index, cut + BATCH_OVERHEAD_BYTES, size - cut + again_bytes + BATCH_OVERHEAD_BYTES
             counted += inside
             position = end
             yield counted, position + BATCH_OVERHEAD_BYTES, size - position + BATCH_OVERHEAD_BYTES
+
+    def _value_ends(self, frame: Frame, position: int) -> Iterable[int]:
+        """Where the values of the frame at `position` end in its body; nothing if they cannot be told apart.
+
+        Whether they can is found out once for the frame in front: a queue that is cut again and again from there pays
+        for what it drops, not for all that is left.
+        """
+        if position == 0 and self._is_sound:
+            return _walk_values(frame)
+        ends = value_ends(frame)
+        if position == 0 and ends is not None:
+            self._is_sound = True
+        return ends or ()
 
 
 def _measure(frames: bytes, position: int) -> tuple[int, int]:
@@ -167,18 +183,13 @@ def _measure(frames: bytes, position: int) -> tuple[int, int]:
     return body_start + body_length, inside
 
 
-def _cut_frame(frame: bytes, messages: int) -> tuple[bytes, bytes] | None:
-    """Cut one BATCH frame after `messages` values, None if its values cannot be told apart."""
-    whole = next(iter(iterate_frames(frame)))
-    ends = value_ends(whole)
-    if ends is None:
-        return None
-    cut = ends[messages - 1]
-    head = BATCH_COUNT.pack(messages) + whole.body[BATCH_COUNT.size : cut]
-    tail = BATCH_COUNT.pack(len(ends) - messages) + whole.body[cut:]
+def _cut_frame(frame: Frame, messages: int, value_end: int) -> tuple[bytes, bytes]:
+    """Cut a BATCH frame after `messages` values, the last of which ends at `value_end` in the body."""
+    head = BATCH_COUNT.pack(messages) + frame.body[BATCH_COUNT.size : value_end]
+    tail = BATCH_COUNT.pack(frame.messages - messages) + frame.body[value_end:]
     return (
-        encode_frame(KIND_MESSAGES, head, key=whole.key, flags=whole.flags),
-        encode_frame(KIND_MESSAGES, tail, key=whole.key, flags=whole.flags),
+        encode_frame(KIND_MESSAGES, head, key=frame.key, flags=frame.flags),
+        encode_frame(KIND_MESSAGES, tail, key=frame.key, flags=frame.flags),
     )
 
 
@@ -186,17 +197,21 @@ def value_ends(frame: Frame) -> list[int] | None:
     """Return where each value of a BATCH frame ends in its body; None if the body is not what it says."""
     if frame.encoding != Encoding.MSGPACK:
         return None
-    start = BATCH_COUNT.size
-    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(frame.body)))
-    unpacker.feed(memoryview(frame.body)[start:])
-    ends = []
     try:
-        for _ in range(frame.messages):
-            unpacker.skip()
-            ends.append(start + unpacker.tell())
+        ends = list(_walk_values(frame))
     except (ValueError, msgpack.UnpackException):
         return None
     return ends if ends and ends[-1] == len(frame.body) else None
+
+
+def _walk_values(frame: Frame) -> Iterator[int]:
+    """Yield where each value of a BATCH frame ends in its body, as far as asked for."""
+    start = BATCH_COUNT.size
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(frame.body)))
+    unpacker.feed(memoryview(frame.body)[start:])
+    for _ in range(frame.messages):
+        unpacker.skip()
+        yield start + unpacker.tell()
 
 
 def encode_value(value: Any) -> bytes:
