@@ -94,7 +94,7 @@ class Core:
             self._links[handler] = on_filter
             on_filter(Change(tuple(self._filter.minimal)))
         if handler.role is not Role.LOCAL:
-            self.announce((peer_joined if handler.role is Role.LINK else client_joined)(handler))
+            self.announce((peer_joined if handler.is_link else client_joined)(handler))
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. Harmless when it is gone already."""
@@ -106,7 +106,7 @@ class Core:
         self._remove_leaving()
         self.counters.forget(handler)
         if handler.role is not Role.LOCAL:
-            self.announce((peer_left if handler.role is Role.LINK else client_left)(handler, reason))
+            self.announce((peer_left if handler.is_link else client_left)(handler, reason))
 
     def _remove_leaving(self) -> None:
         """Take a turn's share of subscriptions out that belong to handlers that have left."""
@@ -162,13 +162,13 @@ class Core:
     def _add(self, handler: Handler, prefix: str) -> None:
         self._multimap.add(prefix, handler)
         self.routes.forget(prefix)
-        if handler.role is not Role.LINK:
+        if not handler.is_link:
             self._tell_links(self._filter.add(prefix))
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self.routes.forget(prefix)
-        if handler.role is not Role.LINK:
+        if not handler.is_link:
             self._tell_links(self._filter.discard(prefix))
 
     def _tell_links(self, change: Change) -> None:
@@ -184,16 +184,13 @@ class Core:
         What came over a link is not sent to any link: neither back nor on (one hop).
         """
         source.published_messages += batch.messages
-        for handler in route.near if source.role is Role.LINK else route.handlers:
+        for handler in route.near if source.is_link else route.handlers:
             handler.offer(batch)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
-        if len(stretch.routes) == 1:
-            self.publish(source, stretch.routes[0], stretch.whole())
-            return
         source.published_messages += sum(stretch.messages)
-        for handlers, batch in stretch.gathered(_near_handlers if source.role is Role.LINK else _all_handlers):
+        for handlers, batch in stretch.gathered(_near_handlers if source.is_link else _all_handlers):
             for handler in handlers:
                 handler.offer(batch)
 

@@ -80,7 +80,7 @@ class Counters:
             dropped[one.overflow] = dropped.get(one.overflow, 0) + one.dropped_messages
         return CoreStatistics(
             clients=sum(handler.role is Role.CLIENT for handler, _ in present),
-            links=sum(handler.role is Role.LINK for handler, _ in present),
+            links=sum(handler.is_link for handler, _ in present),
             routing=routing,
             published_messages_total=self.local_messages
             + self._published_messages

@@ -26,7 +26,7 @@ from sortedcontainers import SortedList
 
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.frame import KIND_MESSAGES
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.multimap import PrefixMultimap
 from hub.topics import RESERVED, decode_topic, printable
 
@@ -54,7 +54,7 @@ class Route:
 
     def __init__(self, handlers: tuple[Handler, ...]) -> None:
         self.handlers = handlers
-        self.near = tuple(handler for handler in handlers if handler.role is not Role.LINK)
+        self.near = tuple(handler for handler in handlers if not handler.is_link)
 
 
 class Routes:

@@ -6,10 +6,13 @@ data:  [/a][/a][/b][/c][/b][/b][/a] [SUBSCRIBE] ...
        └──────────── stretch ──────────┘           all under the same subscriptions: no control frame within
 ```
 
+A read that is one run is a `Run`, which is a batch already: the usual case while messages come one by one, or with one
+topic, or for one set of handlers. Else it is a `Stretch`.
+
 `gathered` puts together what each handler gets of it: one batch, whatever the order in which topics alternate. Handlers
 that get the same runs share the batch, and each keeps the order in which its messages came.
 
-Invariants: runs lie one behind the other from `start` on, at least one; neighbours have different routes.
+Invariants: runs lie one behind the other from `start` on; neighbours have different routes.
 
 Cost: of `gathered`, one or two list operations a run, and what the distinct routes have in handlers; so one batch and
 one offer a handler, instead of one a run. Not here: looking routes up (`hub.runs` with a table), offering (`hub.core`).
@@ -18,7 +21,7 @@ one offer a handler, instead of one a run. Not here: looking routes up (`hub.run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from hub.batch import Batch
 
@@ -33,15 +36,26 @@ R = TypeVar("R")
 H = TypeVar("H")
 
 
-class Run(NamedTuple, Generic[R]):
-    """Messages that go the same way."""
+class Run(Batch, Generic[R]):
+    """A batch with its route: messages of one read that go the same way.
 
-    route: R
-    batch: Batch
+    Args:
+        route: Of all of them.
+        frames: Whole MESSAGES frames.
+        messages: How many values they hold, 1 or more.
+        is_last: Whether nothing that was read stands behind it.
+    """
+
+    __slots__ = ("is_last", "route")
+
+    def __init__(self, route: R, frames: bytes, messages: int, *, is_last: bool = True) -> None:
+        Batch.__init__(self, frames, messages)
+        self.route = route
+        self.is_last = is_last
 
 
 class Stretch(Generic[R]):
-    """Messages of one read that stand behind one another.
+    """Several runs of one read that stand behind one another.
 
     Args:
         data: What was read.
@@ -79,12 +93,9 @@ class Stretch(Generic[R]):
 
     def __iter__(self) -> Iterator[Run[R]]:
         """The runs, in order, each as a batch of its own."""
-        if len(self.routes) == 1:
-            yield Run(self.routes[0], self.whole())
-            return
         start = self._start
         for route, end, messages in zip(self.routes, self.ends, self.messages, strict=True):
-            yield Run(route, Batch(self._data[start:end], messages))
+            yield Run(route, self._data[start:end], messages)
             start = end
 
     def gathered(self, handlers_of: Callable[[R], Sequence[H]]) -> Iterator[tuple[Sequence[H], Batch]]:
@@ -93,9 +104,6 @@ class Stretch(Generic[R]):
         Args:
             handlers_of: Who wants what goes this way. No handler is in two of the pairs.
         """
-        if len(self.routes) == 1:
-            yield handlers_of(self.routes[0]), self.whole()
-            return
         places: dict[R, list[int]] = {}  # route → numbers of its runs
         for number, route in enumerate(self.routes):
             if route in places:

@@ -153,11 +153,10 @@ class Subscriptions:
 
     def receive(self, run: Run[Route]) -> None:
         """Hand messages to those who want them."""
-        batch = run.batch
-        self.received_messages += batch.messages
-        self.received_bytes += len(batch.frames)
+        self.received_messages += run.messages
+        self.received_bytes += len(run.frames)
         for sink in run.route.sinks:
-            sink.put(batch)
+            sink.put(run)
 
     def put_gap(self, lost_messages: int) -> None:
         """The hub tells that messages were lost. It does not know of which subscription: all are told."""

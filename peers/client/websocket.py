@@ -28,7 +28,6 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import (
     BATCH_COUNT,
@@ -135,14 +134,14 @@ class WebSocketConversation:
                     key, frame, count = _to_frame(message)
                     found = self._routes.find(key)
                     if found is not route and route is not None:
-                        yield Run(route, Batch(b"".join(frames), messages))
+                        yield Run(route, b"".join(frames), messages)
                         frames, messages = [], 0
                     route = found
                     frames.append(frame)
                     messages += count
                     continue
                 if route is not None:
-                    yield Run(route, Batch(b"".join(frames), messages))
+                    yield Run(route, b"".join(frames), messages)
                     route, frames, messages = None, [], 0
                 event = self._event(message)
                 if event is not None:
@@ -150,7 +149,7 @@ class WebSocketConversation:
         except ProtocolError as error:
             self._fail(error.code, error.text)
         if route is not None:
-            yield Run(route, Batch(b"".join(frames), messages))
+            yield Run(route, b"".join(frames), messages)
         closing = self._closing()
         if closing is not None:
             self._reported = True

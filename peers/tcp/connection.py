@@ -1,7 +1,7 @@
 """`Connection`: one TCP or Unix socket of the hub, to a client or to a peer hub.
 
 ```
-socket ─ data_received ─▶ Session.feed, next_event ─▶ Stretch      ─▶ core.publish_stretch
+socket ─ data_received ─▶ Session.feed, next_event ─▶ Run, Stretch ─▶ core.publish
                                                  └──▶ subscription ─▶ core.subscribe, confirm
 core ─ Handler.offer ... end_read ─▶ send() ─▶ one write
 ```
@@ -28,7 +28,7 @@ from hub.frame import encode_frame
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from hub.routes import Route
-from hub.stretch import Stretch
+from hub.stretch import Run, Stretch
 from peers.node import LINGER_S, Node
 from peers.silence import Act, Silence
 from peers.tcp.announcement import Announcement
@@ -129,10 +129,13 @@ class Connection(asyncio.Protocol):
         try:
             while left > 0:
                 event = session.next_event()
-                if type(event) is Stretch:
-                    core.publish_stretch(self.handler, event)  # type: ignore[arg-type]
+                if type(event) is Run:
+                    core.publish(self.handler, event.route, event)  # type: ignore[arg-type]
                     if event.is_last:
                         break
+                    left -= 1
+                elif type(event) is Stretch:
+                    core.publish_stretch(self.handler, event)  # type: ignore[arg-type]
                     left -= 1 + len(event.routes) // _RUNS_PER_EVENT
                 elif event is NEED_DATA:
                     break

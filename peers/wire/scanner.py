@@ -37,7 +37,7 @@ from hub.frame import (
     iterate_frames,
 )
 from hub.runs import batch_count
-from hub.stretch import Stretch, find_runs
+from hub.stretch import Run, Stretch, find_runs
 
 __all__ = ["NEED_DATA", "NeedData", "Rejected", "RouteTable", "Scanner"]
 
@@ -109,7 +109,7 @@ class Scanner(Generic[R]):
         self._later.clear()
         self._held = bytearray()
 
-    def next_item(self) -> Stretch[R] | Frame | Rejected | NeedData:
+    def next_item(self) -> Run[R] | Stretch[R] | Frame | Rejected | NeedData:
         """Return what comes next in what was read.
 
         Raises:
@@ -118,9 +118,15 @@ class Scanner(Generic[R]):
         while self._data or (self._later and self._advance()):
             data, position = self._data, self._position
             runs = find_runs(data, position, self.routes.table, self.frame_limit_bytes)
-            if runs[0]:
-                self._go_to(runs[1][-1])
-                return Stretch(data, position, runs, is_last=not self._data and not self._later)
+            routes, ends, messages = runs
+            if routes:
+                end = ends[-1]
+                self._go_to(end)
+                is_last = not self._data and not self._later
+                if len(routes) > 1:
+                    return Stretch(data, position, runs, is_last=is_last)
+                frames = data if end - position == len(data) else data[position:end]
+                return Run(routes[0], frames, messages[0], is_last=is_last)
             size = self._frame_size(data, position)
             if position + size > len(data):
                 self._hold(data, position, size)

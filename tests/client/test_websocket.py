@@ -86,9 +86,9 @@ class Pair:
 def delivered(event: Event) -> list[tuple[str, Any]]:
     """What a run brings."""
     assert isinstance(event, Run)
-    messages, bad = decode_batch(event.batch)
+    messages, bad = decode_batch(event)
     assert not bad
-    assert event.batch.messages == len(messages)
+    assert event.messages == len(messages)
     return [tuple(message) for message in messages]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
-from hub.stretch import Run, Stretch
+from hub.stretch import Run
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
@@ -79,12 +79,12 @@ def test_messages() -> None:
     pair.routes.add("/", sink)
     frames = [Batch.of("/a", [1]).frames, Batch.of("/b", [2, 3]).frames]
     pair.client.publish(frames)
-    assert [each.whole().frames for each in pair.to_hub() if isinstance(each, Stretch)] == frames
+    assert [run.frames for run in pair.to_hub() if isinstance(run, Run)] == frames
     pair.to_client(*frames)
     (delivered,) = pair.to_client(*frames)  # routes are known now: topics with the same sinks are one run
     assert isinstance(delivered, Run)
     assert delivered.route.sinks == (sink,)
-    assert [message.value for message in decode_batch(delivered.batch)[0]] == [1, 2, 3]
+    assert [message.value for message in decode_batch(delivered)[0]] == [1, 2, 3]
 
 
 def test_signs_of_life() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,14 +62,12 @@ def test_everybody_gets_what_it_wants_in_order(
     assert got(stretch) == expected
 
 
-@pytest.mark.parametrize("handlers", [("a",), ("a", "b"), ()])
-def test_one_run_is_not_copied(handlers: tuple[str, ...]) -> None:
-    """The read as it came, if there is nothing else in it."""
-    way = Way(handlers)
-    stretch, (run,) = stretch_of([way])
-    ((some, batch),) = stretch.gathered(lambda way: way.handlers)
-    assert (some, batch.frames, batch.messages) == (handlers, run, 1)
-    assert batch.frames is stretch.whole().frames
+def test_the_whole_is_not_copied() -> None:
+    """Who wants all of it gets the read as it came, if there is nothing else in it."""
+    stretch, _ = stretch_of([Way(("a",)), Way(("b", "a")), Way(("a",))])
+    all_of_it = got(stretch)
+    assert all_of_it["a"] == (stretch.whole().frames, 6)
+    assert all_of_it["a"][0] is stretch.whole().frames
 
 
 def test_who_wants_the_same_shares_one_batch() -> None:
@@ -94,6 +91,6 @@ def test_runs_one_by_one() -> None:
     """Each with its route, bytes and count; a batch owns its bytes."""
     ways = [Way(("a",)), Way(("b",)), Way(("a",))]
     stretch, runs = stretch_of(ways, behind=b"more")
-    assert [(run.route, run.batch.frames, run.batch.messages) for run in stretch] == [
+    assert [(run.route, run.frames, run.messages) for run in stretch] == [
         (way, run, place + 1) for place, (way, run) in enumerate(zip(ways, runs, strict=True))
     ]

@@ -91,7 +91,7 @@ def frames_of(stream: bytes) -> list[Frame]:
 
 # What comes out, in a form in which it can be compared whatever the runs are.
 
-Item = Stretch[Way] | Frame | Rejected
+Item = Run[Way] | Stretch[Way] | Frame | Rejected
 
 Seen = tuple[Way, bytes] | Frame | Rejected
 """One message frame with its route, one control frame, or one refusal."""
@@ -106,24 +106,32 @@ def items_of(scanner: Scanner[Way], data: bytes) -> Iterator[Item]:
 
 def runs_of(scanner: Scanner[Way], data: bytes) -> list[Run[Way]]:
     """All runs in what a scanner is fed."""
-    return [run for item in items_of(scanner, data) if isinstance(item, Stretch) for run in item]
+    return [run for item in items_of(scanner, data) for run in runs_in(item)]
+
+
+def runs_in(item: object) -> list[Run[Way]]:
+    """The runs in what a scanner or a session reports, if there are any."""
+    if isinstance(item, Run):
+        return [item]
+    return list(item) if isinstance(item, Stretch) else []
 
 
 def seen(items: Iterable[Item]) -> Iterator[Seen]:
     """Take stretches apart; check that their runs hold what they say."""
     for item in items:
-        if not isinstance(item, Stretch):
+        runs = runs_in(item)
+        if not isinstance(item, Run | Stretch):
             yield item
-            continue
-        runs = list(item)
-        assert b"".join(run.batch.frames for run in runs) == item.whole().frames
-        assert all(one.route is not other.route for one, other in pairwise(runs))
-        for route, batch in runs:
-            inside = list(iterate_frames(batch.frames))
-            assert sum(frame.messages for frame in inside) == batch.messages > 0
-            assert b"".join(encoded(frame) for frame in inside) == batch.frames
+        if isinstance(item, Stretch):
+            assert len(runs) > 1
+            assert b"".join(run.frames for run in runs) == item.whole().frames
+            assert all(one.route is not other.route for one, other in pairwise(runs))
+        for run in runs:
+            inside = list(iterate_frames(run.frames))
+            assert sum(frame.messages for frame in inside) == run.messages > 0
+            assert b"".join(encoded(frame) for frame in inside) == run.frames
             for frame in inside:
-                yield route, encoded(frame)
+                yield run.route, encoded(frame)
 
 
 def encoded(frame: Frame) -> bytes:
@@ -140,7 +148,7 @@ class Side:
 
     session: Session[Way]
     table: Table
-    events: list[Stretch[Way] | Event] = field(default_factory=list)
+    events: list[Run[Way] | Stretch[Way] | Event] = field(default_factory=list)
 
     @property
     def closings(self) -> list[Closing]:
@@ -150,8 +158,8 @@ class Side:
     @property
     def topics(self) -> list[bytes]:
         """Topics of the messages that came, in order."""
-        stretches = [event for event in self.events if isinstance(event, Stretch)]
-        return [frame.key for stretch in stretches for frame in iterate_frames(stretch.whole().frames)]
+        runs = [run for event in self.events for run in runs_in(event)]
+        return [frame.key for run in runs for frame in iterate_frames(run.frames)]
 
     def hear(self, data: bytes) -> None:
         """Let the session read, and remember what it reports."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
-from hub.stretch import Stretch
 from peers.wire.kinds import Kind
 from peers.wire.scanner import Rejected, Scanner
 from tests.wire.pair import (
@@ -26,6 +25,7 @@ from tests.wire.pair import (
     packed,
     parts,
     refusal,
+    runs_in,
     runs_of,
     seen,
 )
@@ -145,10 +145,10 @@ def test_runs_are_as_long_as_can_be(stream: bytes) -> None:
             routes.miss(frame.routing_key)
     before: object = None
     for item in items_of(Scanner(routes, LIMIT_BYTES), stream):
-        for run in item if isinstance(item, Stretch) else ():
+        for run in runs_in(item):
             assert before is not run.route
             before = run.route
-        if not isinstance(item, Stretch):
+        if not runs_in(item):
             before = None
 
 
@@ -195,7 +195,7 @@ def test_topics_of_one_route_are_one_run() -> None:
     scanner = Scanner(routes, LIMIT_BYTES)
     runs_of(scanner, stream)
     runs = runs_of(scanner, stream)
-    assert [(run.route.name, run.batch.frames, run.batch.messages) for run in runs] == [("one", stream, 9)]
+    assert [(run.route.name, run.frames, run.messages) for run in runs] == [("one", stream, 9)]
 
 
 def test_a_read_that_is_one_run_is_not_copied() -> None:
@@ -205,7 +205,7 @@ def test_a_read_that_is_one_run_is_not_copied() -> None:
     scanner = Scanner(routes, LIMIT_BYTES)
     runs_of(scanner, message(b"/a"))
     (run,) = runs_of(scanner, stream)
-    assert run.batch.frames is stream
+    assert run.frames is stream
 
 
 def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
@@ -213,8 +213,8 @@ def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
     routes = table()
     stream = message(b"/a") + encode_frame(Kind.PING, bytes(10_000))
     (run,) = runs_of(Scanner(routes, LIMIT_BYTES), stream)
-    assert type(run.batch.frames) is bytes
-    assert len(run.batch.frames) == len(message(b"/a"))
+    assert type(run.frames) is bytes
+    assert len(run.frames) == len(message(b"/a"))
 
 
 @pytest.mark.parametrize("cut", [None, 3, HEADER_BYTES, HEADER_BYTES + 1])
@@ -296,7 +296,7 @@ def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
     assert scanner._held is held
     assert peak < 2.5 * size
     (run,) = runs_of(scanner, pieces[-1])
-    assert run.batch.frames == frame
+    assert run.frames == frame
     assert scanner.held_bytes == 0
 
 
@@ -333,16 +333,16 @@ def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> N
         list(items_of(scanner, good))
     out = list(items_of(scanner, good + bad + good))
     refused = [item for item in out if isinstance(item, Rejected)]
-    runs = [run for item in out if isinstance(item, Stretch) for run in item]
+    runs = [run for item in out for run in runs_in(item)]
     assert [(one.code, one.messages) for one in refused] == [(CloseCode.BAD_DATA, 1)]
     assert f"{len(body)} bytes" in refused[0].text
-    assert [run.batch.messages for run in runs] == [2, 2]
+    assert [run.messages for run in runs] == [2, 2]
 
 
 def test_the_largest_batch() -> None:
     """As many values as a frame may hold are counted."""
     (run,) = runs_of(Scanner(table(), LIMIT_BYTES), packed(b"/a", BATCH_LIMIT_MESSAGES))
-    assert run.batch.messages == BATCH_LIMIT_MESSAGES
+    assert run.messages == BATCH_LIMIT_MESSAGES
 
 
 def test_refused_messages_count_what_they_say() -> None:
@@ -365,5 +365,5 @@ def test_a_topic_is_looked_up_once() -> None:
 def test_a_batch_for_the_core() -> None:
     """What comes out is what the core takes."""
     (run,) = runs_of(Scanner(table(), LIMIT_BYTES), message(b"/a"))
-    assert isinstance(run.batch, Batch)
-    assert repr(run.batch) == "<Batch of 1 messages, 11 bytes>"
+    assert isinstance(run, Batch)
+    assert repr(run) == "<Batch of 1 messages, 11 bytes>"

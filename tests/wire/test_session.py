@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import Frame, encode_frame
-from hub.stretch import Stretch
+from hub.stretch import Run
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
@@ -21,7 +21,7 @@ from peers.wire.control import (
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Closing, Phase, SubscriptionChange
-from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Pair, Side, frames_of, message, packed, parts, side_of
+from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Pair, Side, frames_of, message, packed, parts, runs_in, side_of
 
 
 def with_client() -> Side:
@@ -98,11 +98,11 @@ def test_all_in_one_packet() -> None:
     side = side_of("hub")
     large = message(b"/a", bytes(HANDSHAKE_LIMIT_BYTES + 1))
     side.hear(CLIENT_HELLO.encode() + encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + large)
-    hello, change, stretch = side.events
+    hello, change, run = side.events
     assert hello == CLIENT_HELLO
     assert isinstance(change, SubscriptionChange)
-    assert isinstance(stretch, Stretch)
-    assert stretch.whole().frames == large
+    assert isinstance(run, Run)
+    assert run.frames == large
 
 
 # The handshake.
@@ -333,7 +333,7 @@ def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:
     stream = message(b"/a") + encode_frame(Kind.PING, b"") + message(b"/a")
     stream += encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + message(b"!no")
     side.session.feed(stream)
-    assert isinstance(side.session.next_event(), Stretch)
+    assert isinstance(side.session.next_event(), Run)
     side.session.close(CloseCode.OVERFLOW, "queue full")
     assert side.session.next_event() is NEED_DATA
     assert [frame.kind for frame in frames_of(side.session.take_outgoing())] == [Kind.CLOSE]
@@ -403,6 +403,6 @@ def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
     for piece in parts(stream, cuts):
         pieces.hear(piece)
     assert whole.topics == pieces.topics
-    without_runs = [[event for event in side.events if not isinstance(event, Stretch)] for side in (whole, pieces)]
+    without_runs = [[event for event in side.events if not runs_in(event)] for side in (whole, pieces)]
     assert without_runs[0] == without_runs[1]
     assert whole.session.rejected_messages == pieces.session.rejected_messages
