@@ -40,7 +40,8 @@ bench: $(VENV)/.run ## measure the figures of docs/performance.md
 	$(BIN)/hub bench scenario targets $(ARGS)
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run (as root installs them)
-	$(BIN)/python tests/benchmarks/compare.py --json build/compare.json --html build/compare.html $(ARGS)
+	$(BIN)/python tests/benchmarks/compare.py --json build/compare.json --html build/compare.html \
+		--markdown build/compare.md --svg build/compare.svg $(ARGS)
 
 image: ## build the container image
 	docker build -t topichub .

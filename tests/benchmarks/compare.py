@@ -1,7 +1,8 @@
 """Compare the hub with other brokers, all of them in turn in one session on this machine.
 
     python tests/benchmarks/compare.py [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
-                                       [--json FILE] [--html FILE] [--profile DIRECTORY]
+                                       [--json FILE] [--html FILE] [--markdown FILE] [--svg FILE]
+                                       [--profile DIRECTORY]
 
 Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
 with all brokers once, then all again, so that a slow drift of the machine meets everybody. See README.md beside this
@@ -22,8 +23,10 @@ from brokers.install import install_missing
 from chart import write_html
 from contestants import Contestant, contestants
 from machine import surroundings
+from markdown import write_markdown
 from measure import Run, measure, placement
 from network import enter_own_network
+from overview import write_overview
 from report import print_report, write_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -47,6 +50,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the plot")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/performance.md")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture of docs/performance.md")
     parser.add_argument("--profile", type=Path, metavar="DIRECTORY", help="py-spy flame graphs of the hub; slows it")
     given = parser.parse_args()
     if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / max(_DURATION_S.values()):
@@ -113,8 +118,9 @@ def main() -> int:
             "profiled": bool(given.profile),
         }
         write_json(summary, about, settings, given.json)
-    if given.html:
-        write_html(summary, about, given.html)
+    for file, write in ((given.html, write_html), (given.markdown, write_markdown), (given.svg, write_overview)):
+        if file:
+            write(summary, about, file)
     return EXIT_FAULT if summary.faults else 0
 
 

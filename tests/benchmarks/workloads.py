@@ -123,6 +123,7 @@ WORKLOADS: tuple[Workload, ...] = (
         prefixes=_PREFIXES,
         subscribers=50,
         shares=50,
+        goals=(Goal("cpu_us", 0.5, "nats"),),
     ),
     _wakeups(0, *_latency()),
     _wakeups(20, _flat()),

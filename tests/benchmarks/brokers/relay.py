@@ -24,7 +24,7 @@ while len(ends) < 2:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.send(role)
         ends[role] = connection
-buffer = memoryview(bytearray(64 * 1024))
+buffer = memoryview(bytearray(256 * 1024))
 source, target = ends[b"P"], ends[b"S"]
 while size := source.recv_into(buffer):
     target.sendall(buffer[:size])
