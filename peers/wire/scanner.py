@@ -22,7 +22,6 @@ Cost: one call of `find_runs` a stretch; figures are in docs/performance.md.
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -86,7 +85,7 @@ class Scanner(Generic[R]):
         self.frame_limit_bytes = frame_limit_bytes
         self._data = b""  # what is being read
         self._position = 0  # and how far
-        self._later: deque[tuple[bytes, int]] = deque()  # what comes behind it, each from a place on
+        self._later: list[tuple[bytes, int]] = []  # what comes behind it, each from a place on; rarely more than one
         self._held = bytearray()  # the beginning of one incomplete frame
         self._needed_bytes = 0  # its size, or the header's while that is not complete
 
@@ -149,7 +148,7 @@ class Scanner(Generic[R]):
     def _advance(self) -> bool:
         """Begin with what was fed next, after the frame that it completes; False if there is nothing to read."""
         while self._later:
-            data, position = self._later.popleft()
+            data, position = self._later.pop(0)
             if not self._held:
                 self._data, self._position = data, position
                 if len(data) > position:
@@ -158,7 +157,7 @@ class Scanner(Generic[R]):
                 continue
             used = self._complete(data)
             if used >= 0:
-                self._later.appendleft((data, used))
+                self._later.insert(0, (data, used))
                 self._data, self._held = bytes(self._held), bytearray()
                 return True
         return False

@@ -19,6 +19,7 @@ __all__ = ["write_overview"]
 _FIGURE = "cpu_us"
 _LABEL, _WIDTH, _RIGHT = 380, 600, 30
 _TOP, _STEP = 64, 28
+_LEGEND = 180
 _COLOURS = {
     "hub": "#0b7a75",
     "hub-batch": "#5fc2bd",
@@ -66,8 +67,8 @@ def _at(value: float, low: int, high: int) -> float:
 
 def _legend(names: list[str]) -> str:
     return "".join(
-        f'<circle cx="{_LABEL + place * 92}" cy="44" r="6" fill="{_COLOURS.get(name, "#000")}"/>'
-        f'<text x="{_LABEL + place * 92 + 10}" y="48">{escape(name)}</text>\n'
+        f'<circle cx="{_LEGEND + place * 98}" cy="44" r="6" fill="{_COLOURS.get(name, "#000")}"/>'
+        f'<text x="{_LEGEND + place * 98 + 10}" y="48">{escape(name)}</text>\n'
         for place, name in enumerate(names)
     )
 
