@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -45,7 +46,17 @@ prefixes does not block the loop for a second. Until then the handler stands in 
 
 
 _all_handlers: Callable[[Route], tuple[Handler, ...]] = attrgetter("handlers")
-_near_handlers: Callable[[Route], tuple[Handler, ...]] = attrgetter("near")
+
+
+def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
+    """Who gets what `source` publishes, where that is not everybody who wants it."""
+    if source.is_link:
+        return route.near
+    return tuple(
+        handler
+        for handler in route.handlers
+        if (handler is not source or source.hears_itself) and (source.reaches_leaves or handler.role is not Role.LEAF)
+    )
 
 
 class Core:
@@ -55,6 +66,7 @@ class Core:
         wake: Called when a turn has something to write; must lead to `flush` before the loop waits for I/O again.
         routes_limit: Most routing keys remembered.
         prefixes_limit: Most different prefixes of one client.
+        asked_of_leaves: Prefixes that leaves are asked for even if nobody here subscribes to them.
     """
 
     def __init__(
@@ -63,12 +75,16 @@ class Core:
         *,
         routes_limit: int = ROUTES_LIMIT,
         prefixes_limit: int = PREFIXES_LIMIT,
+        asked_of_leaves: Iterable[str] = (),
     ) -> None:
         self._wake = wake
+        self._asked_of_leaves = tuple(check_prefix(prefix) for prefix in asked_of_leaves)
         self._prefixes_limit = prefixes_limit
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
-        self._filter = Filter()
+        self._filter = Filter()  # what links are told: prefixes of all but links
         self._links: dict[Handler, Callable[[Change], None]] = {}
+        self._leaf_filter: Filter | None = None  # what leaves are told: prefixes of all but leaves; None without any
+        self._leaves: dict[Handler, Callable[[Change], None]] = {}
         self._dirty: list[Handler] = []
         self._write_is_due = False  # somebody is going to, and need not be woken for it
         self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
@@ -85,16 +101,17 @@ class Core:
 
         Args:
             handler: New, without prefixes.
-            on_filter: For links: called now with what this hub wants, and later with each change of it.
+            on_filter: For links and leaves: called now with what this hub wants, and later with each change of it.
         """
         self._last_id += 1
         handler.attach(self._last_id, self._mark_dirty, self._mark_dropping)
         self.handlers[handler.id] = handler
         if on_filter is not None:
-            self._links[handler] = on_filter
-            on_filter(Change(tuple(self._filter.minimal)))
+            told, known = (self._links, self._filter) if handler.is_link else (self._leaves, self._filter_for_leaves())
+            told[handler] = on_filter
+            on_filter(Change(tuple(known.minimal)))
         if handler.role is not Role.LOCAL:
-            self.announce((peer_joined if handler.is_link else client_joined)(handler))
+            self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. Harmless when it is gone already."""
@@ -102,11 +119,13 @@ class Core:
             return
         handler.shut()
         self._links.pop(handler, None)
+        if self._leaves.pop(handler, None) is not None and not self._leaves:
+            self._leaf_filter = None
         self._leaving.append(handler)
         self._remove_leaving()
         self.counters.forget(handler)
         if handler.role is not Role.LOCAL:
-            self.announce((peer_left if handler.is_link else client_left)(handler, reason))
+            self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
     def _remove_leaving(self) -> None:
         """Take a turn's share of subscriptions out that belong to handlers that have left."""
@@ -163,34 +182,45 @@ class Core:
         self._multimap.add(prefix, handler)
         self.routes.forget(prefix)
         if not handler.is_link:
-            self._tell_links(self._filter.add(prefix))
+            _tell(self._links, self._filter.add(prefix))
+        if self._leaf_filter is not None and handler.role is not Role.LEAF:
+            _tell(self._leaves, self._leaf_filter.add(prefix))
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self.routes.forget(prefix)
         if not handler.is_link:
-            self._tell_links(self._filter.discard(prefix))
+            _tell(self._links, self._filter.discard(prefix))
+        if self._leaf_filter is not None and handler.role is not Role.LEAF:
+            _tell(self._leaves, self._leaf_filter.discard(prefix))
 
-    def _tell_links(self, change: Change) -> None:
-        if change.added or change.removed:
-            for on_filter in list(self._links.values()):
-                on_filter(change)
+    def _filter_for_leaves(self) -> Filter:
+        """What leaves are told. Kept only while there are any, so that a hub without them need not pay for it."""
+        if self._leaf_filter is None:
+            self._leaf_filter = Filter()
+            for prefix in self._asked_of_leaves:
+                self._leaf_filter.add(prefix)
+            for handler in (*self.handlers.values(), *self._leaving):
+                if handler.role is not Role.LEAF:
+                    for prefix in handler.prefixes:
+                        self._leaf_filter.add(prefix)
+        return self._leaf_filter
 
     # Messages.
 
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
-        """Offer a batch that came from a client or a link to every handler of its route.
+        """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
         What came over a link is not sent to any link: neither back nor on (one hop).
         """
         source.published_messages += batch.messages
-        for handler in route.near if source.is_link else route.handlers:
+        for handler in route.handlers if source.is_plain else _receivers(source, route):
             handler.offer(batch)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
         source.published_messages += sum(stretch.messages)
-        for handlers, batch in stretch.gathered(_near_handlers if source.is_link else _all_handlers):
+        for handlers, batch in stretch.gathered(_all_handlers if source.is_plain else partial(_receivers, source)):
             for handler in handlers:
                 handler.offer(batch)
 
@@ -299,3 +329,10 @@ class Core:
     def minimal_filter(self) -> tuple[str, ...]:
         """The fewest prefixes that cover what this hub's own subscribers want."""
         return tuple(self._filter.minimal)
+
+
+def _tell(told: dict[Handler, Callable[[Change], None]], change: Change) -> None:
+    """Tell links, or leaves, how the filter that is for them has changed."""
+    if change.added or change.removed:
+        for on_filter in list(told.values()):
+            on_filter(change)

@@ -41,6 +41,9 @@ class Role(Enum):
     CLIENT = "client"
     LINK = "link"
     """A peer hub. What came from one link does not go to another (one hop)."""
+    LEAF = "leaf"
+    """An endpoint of a foreign network (Zeek). It is told what this hub wants, and says what it wants, like a link;
+    but it hears what comes over links, and what comes from it goes over links, like a client."""
     LOCAL = "local"
     """A subscriber in this process."""
 
@@ -86,7 +89,15 @@ _SAMPLE_PREFIXES = 5
 
 
 class Handler:
-    """One data sink."""
+    """One data sink.
+
+    Args:
+        outlet: Where it writes.
+        role: What stands behind it.
+        limits: Of its queue, and what happens when that is full.
+        name: For people.
+        address: For people.
+    """
 
     __slots__ = (
         "_direct",
@@ -103,13 +114,16 @@ class Handler:
         "address",
         "closed",
         "delivered_bytes",
+        "hears_itself",
         "id",
         "is_link",
+        "is_plain",
         "limits",
         "name",
         "outlet",
         "prefixes",
         "published_messages",
+        "reaches_leaves",
         "reported_messages",
         "role",
     )
@@ -125,7 +139,11 @@ class Handler:
     ) -> None:
         self.id = 0  # given by the core
         self.role = role
-        self.is_link = role is Role.LINK  # asked for every message; looking the enum's member up takes 70 ns
+        # Asked for every message; looking the enum's member up takes 70 ns.
+        self.is_link = role is Role.LINK
+        self.hears_itself = role is not Role.LEAF
+        self.reaches_leaves = True
+        self.is_plain = self.hears_itself and not self.is_link  # whoever wants it gets what it publishes
         self.name = name
         self.address = address
         self.limits = limits
@@ -155,6 +173,17 @@ class Handler:
         self.id = number
         self._on_dirty = on_dirty
         self._on_drop = on_drop
+
+    def restrict(self, *, itself: bool = True, leaves: bool = True) -> None:
+        """Say who does not get what this handler publishes, from now on.
+
+        Args:
+            itself: Whether it gets that too, if it subscribes to it. A leaf does not, unless told otherwise.
+            leaves: Whether leaves get it.
+        """
+        self.hears_itself = itself
+        self.reaches_leaves = leaves
+        self.is_plain = itself and leaves and not self.is_link
 
     @property
     def dropped_messages(self) -> int:

@@ -168,9 +168,9 @@ def handler_of(
 class Turn:
     """A core whose shell is the test: counts how often it was woken."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.wakes = 0
-        self.core = Core(self._wake, **limits)
+        self.core = Core(self._wake, **settings)
 
     def _wake(self) -> None:
         self.wakes += 1

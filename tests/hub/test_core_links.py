@@ -144,3 +144,68 @@ def test_a_drop_that_was_reported_already_is_not_reported_again() -> None:
     slow, _ = turn.join()
     turn.core._mark_dropping(slow)
     assert turn.core.report_drops() == []
+
+
+# Leaves.
+
+
+def test_leaves_hear_links_and_are_heard_over_links() -> None:
+    """Like clients; but not themselves, unless they want that."""
+    turn = Turn()
+    link, over_link = turn.join("", role=Role.LINK)
+    leaf, in_leaf = turn.join("/", role=Role.LEAF)
+    _, other_leaf = turn.join("/", role=Role.LEAF)
+    turn.publish(link, "/a", "from afar")
+    turn.publish(leaf, "/a", "from the leaf")
+    turn.core.flush()
+    assert in_leaf.values == ["from afar"]
+    assert other_leaf.values == ["from afar", "from the leaf"]
+    assert over_link.values == ["from the leaf"]
+
+
+def test_what_leaves_publish_may_be_kept_from_leaves() -> None:
+    """Where they have a network of their own that brings it to them already."""
+    turn = Turn()
+    leaf, in_leaf = turn.join("/", role=Role.LEAF)
+    _, other_leaf = turn.join("/", role=Role.LEAF)
+    _, near = turn.join("/")
+    leaf.restrict(itself=False, leaves=False)
+    turn.publish(leaf, "/a", 1)
+    turn.read(leaf, [("/a", 2), ("/b", 3), ("/a", 4)])
+    assert near.values == [1, 2, 3, 4]
+    assert in_leaf.values == other_leaf.values == []
+
+
+def test_leaves_are_told_what_clients_and_links_want() -> None:
+    """Not what leaves want; what is asked for in any case stands there from the beginning and for good."""
+    turn = Turn(asked_of_leaves=("/always/",))
+    turn.join("/a/", "/a/b")
+    link, _ = turn.join("/far", role=Role.LINK)
+    told = FarSide()
+    leaf = handler_of(role=Role.LEAF)
+    turn.core.attach(leaf, told)
+    assert told.known == {"/a/", "/always/", "/far"}
+    turn.core.subscribe(leaf, ["/leaf"])
+    client, _ = turn.join("/always/this", "/")
+    assert told.known == {"/"}
+    turn.core.detach(client, "done")
+    turn.core.detach(link, "lost")
+    turn.core.flush()
+    assert told.known == {"/a/", "/always/"}
+    assert set(turn.core.minimal_filter) == {"/a/", "/leaf"}
+
+
+def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:
+    """It is not kept while there are none; also when somebody with many subscriptions is on its way out."""
+    turn = Turn()
+    many, _ = turn.join(*(f"/{number}" for number in range(1_500)), role=Role.LOCAL)
+    told = FarSide()
+    first = handler_of(role=Role.LEAF)
+    turn.core.attach(first, told)
+    turn.core.detach(first, "lost")
+    turn.core.detach(many, "done")
+    again = FarSide()
+    turn.core.attach(handler_of(role=Role.LEAF), again)
+    assert again.known
+    turn.core.flush()
+    assert again.known == set()

@@ -59,7 +59,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         """Attach a handler."""
         outlet = FakeOutlet()
         member = Member(handler_of(outlet, role=role), outlet)
-        self.turn.core.attach(member.handler, member.on_filter if role is Role.LINK else None)
+        self.turn.core.attach(member.handler, member.on_filter if role in {Role.LINK, Role.LEAF} else None)
         self.present.append(member)
         return member
 
@@ -83,7 +83,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         for topic in sent:
             self.number += 1
             self.turn.publish(member.handler, topic, self.number)
-            self.expect(topic, from_link=member.handler.role is Role.LINK)
+            self.expect(topic, member)
 
     @rule(member=members, sent=st.lists(topics, min_size=1, max_size=12))
     def read(self, member: Member, sent: list[str]) -> None:
@@ -92,7 +92,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         for topic in sent:
             self.number += 1
             messages.append((topic, self.number))
-            self.expect(topic, from_link=member.handler.role is Role.LINK)
+            self.expect(topic, member)
         self.turn.read(member.handler, messages)
         for each in self.present:
             assert each.got == each.due
@@ -102,19 +102,35 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         """This process publishes."""
         self.number += 1
         offered = self.turn.core.publish_local(topic, [self.number])
-        assert offered == self.expect(topic, from_link=False)
+        assert offered == self.expect(topic, None)
 
-    def expect(self, topic: str, *, from_link: bool) -> int:
+    def expect(self, topic: str, source: Member | None) -> int:
         """Ask everybody."""
         due = [
             member
             for member in self.present
-            if any(topic.startswith(prefix) for prefix in member.wanted)
-            and not (from_link and member.handler.role is Role.LINK)
+            if any(topic.startswith(prefix) for prefix in member.wanted) and not self.is_kept_from(member, source)
         ]
         for member in due:
             member.due.append((topic, self.number))
         return len(due)
+
+    @staticmethod
+    def is_kept_from(member: Member, source: Member | None) -> bool:
+        """From link to link, from leaf to the same leaf, and from whoever is restricted, nothing goes."""
+        if source is None:
+            return False
+        roles = member.handler.role, source.handler.role
+        restricted = source.handler.role is not Role.LINK and (
+            (member is source and not source.handler.hears_itself)
+            or (member.handler.role is Role.LEAF and not source.handler.reaches_leaves)
+        )
+        return roles == (Role.LINK, Role.LINK) or restricted
+
+    @rule(member=members, itself=st.booleans(), leaves=st.booleans())
+    def restrict(self, member: Member, *, itself: bool, leaves: bool) -> None:
+        """Somebody is told who gets what it publishes."""
+        member.handler.restrict(itself=itself, leaves=leaves)
 
     @rule(member=consumes(members))
     def leave(self, member: Member) -> None:
@@ -135,12 +151,14 @@ class CoreAgainstNaive(RuleBasedStateMachine):
     @invariant()
     def peers_know_the_filter(self) -> None:
         """Every link knows the smallest set of prefixes that covers what is wanted here."""
-        wanted = {prefix for member in self.present if member.handler.role is not Role.LINK for prefix in member.wanted}
-        cover = {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
-        assert set(self.turn.core.minimal_filter) == cover
-        for member in self.present:
-            if member.handler.role is Role.LINK:
-                assert member.known == cover
+        for role in (Role.LINK, Role.LEAF):
+            wanted = {prefix for member in self.present if member.handler.role is not role for prefix in member.wanted}
+            cover = {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
+            if role is Role.LINK:
+                assert set(self.turn.core.minimal_filter) == cover
+            for member in self.present:
+                if member.handler.role is role:
+                    assert member.known == cover
 
     @invariant()
     def counts(self) -> None:
