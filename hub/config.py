@@ -26,8 +26,9 @@ from typing import Annotated, Any, Literal, assert_never, get_args
 import msgspec
 from msgspec import Meta, inspect
 
-from hub.errors import UsageError
+from hub.errors import InvalidTopicError, UsageError
 from hub.overflow import QueueLimits
+from hub.topics import check_prefix
 
 __all__ = [
     "DEFAULT",
@@ -40,6 +41,7 @@ __all__ = [
     "QueueMaximum",
     "Settings",
     "WebSocketSettings",
+    "ZeekSettings",
     "closest",
     "merge",
     "parse_size",
@@ -62,6 +64,9 @@ _SMALLEST_FRAME_BYTES = 4 * _KIB
 
 _SMALLEST_QUEUE_BYTES = _KIB
 """Below this a queue holds no message of ordinary size, which would be "drop all" under another name."""
+
+_PATH_BYTES = 4096
+"""PATH_MAX of Linux."""
 
 _SHOWN_CHARACTERS = 64
 """How much of an unknown key or a bad value an error repeats: enough to find it, too little to flood a terminal."""
@@ -168,6 +173,32 @@ class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = ()
 
 
+def _path(description: str) -> Meta:
+    """Describe the path of a file, empty for none."""
+    return Meta(pattern=_PRINTABLE, description=description, extra={"most_bytes": _PATH_BYTES})
+
+
+class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is common to all Zeeks that this hub peers with."""
+
+    certificate: Annotated[
+        str, _path("PEM file of the hub's certificate and its chain; with it TLS is mutual, without it anonymous.")
+    ] = ""
+    key: Annotated[str, _path("PEM file of the key of that certificate.")] = ""
+    ca: Annotated[str, _path("PEM file of the authorities that vouch for Zeeks' certificates.")] = ""
+    topics: Annotated[
+        tuple[Annotated[str, Meta(max_length=1024)], ...],
+        Meta(
+            description="Prefixes that Zeeks are asked for even while nobody here subscribes to them.",
+            extra={"unit": "prefixes such as '/zeek/'"},
+        ),
+    ] = ()
+    forwarding: Annotated[
+        Literal["on", "off"],
+        Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),
+    ] = "on"
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is logged, and in which form."""
 
@@ -209,6 +240,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: QueueMaximum = QueueMaximum()
     limits: Limits = Limits()
     websocket: WebSocketSettings = WebSocketSettings()
+    zeek: ZeekSettings = ZeekSettings()
     log: LogSettings = LogSettings()
 
 
@@ -413,6 +445,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     sections = {name: msgspec.structs.replace(getattr(settings, name), **chosen.get(name, {})) for name in _SECTIONS}
     settings = msgspec.structs.replace(settings, **chosen.get("", {}), **sections)
     _check_queue(settings, origins)
+    _check_zeek(settings, origins)
     return settings, origins
 
 
@@ -473,3 +506,12 @@ def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
                 f"{default} = {value_at(settings, default)} ({origins[default]}) is more than"
                 f" {largest} = {value_at(settings, largest)} ({origins[largest]}); lower the one or raise the other",
             )
+
+
+def _check_zeek(settings: Settings, origins: Mapping[str, str]) -> None:
+    """See to it that prefixes are prefixes."""
+    for prefix in settings.zeek.topics:
+        try:
+            check_prefix(prefix)
+        except InvalidTopicError as error:
+            raise ConfigError(origins["zeek.topics"], "zeek.topics", str(error)) from error

@@ -4,9 +4,12 @@
 tcp://host:port                hub to hub, client to hub
 unix:///run/hub.sock           the same over a Unix socket; the path is absolute
 ws://host:port[/path]          WebSocket and HTTP
+zeek://host:port               Zeek Broker's own protocol, over TLS as Broker has it by default; of hubs, not of clients
+zeek+tcp://host:port           the same without TLS
+zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
 ```
 
-A listener's URL may end in a query that gives its clients another default queue:
+A listener's URL, or that of a Zeek, may end in a query that gives its far sides another default queue:
 `tcp://0.0.0.0:7400?messages=1000&bytes=1MiB&overflow=disconnect`. Characters with a meaning of their own (`?`, `#`,
 `%`) are written as `%3F` and so on within a path.
 
@@ -24,8 +27,9 @@ from typing import Any, assert_never
 from urllib.parse import quote, unquote
 
 from hub.config import KEYS, closest
-from hub.errors import UsageError
+from hub.errors import InvalidTopicError, UsageError
 from hub.overflow import Overflow, QueueLimits
+from hub.topics import check_prefix
 
 __all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme"]
 
@@ -41,6 +45,7 @@ _SHOWN_CHARACTERS = 200
 _HOST = re.compile(r"[^\s/?#@%:\[\]\x00-\x20\x7f]{1,253}")
 
 _QUERY_KEYS = ("messages", "bytes", "overflow")
+_PUBLISH = "publish"
 
 
 class InvalidEndpointError(UsageError):
@@ -66,6 +71,14 @@ class Scheme(enum.StrEnum):
     TCP = "tcp"
     UNIX = "unix"
     WS = "ws"
+    ZEEK = "zeek"
+    ZEEK_TCP = "zeek+tcp"
+    ZEEK_WS = "zeek+ws"
+
+    @property
+    def is_zeek(self) -> bool:
+        """Whether a Zeek is at the other end."""
+        return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +107,8 @@ class Endpoint:
         host: Name or address, without brackets; empty for Unix sockets.
         port: 0 to 65535, 0 to have one picked when listening; 0 for Unix sockets.
         path: Absolute path of a Unix socket; path of a WebSocket URL, perhaps empty; empty for TCP.
-        queue: What the query says.
+        queue: What the query says of it.
+        publish: Prefixes of what a Zeek's WebSocket server is sent; empty otherwise.
     """
 
     scheme: Scheme
@@ -102,13 +116,14 @@ class Endpoint:
     port: int = 0
     path: str = ""
     queue: QueueOverride = QueueOverride()
+    publish: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
         """Read a URL.
 
         Raises:
-            InvalidEndpointError: It is none of the three forms above, or the query has an unknown key or a bad value.
+            InvalidEndpointError: It is none of the forms above, or the query has an unknown key or a bad value.
         """
         if len(url) > _URL_CHARACTERS:
             raise InvalidEndpointError(url, f"longer than {_URL_CHARACTERS} characters")
@@ -116,30 +131,46 @@ class Endpoint:
             raise InvalidEndpointError(url, "spaces and control characters are written as %20 and so on")
         name, separator, rest = url.partition("://")
         if not separator:
-            raise InvalidEndpointError(url, "a URL starts with tcp://, unix:// or ws://")
+            raise InvalidEndpointError(url, "a URL starts with tcp://, unix://, ws:// or zeek://")
         if "#" in rest:
             raise InvalidEndpointError(url, "'#' has no meaning here; within a path it is written as %23")
         place, question_mark, query = rest.partition("?")
-        queue = _queue(url, query) if question_mark else QueueOverride()
-        match _scheme(url, name):
+        scheme = _scheme(url, name)
+        found = _pairs(url, query, scheme) if question_mark else {}
+        queue = _queue(url, found)
+        match scheme:
             case Scheme.UNIX:
                 return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue)
-            case Scheme.TCP:
+            case Scheme.TCP | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS:
                 authority, _, path = place.partition("/")
                 if path:
-                    raise InvalidEndpointError(url, f"a tcp URL ends with the port, '/{path}' has no meaning")
+                    raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
-                return cls(Scheme.TCP, host, port, queue=queue)
+                return cls(scheme, host, port, queue=queue, publish=_publish(url, found))
             case Scheme.WS:
                 authority, slash, path = place.partition("/")
                 host, port = _host_and_port(url, authority)
                 return cls(Scheme.WS, host, port, slash + _decoded(url, path), queue)
-            case scheme:
+            case _:
                 assert_never(scheme)
 
     @classmethod
     def parse_remote(cls, url: str) -> Endpoint:
-        """Read a URL to connect to: like `parse`, but port 0 and a query, which only listeners have, are errors.
+        """Read a URL for a client to connect to: like `parse`, but not a Zeek's, and without port 0 and a query.
+
+        Raises:
+            InvalidEndpointError: As in `parse`, or one of these.
+        """
+        endpoint = cls.parse_peer(url)
+        if endpoint.scheme.is_zeek:
+            raise InvalidEndpointError(url, "clients speak tcp, unix or ws; a Zeek is reached by a hub: hub run --peer")
+        return endpoint
+
+    @classmethod
+    def parse_peer(cls, url: str) -> Endpoint:
+        """Read a URL for a hub to connect to: like `parse`, but port 0 and a query, which listeners have, are errors.
+
+        The query of a Zeek's URL may set the queue: a Zeek does not say itself which one it wants.
 
         Raises:
             InvalidEndpointError: As in `parse`, or one of these.
@@ -147,7 +178,7 @@ class Endpoint:
         endpoint = cls.parse(url)
         if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
             raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
-        if endpoint.queue != QueueOverride():
+        if endpoint.queue != QueueOverride() and not endpoint.scheme.is_zeek:
             raise InvalidEndpointError(url, "messages, bytes and overflow belong to the URL of a listener")
         return endpoint
 
@@ -165,12 +196,14 @@ class Endpoint:
         return replace(self, port=port)
 
     def __str__(self) -> str:
-        query = "&".join(
+        pairs = [
             f"{key}={value.value if isinstance(value, Overflow) else value}"
             for key in _QUERY_KEYS
             if (value := getattr(self.queue, key)) is not None
-        )
-        return f"{self.location}?{query}" if query else self.location
+        ]
+        if self.publish:
+            pairs.append(f"{_PUBLISH}={','.join(quote(prefix, safe='/') for prefix in self.publish)}")
+        return f"{self.location}?{'&'.join(pairs)}" if pairs else self.location
 
 
 def _scheme(url: str, name: str) -> Scheme:
@@ -180,7 +213,7 @@ def _scheme(url: str, name: str) -> Scheme:
     except ValueError:
         known = [scheme.value for scheme in Scheme]
         hint = closest(name, known)
-        text = f"unknown scheme {name!r}, expected tcp, unix or ws{hint}"
+        text = f"unknown scheme {name!r}, expected {', '.join(known)}{hint}"
         raise InvalidEndpointError(url, text) from None
 
 
@@ -250,23 +283,38 @@ def _port(url: str, rest: str) -> int:
     return int(digits)
 
 
-def _queue(url: str, query: str) -> QueueOverride:
-    """Read `messages=1000&bytes=1MiB&overflow=disconnect`; ranges are those of the settings."""
+def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
+    """Take a query such as `messages=1000&bytes=1MiB&overflow=disconnect` apart."""
+    known = (*_QUERY_KEYS, _PUBLISH) if scheme is Scheme.ZEEK_WS else _QUERY_KEYS
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
-        if name not in _QUERY_KEYS:
-            expected = ", ".join(_QUERY_KEYS)
-            hint = closest(name, _QUERY_KEYS)
-            raise InvalidEndpointError(url, f"unknown query key {name!r}, expected {expected}{hint}")
+        if name not in known:
+            hint = closest(name, known)
+            raise InvalidEndpointError(url, f"unknown query key {name!r}, expected {', '.join(known)}{hint}")
         if name in found:
             raise InvalidEndpointError(url, f"{name} is given twice")
-        found[name] = _decoded(url, text)
+        found[name] = text if name == _PUBLISH else _decoded(url, text)
+    return found
+
+
+def _queue(url: str, found: dict[str, str]) -> QueueOverride:
+    """Convert what the query says of queues; ranges are those of the settings."""
     try:
         messages, size, overflow = (_setting(found, name) for name in _QUERY_KEYS)
     except ValueError as error:
         raise InvalidEndpointError(url, str(error)) from error
     return QueueOverride(messages, size, overflow)
+
+
+def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:
+    """Read the prefixes of `publish=/a/,/b`; a comma within one is written as %2C."""
+    if _PUBLISH not in found:
+        return ()
+    try:
+        return tuple(check_prefix(_decoded(url, part)) for part in found[_PUBLISH].split(","))
+    except InvalidTopicError as error:
+        raise InvalidEndpointError(url, f"{_PUBLISH}: {error}") from error
 
 
 def _setting(found: dict[str, str], name: str) -> Any:

@@ -41,6 +41,11 @@ class Flags:
     limits_routes: Annotated[str | None, _help("limits.routes")] = None
     limits_drain_s: Annotated[str | None, _help("limits.drain_s")] = None
     websocket_origins: Annotated[list[str] | None, _help("websocket.origins")] = None
+    zeek_certificate: Annotated[str | None, _help("zeek.certificate")] = None
+    zeek_key: Annotated[str | None, _help("zeek.key")] = None
+    zeek_ca: Annotated[str | None, _help("zeek.ca")] = None
+    zeek_topics: Annotated[list[str] | None, _help("zeek.topics")] = None
+    zeek_forwarding: Annotated[str | None, _help("zeek.forwarding")] = None
     log_level: Annotated[str | None, _help("log.level")] = None
     log_format: Annotated[str | None, _help("log.format")] = None
 

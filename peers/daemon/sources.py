@@ -80,7 +80,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: s
     layers = [*_file(environ, config_path), *_environment(environ), *_flags(flags, "")]
     settings, origins = merge(layers)
     listen = tuple(_listener(url, settings, origins["listen"]) for url in settings.listen)
-    peers = tuple(_peer(url, origins["peers"]) for url in settings.peers)
+    peers = tuple(_peer(url, settings, origins["peers"]) for url in settings.peers)
     return Loaded(settings, origins, listen, peers)
 
 
@@ -157,22 +157,31 @@ def _listener(url: str, settings: Settings, source: str) -> Endpoint:
         raise ConfigError(source, "listen", str(error)) from error
     if endpoint.scheme is Scheme.WS and endpoint.path.strip("/"):
         raise ConfigError(source, "listen", f"'{url}': leave '{endpoint.path}' out, the paths are the hub's own")
+    if endpoint.scheme is Scheme.ZEEK_WS:
+        text = f"'{url}': zeek+ws:// is for --peer; the hub's own server for that API is its ws:// port"
+        raise ConfigError(source, "listen", text)
+    _check_queue(url, endpoint, settings, source, "listen")
+    return endpoint
+
+
+def _check_queue(url: str, endpoint: Endpoint, settings: Settings, source: str, key: str) -> None:
+    """Hold the queue that a URL asks for against the largest."""
     queue = endpoint.queue.applied_to(settings.queue)
     for unit, asked, most in (
         ("messages", queue.messages, settings.queue_max.messages),
         ("bytes", queue.bytes, settings.queue_max.bytes),
     ):
         if asked > most:
-            raise ConfigError(source, "listen", f"'{url}': {unit}={asked} is more than queue_max.{unit} = {most}")
-    return endpoint
+            raise ConfigError(source, key, f"'{url}': {unit}={asked} is more than queue_max.{unit} = {most}")
 
 
-def _peer(url: str, source: str) -> Endpoint:
-    """Parse a URL to peer with: only the hub's own protocol, over TCP or a Unix socket, links hubs."""
+def _peer(url: str, settings: Settings, source: str) -> Endpoint:
+    """Parse a URL to peer with: the hub's own protocol over TCP or a Unix socket, or a Zeek's."""
     try:
-        endpoint = Endpoint.parse_remote(url)
+        endpoint = Endpoint.parse_peer(url)
     except InvalidEndpointError as error:
         raise ConfigError(source, "peers", str(error)) from error
     if endpoint.scheme is Scheme.WS:
         raise ConfigError(source, "peers", f"'{url}': hubs peer over tcp:// or unix://; ws:// is for clients")
+    _check_queue(url, endpoint, settings, source, "peers")
     return endpoint

@@ -31,6 +31,9 @@ def refusal(url: str) -> str:
         ("ws://127.0.0.1:7401", Endpoint(Scheme.WS, "127.0.0.1", 7401)),
         ("ws://127.0.0.1:7401/", Endpoint(Scheme.WS, "127.0.0.1", 7401, "/")),
         ("ws://hub:7401/v1/hub", Endpoint(Scheme.WS, "hub", 7401, "/v1/hub")),
+        ("zeek://127.0.0.1:9999", Endpoint(Scheme.ZEEK, "127.0.0.1", 9999)),
+        ("zeek+tcp://[::1]:9999", Endpoint(Scheme.ZEEK_TCP, "::1", 9999)),
+        ("zeek+ws://zeek.example.org:27759", Endpoint(Scheme.ZEEK_WS, "zeek.example.org", 27759)),
     ],
 )
 def test_forms(url: str, endpoint: Endpoint) -> None:
@@ -63,12 +66,32 @@ def test_port_that_was_picked() -> None:
     assert str(Endpoint.parse("ws://[::1]:0?messages=5").with_port(4711)) == "ws://[::1]:4711?messages=5"
 
 
+def test_what_a_zeek_is_sent() -> None:
+    """Prefixes, separated by commas; one within a prefix is escaped."""
+    endpoint = Endpoint.parse_peer("zeek+ws://h:1?publish=/a/,/b%2Cc,&overflow=disconnect")
+    assert endpoint.publish == ("/a/", "/b,c", "")
+    assert endpoint.queue == QueueOverride(overflow=Overflow.DISCONNECT)
+    assert Endpoint.parse(str(endpoint)) == endpoint
+
+
+@pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp", "zeek+ws"])
+def test_a_zeek_is_for_hubs(scheme: str) -> None:
+    """A hub peers with it, and gives it a queue; a client cannot connect to it."""
+    assert Endpoint.parse_peer(f"{scheme}://h:1?messages=5").queue == QueueOverride(messages=5)
+    with pytest.raises(InvalidEndpointError, match="a Zeek is reached by a hub"):
+        Endpoint.parse_remote(f"{scheme}://h:1")
+
+
 @pytest.mark.parametrize(
     ("url", "cause"),
     [
-        ("", "starts with tcp://, unix:// or ws://"),
-        ("localhost:7400", "starts with tcp://, unix:// or ws://"),
-        ("http://h:1", "unknown scheme 'http', expected tcp, unix or ws"),
+        ("zeek://h:1/a", "a zeek URL ends with the port"),
+        ("zeek://h:1?publish=/a", "unknown query key 'publish'"),
+        ("zeek+ws://h:1?publish=/%00", "no NUL"),
+        ("zeek+ws://h:1?publish=/%0A", "publish: "),
+        ("", "starts with tcp://, unix://, ws:// or zeek://"),
+        ("localhost:7400", "starts with tcp://, unix://, ws:// or zeek://"),
+        ("http://h:1", "unknown scheme 'http', expected tcp, unix, ws, zeek, zeek+tcp, zeek+ws"),
         ("wss://h:1", "did you mean ws?"),
         ("://h:1", "unknown scheme ''"),
         ("tcp://h", "port missing"),
