@@ -107,9 +107,13 @@ class Core:
         handler.attach(self._last_id, self._mark_dirty, self._mark_dropping)
         self.handlers[handler.id] = handler
         if on_filter is not None:
-            told, known = (self._links, self._filter) if handler.is_link else (self._leaves, self._filter_for_leaves())
-            told[handler] = on_filter
-            on_filter(Change(tuple(known.minimal)))
+            if handler.is_link:
+                self._links[handler] = on_filter
+                on_filter(Change(self.minimal_filter))
+            else:
+                self._leaf_filter = self._filter_for_leaves()
+                self._leaves[handler] = on_filter
+                on_filter(Change(self.minimal_filter_for_leaves))
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
@@ -196,15 +200,16 @@ class Core:
 
     def _filter_for_leaves(self) -> Filter:
         """What leaves are told. Kept only while there are any, so that a hub without them need not pay for it."""
-        if self._leaf_filter is None:
-            self._leaf_filter = Filter()
-            for prefix in self._asked_of_leaves:
-                self._leaf_filter.add(prefix)
-            for handler in (*self.handlers.values(), *self._leaving):
-                if handler.role is not Role.LEAF:
-                    for prefix in handler.prefixes:
-                        self._leaf_filter.add(prefix)
-        return self._leaf_filter
+        if self._leaf_filter is not None:
+            return self._leaf_filter
+        wanted = Filter()
+        for prefix in self._asked_of_leaves:
+            wanted.add(prefix)
+        for handler in (*self.handlers.values(), *self._leaving):
+            if handler.role is not Role.LEAF:
+                for prefix in handler.prefixes:
+                    wanted.add(prefix)
+        return wanted
 
     # Messages.
 
@@ -245,15 +250,18 @@ class Core:
 
     def announce(self, event: Event) -> None:
         """Publish one of the hub's own `$hub/` topics, to subscribers of this hub only."""
-        near = self.routes.find(event.topic).near
-        if near:
+        here = self._subscribers_here(event.topic)
+        if here:
             batch = Batch.of(event.topic, (event.value,))
-            for handler in near:
+            for handler in here:
                 handler.offer(batch)
 
     def is_wanted(self, topic: str) -> bool:
-        """Whether a subscriber of this hub would get a message of this topic."""
-        return bool(self.routes.find(topic).near)
+        """Whether a subscriber of this hub would get one of its own messages of this topic."""
+        return bool(self._subscribers_here(topic))
+
+    def _subscribers_here(self, topic: str) -> list[Handler]:
+        return [handler for handler in self.routes.find(topic).near if handler.role is not Role.LEAF]
 
     # The turn.
 
@@ -329,6 +337,11 @@ class Core:
     def minimal_filter(self) -> tuple[str, ...]:
         """The fewest prefixes that cover what this hub's own subscribers want."""
         return tuple(self._filter.minimal)
+
+    @property
+    def minimal_filter_for_leaves(self) -> tuple[str, ...]:
+        """The fewest prefixes that cover what clients, this process and links want; what a leaf is asked for."""
+        return tuple(self._filter_for_leaves().minimal)
 
 
 def _tell(told: dict[Handler, Callable[[Change], None]], change: Change) -> None:

@@ -3,7 +3,8 @@
 | topic | when | fields |
 |---|---|---|
 | `$hub/client/joined`, `$hub/client/left` | a client came or went | `id`, `name`, `address`, and `reason` |
-| `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub | the same |
+| `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub, or a Zeek | the same |
+| `$hub/peers/added`, `/removed`, `/lost`, `/unavailable` | how a peering with a Zeek stands | see `peer_status` |
 | `$hub/overflow` | a handler lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/statistics` | once a second, while somebody subscribes | see `peers.daemon` |
 
@@ -20,11 +21,13 @@ from hub.topics import RESERVED
 __all__ = [
     "STATISTICS_TOPIC",
     "Event",
+    "PeerCodes",
     "client_joined",
     "client_left",
     "overflow",
     "peer_joined",
     "peer_left",
+    "peer_status",
 ]
 
 STATISTICS_TOPIC = RESERVED + "statistics"
@@ -35,6 +38,17 @@ class Event(NamedTuple):
 
     topic: str
     value: dict[str, Any]
+
+
+class PeerCodes(NamedTuple):
+    """The hub's code and Broker's, side by side."""
+
+    code: int
+    """As in CLOSE."""
+    broker: str
+    """What Broker calls it: `peer_added`, `peer_removed`, `peer_lost`, `peer_unavailable`."""
+    broker_code: int
+    """Number of that status, or of the error in case of `peer_unavailable`."""
 
 
 def _who(handler: Handler) -> dict[str, Any]:
@@ -59,6 +73,21 @@ def peer_joined(handler: Handler) -> Event:
 def peer_left(handler: Handler, reason: str) -> Event:
     """A link to a peer hub is gone; `reason` says why."""
     return Event(RESERVED + "peer/left", _who(handler) | {"reason": reason})
+
+
+def peer_status(what: str, endpoint: str, address: str, reason: str, codes: PeerCodes) -> Event:
+    """How a peering with a Zeek stands.
+
+    Args:
+        what: "added", "removed", "lost" or "unavailable".
+        endpoint: Id of the far side as a UUID, empty if it is not known.
+        address: Where it is.
+        reason: Why, for people.
+        codes: For programs.
+    """
+    return Event(
+        f"{RESERVED}peers/{what}", {"endpoint": endpoint, "address": address, "reason": reason} | codes._asdict()
+    )
 
 
 def overflow(handler: Handler, lost: int) -> Event:

@@ -35,6 +35,8 @@ class CoreStatistics(NamedTuple):
 
     clients: int
     links: int
+    leaves: int
+    """Zeeks."""
     routing: RoutingStatistics
     published_messages_total: int
     delivered_messages_total: int
@@ -81,6 +83,7 @@ class Counters:
         return CoreStatistics(
             clients=sum(handler.role is Role.CLIENT for handler, _ in present),
             links=sum(handler.is_link for handler, _ in present),
+            leaves=sum(handler.role is Role.LEAF for handler, _ in present),
             routing=routing,
             published_messages_total=self.local_messages
             + self._published_messages

@@ -9,7 +9,7 @@
 | `hub_connections_accepted_total` | counter | | accepted since the start |
 | `hub_connections_refused_total` | counter | | refused because of the limit |
 | `hub_connections_watched` | gauge | | connections with a deadline: handshake, silence, lingering |
-| `hub_handlers` | gauge | `role`: `client`, `link`, `local` | data sinks of the core |
+| `hub_handlers` | gauge | `role`: `client`, `link`, `leaf` (a Zeek), `local` | data sinks of the core |
 | `hub_handlers_paused` | gauge | | handlers whose transport takes no bytes now |
 | `hub_links` | gauge | | peer hubs that are linked |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
@@ -83,8 +83,9 @@ class HubCollector:
 
     def _handlers(self, statistics: CoreStatistics) -> Iterator[Metric]:
         handlers = GaugeMetricFamily("hub_handlers", "Data sinks of the core.", labels=("role",))
-        local = len(self._node.core.handlers) - statistics.clients - statistics.links
-        for role, count in (("client", statistics.clients), ("link", statistics.links), ("local", local)):
+        counts = {"client": statistics.clients, "link": statistics.links, "leaf": statistics.leaves}
+        counts["local"] = len(self._node.core.handlers) - sum(counts.values())
+        for role, count in counts.items():
             handlers.add_metric((role,), count)
         yield handlers
         yield _gauge("hub_handlers_paused", "Handlers whose transport takes no bytes now.", statistics.paused_handlers)

@@ -45,7 +45,10 @@ class Node:
         self.id = hub_id or secrets.token_bytes(ID_BYTES)
         self.loop = asyncio.get_running_loop()
         self.core = Core(
-            self._wake, routes_limit=settings.limits.routes, prefixes_limit=settings.limits.prefixes_per_client
+            self._wake,
+            routes_limit=settings.limits.routes,
+            prefixes_limit=settings.limits.prefixes_per_client,
+            asked_of_leaves=settings.zeek.topics,
         )
         self.keepalive = Keepalive(self.loop.time())
         self.links = Links(self.id)

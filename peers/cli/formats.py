@@ -17,7 +17,7 @@ No I/O and no clock: times and widths are arguments. Cost: about 2.5 µs a messa
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +27,18 @@ from hub.batch import Message
 
 __all__ = ["JsonFormat", "PrettyFormat", "Tally", "cut", "escaped"]
 
-_encoder = msgspec.json.Encoder()
+
+def _plain(value: Any) -> Any:
+    """Bring into JSON what msgspec does not know: Zeek's values."""
+    from peers.zeek.data.plain import plain  # noqa: PLC0415 -- rarely needed
+
+    made = plain(value)
+    if made is value:
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+    return made
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 
 _NO_FORM = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -47,22 +58,28 @@ class JsonFormat:
 
     Args:
         safe: Whether lines go to a terminal, and may hold nothing that it would act on.
+        fields: What stands in a line in place of `value`; None for what is shown as it is.
     """
 
-    __slots__ = ("_safe", "formless_messages")
+    __slots__ = ("_fields", "_safe", "formless_messages")
 
-    def __init__(self, *, safe: bool = False) -> None:
+    def __init__(self, *, safe: bool = False, fields: Callable[[Any], dict[str, Any] | None] | None = None) -> None:
         self._safe = safe
+        self._fields = fields
         self.formless_messages = 0
         """Messages that were left out because they have no JSON form."""
 
     def render(self, messages: Sequence[Message]) -> bytes:
         """Return the lines of `messages`."""
         try:
-            lines = _encoder.encode_lines([_Line(topic, value) for topic, value in messages])
+            lines = _encoder.encode_lines([self._object(message) for message in messages])
         except _NO_FORM:
             lines = b"".join(map(self._line, messages))
         return escaped_lines(lines) if self._safe else lines
+
+    def _object(self, message: Message) -> _Line | dict[str, Any]:
+        fields = self._fields(message.value) if self._fields is not None else None
+        return _Line(*message) if fields is None else {"topic": message.topic} | fields
 
     def _line(self, message: Message) -> bytes:
         text = _json(message.value)
@@ -77,12 +94,14 @@ class PrettyFormat:
 
     Args:
         colour: Whether to colour.
+        show: Writes a value in another way than as JSON; None for what is shown as JSON.
     """
 
-    __slots__ = ("_colour",)
+    __slots__ = ("_colour", "_show")
 
-    def __init__(self, *, colour: bool = False) -> None:
+    def __init__(self, *, colour: bool = False, show: Callable[[Any], str | None] | None = None) -> None:
         self._colour = colour
+        self._show = show
 
     def render(self, messages: Sequence[Message], at: datetime, width: int | None) -> bytes:
         """Return the lines of `messages`.
@@ -96,8 +115,7 @@ class PrettyFormat:
         return "".join([self._line(time, message, width) for message in messages]).encode()
 
     def _line(self, time: str, message: Message, width: int | None) -> str:
-        packed = _json(message.value)
-        value = escaped(packed.decode() if packed is not None else repr(message.value))
+        value = escaped(self._value(message.value))
         topic = escaped(message.topic)
         line = f"{time} {topic} {value}"
         if width is not None:
@@ -107,6 +125,13 @@ class PrettyFormat:
         topic_end = len(time) + 1 + len(topic)
         colour = _TOPIC_COLOURS[zlib.crc32(topic.encode()) % len(_TOPIC_COLOURS)]
         return f"{_DIM}{line[: len(time)]}{_RESET}{colour}{line[len(time) : topic_end]}{_RESET}{line[topic_end:]}\n"
+
+    def _value(self, value: Any) -> str:
+        shown = self._show(value) if self._show is not None else None
+        if shown is not None:
+            return shown
+        packed = _json(value)
+        return packed.decode() if packed is not None else repr(value)
 
 
 class Tally:

@@ -3,6 +3,7 @@
 ```
 hub pub TOPIC VALUE          one message
 hub pub TOPIC                each line of standard input, as it comes
+hub pub TOPIC ARGS --zeek-event NAME     one Zeek event
 hub pub --ndjson FILE        each record of a file, its topic made from its fields; at full speed, a rate or its pace
 ```
 
@@ -30,6 +31,7 @@ from peers.cli.replay import Replay, UnreadableError, decode_record, decode_text
 from peers.cli.stream_flags import RecordingFlags, StreamFlags
 from peers.cli.template import Template
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.zeek_values import event_of
 from peers.client import Client, connect
 
 __all__ = ["pub"]
@@ -59,6 +61,10 @@ def pub(  # noqa: PLR0913 -- one flag each
     name: ClientName = "hub pub",
     text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
     file: Annotated[str | None, Parameter(help="Publish what this file holds, as bytes.")] = None,
+    zeek_event: Annotated[
+        str | None,
+        Parameter(help="Publish a Zeek event of this name; VALUE is a JSON array of its arguments, see docs/zeek.md."),
+    ] = None,
     stream: StreamFlags | None = None,
     recording: RecordingFlags | None = None,
 ) -> int:
@@ -78,18 +84,26 @@ def pub(  # noqa: PLR0913 -- one flag each
     if topic is None:
         raise UsageError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
     topic = check_topic(topic)
+    if zeek_event is not None:
+        if text or file is not None or stream != StreamFlags():
+            raise UsageError("--zeek-event takes TOPIC and VALUE only")
+        return _run(url, name, _single(topic, event_of(zeek_event, value)))
     if file is None and value in {None, STDIN}:
         decode = decode_text if text else decode_value
         replay = Replay(decode, lambda _: topic, recording.pace(stream), skip_bad=stream.skip_bad)
         return _run(url, name, lambda client: _send(client, replay, stream, STDIN))
     if stream != StreamFlags():
         raise UsageError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
-    single = _value(value, file, as_text=text)
+    return _run(url, name, _single(topic, _value(value, file, as_text=text)))
+
+
+def _single(topic: str, value: Any) -> Callable[[Client], Coroutine[Any, Any, None]]:
+    """Return what publishes one value."""
 
     async def publish(client: Client) -> None:
-        await client.publish(topic, single)
+        await client.publish(topic, value)
 
-    return _run(url, name, publish)
+    return publish
 
 
 def _value(value: str | None, file: str | None, *, as_text: bool) -> Any:

@@ -30,6 +30,7 @@ from peers.cli.formats import JsonFormat, PrettyFormat, Tally
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.zeek_values import event_fields, shown_event
 from peers.client import MessageStream, connect
 from peers.wire.hello import QueueWish
 
@@ -55,6 +56,9 @@ def sub(  # noqa: PLR0913 -- one flag each
     format: Annotated[  # noqa: A002 -- the flag's name
         Format | None, Parameter(help="pretty (default on a terminal), json (default elsewhere), or count.")
     ] = None,
+    zeek: Annotated[
+        bool, Parameter(help="Show Zeek events as Zeek writes them: name(arguments).", negative=())
+    ] = False,
     full: Annotated[bool, Parameter(help="Do not cut pretty lines to the terminal's width.", negative=())] = False,
     limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
     timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
@@ -78,7 +82,15 @@ def sub(  # noqa: PLR0913 -- one flag each
     wish = QueueWish(queue_messages, _size(queue_bytes), overflow)
     chosen: Format = format or ("pretty" if sys.stdout.isatty() else "json")
     stop = _Stop(limit, timeout)
-    return asyncio.run(_subscribe(prefixes or ("",), url, name, wish, stop, chosen, full=full))
+    return asyncio.run(_subscribe(prefixes or ("",), url, name, wish, stop, _Look(chosen, full, zeek)))
+
+
+class _Look(NamedTuple):
+    """How messages are shown."""
+
+    format: Format
+    full: bool
+    zeek: bool
 
 
 class _Stop(NamedTuple):
@@ -99,9 +111,9 @@ def _size(text: str) -> int:
 
 
 async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
-    prefixes: tuple[str, ...], url: str, name: str, wish: QueueWish, stop: _Stop, chosen: Format, *, full: bool
+    prefixes: tuple[str, ...], url: str, name: str, wish: QueueWish, stop: _Stop, look: _Look
 ) -> int:
-    counting = chosen == "count"
+    counting = look.format == "count"
     notices = Notices("sub", _CLEAR_LINE if counting and sys.stdout.isatty() else "")
     output = Output(sys.stdout.fileno())
     async with connect(url, **notices.options(name, wish)) as client:
@@ -111,7 +123,7 @@ async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
                     notices.say(f"subscribed to {_named(prefixes)} at hub {client.hub.name if client.hub else ''}")
                 if counting:
                     return await _count(messages, stop, output)
-                return await _show(messages, stop, output, chosen, full=full, notices=notices)
+                return await _show(messages, stop, output, look, notices)
         finally:
             notices.finish()
 
@@ -135,20 +147,20 @@ async def _batches(messages: MessageStream, stop: _Stop) -> AsyncIterator[list[M
         yield batch
 
 
-async def _show(  # noqa: PLR0913 -- the command's flags
-    messages: MessageStream, stop: _Stop, output: Output, chosen: Format, *, full: bool, notices: Notices
-) -> int:
+async def _show(messages: MessageStream, stop: _Stop, output: Output, look: _Look, notices: Notices) -> int:
     """Write each message on a line."""
     on_terminal = sys.stdout.isatty()
-    json = JsonFormat(safe=on_terminal)
-    pretty = PrettyFormat(colour=on_terminal and not os.environ.get("NO_COLOR"))
+    json = JsonFormat(safe=on_terminal, fields=event_fields if look.zeek else None)
+    pretty = PrettyFormat(
+        colour=on_terminal and not os.environ.get("NO_COLOR"), show=shown_event if look.zeek else None
+    )
     shown = 0
     try:
         async for batch in _batches(messages, stop):
-            if chosen == "json":
+            if look.format == "json":
                 lines = json.render(batch)
             else:
-                width = shutil.get_terminal_size().columns if on_terminal and not full else None
+                width = shutil.get_terminal_size().columns if on_terminal and not look.full else None
                 lines = pretty.render(batch, datetime.now().astimezone(), width)
             await output.write(lines)
             shown += len(batch)

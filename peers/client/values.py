@@ -6,7 +6,8 @@ publish   value ─▶ encode_value ─▶ packed bytes            receive   Bat
 ```
 
 msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, bytes as `bin`, sets and tuples as
-arrays, dataclasses and structs as maps; other extensions arrive as `msgspec.msgpack.Ext`.
+arrays, dataclasses and structs as maps. Zeek's events and values (`peers.zeek`) travel as extensions 1 to 10 and arrive
+as what they were, also from a Zeek itself; other extensions arrive as `msgspec.msgpack.Ext`.
 
 What is not msgpack never raises here: it becomes a `BadMessage`, and what stands beside it is delivered.
 
@@ -33,8 +34,52 @@ _ARRAY_32 = b"\xdd"
 """msgpack's "array, 32 bit count follows". A BATCH body is a count and values back to back: behind this byte it is an
 array, and read with one call."""
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
+
+def _packed(value: Any) -> msgspec.Raw:
+    """Bring into msgpack what msgspec does not know: Zeek's events and values."""
+    from peers.zeek.data import InvalidDataError, encode, to_msgpack, value_of  # noqa: PLC0415 -- rarely needed
+    from peers.zeek.event import Event  # noqa: PLC0415
+
+    if isinstance(value, Event):
+        return msgspec.Raw(value.to_msgpack())
+    try:
+        return msgspec.Raw(to_msgpack(encode(value_of(value))))
+    except (InvalidDataError, TypeError, ValueError):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported") from None
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    """Read an extension: one of Zeek's values, or somebody else's."""
+    if not 0 < code <= _ZEEK_EXTENSIONS:
+        return msgspec.msgpack.Ext(code, bytes(data))
+    from peers.zeek.data import ext_hook  # noqa: PLC0415 -- rarely needed
+
+    return ext_hook(code, bytes(data))
+
+
+def _value_in(flags: int, body: bytes) -> Any:
+    """Read a value that is not spelled as msgpack.
+
+    Raises:
+        ValueError: It is none, or of an encoding that this version does not read.
+    """
+    if flags == _BROKER | FLAG_BATCH:
+        raise ValueError("several of them in one frame cannot be told apart")
+    if flags != _BROKER:
+        raise ValueError(f"encoding {flags >> 1 & 0b11} is not read by this version")
+    from peers.zeek.data import decode  # noqa: PLC0415 -- rarely needed
+
+    return decode(body)
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_packed).encode
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+_ZEEK_EXTENSIONS = 10
+"""Extensions 1 to 10 are Zeek's values, docs/data-model.md."""
+
+_BROKER = Encoding.BROKER << 1
+"""Flags of a frame that holds one value as Broker spells it."""
+
 _message = partial(tuple.__new__, Message)  # `Message(...)` costs twice as much
 
 _UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
@@ -89,7 +134,7 @@ def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:
             if flags == FLAG_BATCH:
                 values = _decode(_ARRAY_32 + frames[body_start:frame_end])
             elif flags:
-                raise ValueError(f"encoding {flags >> 1 & 0b11} is not read by this version")
+                values = [_value_in(flags, frames[body_start:frame_end])]
             elif not starts_with(frames[position:body_start], frame_end):
                 messages.append(_message((topic, _decode(frames[body_start:frame_end]))))
                 position = frame_end
@@ -112,12 +157,12 @@ def _salvage(frame: Frame, topic: str, error: Exception, messages: list[Message]
     """Deliver what can be read of frames that as a whole cannot."""
     bodies = list(_bodies(frame))
     if not bodies:
-        bad.append(BadMessage(topic, frame.body, frame.messages, _reason(error)))
+        bad.append(BadMessage(topic, frame.body, frame.messages, _reason(error, frame.encoding)))
     for body in bodies:
         try:
             messages.append(Message(topic, _decode(body)))
         except _UNDECODABLE as own_error:
-            bad.append(BadMessage(topic, body, 1, _reason(own_error)))
+            bad.append(BadMessage(topic, body, 1, _reason(own_error, frame.encoding)))
 
 
 def _bodies(frame: Frame) -> Iterator[bytes]:
@@ -133,6 +178,12 @@ def _bodies(frame: Frame) -> Iterator[bytes]:
         start = end
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, encoding: int) -> str:
     text = str(error) or type(error).__name__
-    return text if text.startswith("encoding") else f"not msgpack: {text}"
+    match encoding:
+        case Encoding.MSGPACK:
+            return f"not msgpack: {text}"
+        case Encoding.BROKER:
+            return f"not a Zeek value: {text}"
+        case _:
+            return text

@@ -3,7 +3,8 @@
 ```
 Settings ─▶ Node (core, links, keepalive)
             ├─ listeners   tcp, unix ─▶ peers.tcp.Connection      ws ─▶ peers.websocket.WebSocketConnection
-            ├─ diallers    one task per --peer
+            │              zeek, zeek+tcp ─▶ peers.zeek.peering.PeeringConnection
+            ├─ diallers    one task per --peer: Dialler, ZeekDialler, ZeekBridge
             └─ every second: deadlines, `$hub/overflow`, `$hub/statistics`
 ```
 
@@ -29,6 +30,11 @@ from peers.tcp.connection import Connection
 from peers.tcp.dialler import Dialler
 from peers.tcp.listener import bind
 from peers.websocket.connection import WebSocketConnection
+from peers.zeek.bridge import ZeekBridge
+from peers.zeek.peering.connection import PeeringConnection
+from peers.zeek.peering.dialler import ZeekDialler
+from peers.zeek.peering.peerings import Peerings
+from peers.zeek.tls import server_context
 
 __all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
 
@@ -45,6 +51,7 @@ class Daemon:
 
     def __init__(self, loaded: Loaded, name: str) -> None:
         self.node = Node(loaded.settings, name=name)
+        self._peerings = Peerings(self.node)
         self.endpoints: list[Endpoint] = []
         self._loaded = loaded
         self._servers: list[asyncio.Server] = []
@@ -57,19 +64,20 @@ class Daemon:
 
         Raises:
             ListenError: An address cannot be listened on; nothing is left open.
+            TlsError: TLS towards Zeeks cannot be set up; nothing is left open.
         """
         self._fit_descriptors()
         try:
             for endpoint in self._loaded.listen:
-                server, bound = await bind(endpoint, self._maker(endpoint), self.node.loop)
+                tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
+                server, bound = await bind(endpoint, self._maker(endpoint), self.node.loop, tls)
                 self._servers.append(server)
                 self.endpoints.append(bound)
         except BaseException:
             self._close_servers()
             raise
         for peer in self._loaded.peers:
-            dialler = Dialler(self.node, peer, self.node.settings.queue)
-            self._tasks.append(self.node.loop.create_task(dialler.run(), name=f"link to {peer.location}"))
+            self._tasks.append(self.node.loop.create_task(self._dialler(peer).run(), name=f"link to {peer.location}"))
         self._tick = self.node.loop.call_later(_TICK_S, self._second)
         self.node.ready = True
 
@@ -106,6 +114,8 @@ class Daemon:
             needs_restart.append("limits.routes")
         if old.limits.prefixes_per_client != new.limits.prefixes_per_client:
             needs_restart.append("limits.prefixes_per_client")
+        if old.zeek != new.zeek:
+            needs_restart.append("zeek")
         self._loaded = loaded
         self.node.settings = new
         self._fit_descriptors()
@@ -115,7 +125,16 @@ class Daemon:
         loopback = endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")
         if endpoint.scheme is Scheme.WS:
             return lambda: WebSocketConnection(self.node, self._queue(endpoint), loopback=loopback)
+        if endpoint.scheme.is_zeek:
+            return lambda: PeeringConnection(self._peerings, self._queue(endpoint))
         return lambda: Connection(self.node, self._queue(endpoint))
+
+    def _dialler(self, peer: Endpoint) -> Dialler | ZeekBridge:
+        if peer.scheme is Scheme.ZEEK_WS:
+            return ZeekBridge(self.node, peer, self._queue(peer))
+        if peer.scheme.is_zeek:
+            return ZeekDialler(self._peerings, peer, self._queue(peer))
+        return Dialler(self.node, peer, self.node.settings.queue)
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:
         return endpoint.queue.applied_to(self.node.settings.queue)

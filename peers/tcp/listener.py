@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,10 @@ class ListenError(UsageError):
 
 
 async def bind(
-    endpoint: Endpoint, make: Callable[[], asyncio.BaseProtocol], loop: asyncio.AbstractEventLoop
+    endpoint: Endpoint,
+    make: Callable[[], asyncio.BaseProtocol],
+    loop: asyncio.AbstractEventLoop,
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[asyncio.Server, Endpoint]:
     """Listen on `endpoint`.
 
@@ -33,6 +37,7 @@ async def bind(
         endpoint: Where; port 0 picks one.
         make: Called for each connection, returns its protocol.
         loop: The loop to run on.
+        tls: The context for TLS, None without.
 
     Returns:
         The server, and the endpoint with the port that was picked.
@@ -45,7 +50,7 @@ async def bind(
             _make_way(endpoint)
             server = await loop.create_unix_server(make, endpoint.path, backlog=BACKLOG)
             return server, endpoint
-        server = await loop.create_server(make, endpoint.host, endpoint.port, backlog=BACKLOG)
+        server = await loop.create_server(make, endpoint.host, endpoint.port, backlog=BACKLOG, ssl=tls)
     except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
         raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
     port: int = server.sockets[0].getsockname()[1]

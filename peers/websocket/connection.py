@@ -1,20 +1,19 @@
 """`WebSocketConnection`: one socket on the WebSocket port, to a browser, a program, or whatever speaks HTTP.
 
 ```
-socket ─ buffer_updated ─▶ Session.receive ─▶ Request      ─▶ page, health, metrics; or the handshake
-                                          ├─▶ Publication  ─▶ core.publish, confirm
-                                          └─▶ Subscribe    ─▶ core.subscribe, confirm
+socket ─ buffer_updated ─▶ Session.receive ─▶ Request  ─▶ page, health, metrics; or the handshake
+                                          └─▶ messages ─▶ Conversation: the hub's own, or Zeek's, by the path
 core ─ Handler.offer ... end_read ─▶ send() ─▶ frames that all clients share, one write
 ```
 
-Purpose: the shell. Rules of the conversation are in `peers.websocket.session`, what a batch looks like to a client in
-`peers.websocket.forms`, what happens on overflow in `hub.handler`.
+Purpose: the shell. How to talk over a WebSocket is in `peers.websocket.session`, what the messages do to the hub in
+`peers.websocket.conversation` and `peers.zeek.api`, what a batch looks like to a client in `peers.websocket.forms` and
+`peers.zeek.api.forms`, what happens on overflow in `hub.handler`.
 
 Owner: the event loop. Invariants: one write for what a read brought; what the session answers is written
 before the messages that it lets through, and a `dropped` where the lost messages would have stood; a client that makes
 us answer without reading is not read on until it does; one read, and so one stretch of work for one client, is at most
-`READ_LIMIT_BYTES`. A client becomes a handler with its first message: before that it can receive nothing, and then
-its name is known when it is announced.
+`READ_LIMIT_BYTES`.
 
 Cost: per read and per batch, not per message. Memory: see docs/performance.md.
 """
@@ -30,22 +29,26 @@ from typing import cast
 from websockets.http11 import Request
 
 from hub.batch import Batch
-from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.errors import CloseCode
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from peers.node import LINGER_S, Node
 from peers.silence import Act, Silence
 from peers.transport import NO_TRANSPORT, far_address
+from peers.websocket.conversation import Conversation, HubConversation
 from peers.websocket.http import answer, path_of, plain
-from peers.websocket.messages import Dropped, Hello, Publication, RefusedError, Subscribe, Unsubscribe, Welcome
+from peers.websocket.messages import Dropped
 from peers.websocket.origins import refusal
 from peers.websocket.session import Event, Phase, Session
-from peers.wire.hello import grant
 from peers.wire.session import Closing
+from peers.zeek.api import PATH as ZEEK_PATH
+from peers.zeek.api import ZeekConversation, ZeekTongue, client_name
 
 __all__ = ["PATH", "READ_LIMIT_BYTES", "WebSocketConnection"]
 
 PATH = "/v1/hub"
+
+_PATHS = frozenset({PATH, ZEEK_PATH})
 
 READ_LIMIT_BYTES = 16 * 1024
 """Most that one read takes. The smallest messages (7 bytes, answered by an error: 10 µs) make 24 ms of work of that."""
@@ -73,8 +76,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_choked",
+        "_conversation",
         "_gap_is_told",
-        "_hello_due",
         "_loopback",
         "_node",
         "_queue",
@@ -100,7 +103,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._refusal = ""
         self._choked = False
         self._gap_is_told = False
-        self._hello_due = True
+        self._conversation: Conversation | None = None  # once the handshake is over
         self.handler: Handler | None = None
         self.due_s = -1
         self.reason = ""
@@ -186,78 +189,21 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     def _act(self, event: Event) -> None:
         match event:
-            case Publication():
-                self._publish(event)
-            case Subscribe() | Unsubscribe():
-                self._change_subscription(event)
-            case Hello():
-                self._greet(event)
             case Request():
                 self._answer(event)
             case Closing():
                 self._finish(event)
+            case _:
+                cast("Conversation", self._conversation).act(event)
 
-    def _publish(self, publication: Publication) -> None:
-        node = self._node
-        handler = self._joined()
-        routes = node.core.routes
-        size_bytes = len(publication.frame)
-        request = publication.request
-        if size_bytes > node.settings.limits.frame_bytes:
-            text = f"publish: {size_bytes} bytes as msgpack, the limit is {node.settings.limits.frame_bytes}"
-            self._session.reject(RefusedError(CloseCode.TOO_BIG, text, request, publication.messages))
-            return
-        try:
-            route = routes.table.get(publication.routing_key) or routes.miss(publication.routing_key)
-        except RejectedError as error:
-            self._session.reject(RefusedError(error.code, error.text, request, publication.messages))
-            return
-        node.core.publish(handler, route, publication.batch)
-        self._session.confirm(request)
-
-    def _change_subscription(self, change: Subscribe | Unsubscribe) -> None:
-        handler = self._joined()
-        if isinstance(change, Unsubscribe):
-            self._node.core.unsubscribe(handler, change.prefixes)
-        else:
-            try:
-                self._node.core.subscribe(handler, change.prefixes)
-            except RejectedError as error:
-                self._session.reject(RefusedError(error.code, error.text, change.request))
-                return
-            except InvalidTopicError as error:
-                self._session.reject(RefusedError(CloseCode.BAD_DATA, str(error), change.request))
-                return
-        self._session.confirm(change.request)
-
-    def _greet(self, hello: Hello) -> None:
-        """The client says who it is."""
-        if not self._hello_due:
-            self._session.reject(RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only"))
-            return
-        most = self._node.settings.queue_max
-        self._join(hello.name, grant(hello.queue, self._queue, most.messages, most.bytes))
-        self._welcome(cast("Handler", self.handler).limits)
-
-    def _joined(self) -> Handler:
-        if self.handler is None:
-            self._join("", self._queue)
-        return cast("Handler", self.handler)
-
-    def _join(self, name: str, limits: QueueLimits) -> None:
+    def join(self, name: str, limits: QueueLimits) -> Handler:
         """Make the client a handler of the core."""
-        self._hello_due = False
-        self.handler = Handler(self, role=Role.CLIENT, limits=limits, name=name, address=self.address)
-        self._node.core.attach(self.handler)
+        handler = self.handler = Handler(self, role=Role.CLIENT, limits=limits, name=name, address=self.address)
+        self._node.core.attach(handler)
         if self._choked:
-            self.handler.pause()
+            handler.pause()
         self._node.log.info("client connected", address=self.address, name=name, overflow=limits.overflow.value)
-
-    def _welcome(self, limits: QueueLimits) -> None:
-        node = self._node
-        self._session.send(
-            Welcome(hub=node.id.hex(), name=node.name, queue=limits, frame=node.settings.limits.frame_bytes)
-        )
+        return handler
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""
@@ -269,7 +215,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def _answer(self, request: Request) -> None:
         """Answer the only HTTP request of a connection."""
         path = path_of(request)
-        if path != PATH:
+        if path not in _PATHS:
             self.reason = f"answered {request.method} {path}"
             self._session.respond(answer(self._node, request))
             self._linger()
@@ -288,14 +234,23 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             self._refuse(HTTPStatus.FORBIDDEN, foreign)
         elif self._refusal and not origins:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
-        elif not self._session.accept(request):
+        elif not self._session.accept(request, ZeekTongue() if path == ZEEK_PATH else None):
             self.reason = "no WebSocket handshake"
             self._linger()
         elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
-            self._end(CloseCode.TRY_AGAIN_LATER, self._refusal)
+            self.end(CloseCode.TRY_AGAIN_LATER, self._refusal)
         else:
-            self._welcome(self._queue)
-            self._node.keepalive.watch(self, self._silence.heard_s + self._node.settings.limits.ping_after_s)
+            self._begin(request, path)
+
+    def _begin(self, request: Request, path: str) -> None:
+        """The handshake is over: the path says which conversation follows."""
+        if path == ZEEK_PATH:
+            name = client_name(request.headers)
+            self._conversation = ZeekConversation(self._node, self._session, self._queue, self, name)
+        else:
+            self._conversation = HubConversation(self._node, self._session, self._queue, self)
+        self._conversation.begin()
+        self._node.keepalive.watch(self, self._silence.heard_s + self._node.settings.limits.ping_after_s)
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         self.reason = f"{text} (HTTP {status.value})"
@@ -326,11 +281,15 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def send_gap(self, lost_messages: int) -> None:
         """Tell the client how many of its messages were lost here; what has no form was told among its frames."""
         if not self._gap_is_told and not self._transport.is_closing():
-            self._write([self._session.encode(Dropped(lost_messages))])
+            notice = self._session.encode(Dropped(lost_messages))
+            if notice:  # Zeek's clients have no word for it
+                self._write([notice])
 
     def close(self, code: int, text: str) -> None:
         """Called by the handler: its policy is to disconnect."""
-        self._end(code, text)
+        if code == CloseCode.OVERFLOW and self._conversation is not None:
+            code, text = self._conversation.overflow(text)
+        self.end(code, text)
 
     def _write(self, frames: list[bytes]) -> None:
         if len(frames) == 1:
@@ -345,13 +304,13 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         if self.handler is not None and not self.handler.closed:
             self.handler.flush()
         if self.handler is None or self.handler.writable:
-            self._end(CloseCode.GOING_AWAY, "the hub stops")
+            self.end(CloseCode.GOING_AWAY, "the hub stops")
 
     def abort(self) -> None:
         """End it now."""
         self._transport.abort()
 
-    def _end(self, code: int, text: str) -> None:
+    def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason."""
         session = self._session
         if session.closed:
@@ -406,7 +365,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             return now_s + LINGER_S
         step = self._silence.check(now_s, reading=True)
         if step.act is Act.LOST:
-            self._end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
+            self.end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
             return now_s + LINGER_S
         if step.act is Act.PING:
             session.ping()

@@ -6,6 +6,7 @@
 | `bin` | base64 text |
 | timestamp extension | RFC 3339 text |
 | map keys that are not text | their text |
+| extensions 1 to 10: Zeek's values | as in `peers.zeek.data.plain` |
 | other extensions, invalid msgpack | none |
 
 A conversion blocks the event loop, so it is bounded. What costs is not bytes but arrays and maps: a megabyte of nested
@@ -26,12 +27,15 @@ from typing import Any, TypeVar
 import msgspec
 
 __all__ = [
+    "BROKER_LIMIT_BYTES",
     "CONTAINERS_LIMIT",
     "CONVERTED_LIMIT_BYTES",
     "PARTS_LIMIT",
     "array_header",
     "is_value",
     "json_of",
+    "json_of_broker",
+    "msgpack_of_broker",
     "possible_containers",
     "possible_parts",
     "without_collecting",
@@ -52,13 +56,24 @@ _COLLECTING_BYTES = 4096
 _TEXT_KEYS_LIMIT_BYTES = 16 * 1024
 """Largest body whose keys are rewritten one by one, in Python: 1 µs an entry, 16 ms for the worst."""
 
+BROKER_LIMIT_BYTES = 128 * 1024
+"""Largest value of a Zeek that is given another form: 0.5 µs a value in it, Python, so 30 ms for the worst."""
+
 _CONTAINER_MARKS = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 """First bytes of fixmap, fixarray, array 16 and 32, map 16 and 32."""
 
 _FIXARRAY_LIMIT = 16
 _ARRAY16_LIMIT = 0x1_0000
 
-_decode = msgspec.msgpack.Decoder().decode
+
+def _extension(code: int, data: memoryview) -> Any:
+    from peers.zeek.data.plain import plain_extension  # noqa: PLC0415 -- rarely needed
+
+    return plain_extension(code, bytes(data))
+
+
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+_check = msgspec.msgpack.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
@@ -75,6 +90,24 @@ def json_of(body: bytes) -> bytes | None:
     ):
         return None
     return without_collecting(_json_of, body) if len(body) > _COLLECTING_BYTES else _json_of(body)
+
+
+def json_of_broker(body: bytes) -> bytes | None:
+    """Return the JSON text of one value as Broker spells it, None if it has none or is too large for one."""
+    packed = msgpack_of_broker(body)
+    return None if packed is None else json_of(packed)
+
+
+def msgpack_of_broker(body: bytes) -> bytes | None:
+    """Return the msgpack of one value as Broker spells it, None if it is no value or too large."""
+    from peers.zeek.data import to_msgpack  # noqa: PLC0415 -- rarely needed
+
+    if len(body) > BROKER_LIMIT_BYTES:
+        return None
+    try:
+        return to_msgpack(body)
+    except _NO_FORM:
+        return None
 
 
 def _json_of(body: bytes) -> bytes | None:
@@ -106,7 +139,7 @@ def _text_key(key: Any) -> Any:
 def is_value(body: bytes) -> bool:
     """Whether `body` is exactly one msgpack value that every reader takes."""
     try:
-        _decode(body)
+        _check(body)
     except _NO_FORM:
         return False
     return True

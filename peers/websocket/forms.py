@@ -29,8 +29,15 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
-from peers.websocket.conversion import CONVERTED_LIMIT_BYTES, array_header, is_value, json_of
+from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
+from peers.websocket.conversion import (
+    CONVERTED_LIMIT_BYTES,
+    array_header,
+    is_value,
+    json_of,
+    json_of_broker,
+    msgpack_of_broker,
+)
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped
 
@@ -50,6 +57,9 @@ _SINGLY_LIMIT = 4096
 
 _ENCODING = 0b110
 """Flags that say that a body is not msgpack."""
+
+_BROKER = Encoding.BROKER << 1
+"""Flags of one value as Broker spells it."""
 
 Made = tuple[bytes, int]
 """Ready frames, and how many messages have none of them."""
@@ -188,7 +198,7 @@ def _make_json(batch: Batch) -> Made:
     assembly = _Assembly(_json_message, _json_notice)
     for topic, flags, body in _frames(batch.frames):
         if flags & _ENCODING:
-            assembly.lose(_messages(flags, body))
+            _add_broker_value(assembly, topic, flags, body, json_of_broker)
         elif flags & FLAG_BATCH:
             _add_json_values(assembly, topic, body)
         elif (text := json_of(body)) is not None:
@@ -196,6 +206,17 @@ def _make_json(batch: Batch) -> Made:
         else:
             assembly.lose(1)
     return assembly.finish()
+
+
+def _add_broker_value(
+    assembly: _Assembly, topic: bytes, flags: int, body: bytes, convert: Callable[[bytes], bytes | None]
+) -> None:
+    """Add a value as Broker spells it, which stands in a frame of its own; other encodings have no form."""
+    value = convert(body) if flags == _BROKER else None
+    if value is None:
+        assembly.lose(_messages(flags, body))
+    else:
+        assembly.add(topic, 1, value)
 
 
 def _frames(frames: bytes) -> Iterator[tuple[bytes, int, bytes]]:
@@ -252,7 +273,7 @@ def _make_msgpack(batch: Batch) -> Made:
     assembly = _Assembly(_msgpack_message, _msgpack_notice)
     for topic, flags, body in _frames(batch.frames):
         if flags & _ENCODING:
-            assembly.lose(_messages(flags, body))
+            _add_broker_value(assembly, topic, flags, body, msgpack_of_broker)
         elif flags & FLAG_BATCH:
             assembly.add_alone(topic, _messages(flags, body), body[BATCH_COUNT.size :])
         elif len(body) <= _MERGED_VALUE_BYTES and is_value(body):

@@ -77,7 +77,8 @@ def _resource(node: Node, path: str) -> Response:
             return _response(HTTPStatus.OK, CONTENT_TYPE, exposition(node), {"Cache-Control": "no-store"})
     found = page(path)
     if found is None:
-        return plain(HTTPStatus.NOT_FOUND, f"there is nothing at {printable(path)}; WebSockets are at /v1/hub")
+        text = f"there is nothing at {printable(path)}; WebSockets are at /v1/hub and /v1/messages/json"
+        return plain(HTTPStatus.NOT_FOUND, text)
     content_type, body = found
     return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
 

@@ -5,6 +5,9 @@ OPENING ──Request──▶ accept()  ─▶ OPEN ─▶ CLOSED     one side 
                  └─▶ respond() ─────────▶ CLOSED     plain HTTP, or refused
 ```
 
+What the messages mean is a tongue: the hub's own two codecs, one of which the handshake agrees on, or another that the
+shell chose by the path of the request (`accept`).
+
 The handshake is read by the websockets library's `ServerProtocol`, frames by its `Protocol`: two objects, so that the
 request is forgotten once it was answered. This class cuts the handshake from what follows it (the library would read on
 as if it were accepted), puts fragments together, tells messages of the wrong kind, and answers what needs no hub.
@@ -18,9 +21,10 @@ later one message; answers stand in the order of the messages that they answer. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from http import HTTPStatus
+from typing import Protocol as Shape
 
 from websockets.exceptions import NegotiationError
 from websockets.frames import Frame, Opcode
@@ -29,8 +33,10 @@ from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
-from peers.websocket.codec import JSON, MSGPACK, Codec
+from peers.websocket.codec import JSON, MSGPACK
+from peers.websocket.forms import Form
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import (
     ClientMessage,
@@ -44,7 +50,7 @@ from peers.websocket.messages import (
 from peers.wire.control import cut_text
 from peers.wire.session import Closing
 
-__all__ = ["Event", "Phase", "Session"]
+__all__ = ["AnsweredError", "Event", "Phase", "Session", "Tongue"]
 
 Event = Request | ClientMessage | Closing
 
@@ -54,6 +60,30 @@ _HEAD_END = b"\r\n\r\n"
 
 _SHOWN_CHARACTERS = 200
 """How much of the library's reason is repeated: it may quote a whole line of the request."""
+
+
+class Tongue(Shape):
+    """What the messages of a conversation mean."""
+
+    @property
+    def opcode(self) -> Opcode:
+        """Kind of its WebSocket messages, both ways."""
+
+    @property
+    def form(self) -> Callable[[Batch], Form]:
+        """Gives a batch its ready frames, for `Batch.form`."""
+
+    @property
+    def decode(self) -> Callable[[bytes], ClientMessage]:
+        """Reads what a client sent; raises `ProtocolError` or `RefusedError`."""
+
+    @property
+    def encode(self) -> Callable[[HubMessage], bytes]:
+        """Writes what the hub answers; what has no words in this tongue is empty, and is not said."""
+
+
+class AnsweredError(ProtocolError):
+    """Ends the conversation, behind an answer that says why."""
 
 
 class Phase(Enum):
@@ -75,19 +105,19 @@ class Session:
     __slots__ = (
         "_fragments",
         "_frame_limit_bytes",
-        "_handshake",
         "_handshake_limit_bytes",
         "_head",
         "_outgoing",
         "_protocol",
+        "_spoken",
         "codec",
         "phase",
         "rejected_messages",
     )
 
     phase: Phase
-    codec: Codec
-    """The subprotocol, once it is OPEN."""
+    codec: Tongue
+    """What is spoken, once it is OPEN."""
     rejected_messages: int
     """Messages that were to be published and were refused, for the shell to collect."""
 
@@ -98,7 +128,7 @@ class Session:
         self._frame_limit_bytes = frame_limit_bytes
         self._handshake_limit_bytes = handshake_limit_bytes
         self._head = bytearray()
-        self._handshake: ServerProtocol | None = None
+        self._spoken = ""
         self._protocol: Protocol | None = None
         self._fragments: bytearray | None = None
         self._outgoing: list[bytes] = []
@@ -112,12 +142,13 @@ class Session:
 
     def send(self, message: HubMessage) -> None:
         """Put a message into what goes out next, unless the conversation is over."""
-        if self.phase is Phase.OPEN:
-            self._outgoing.append(self.encode(message))
+        if self.phase is Phase.OPEN and (frame := self.encode(message)):
+            self._outgoing.append(frame)
 
     def encode(self, message: HubMessage) -> bytes:
-        """Return a message as a ready frame of this conversation's subprotocol."""
-        return encode_message(self.codec.opcode, self.codec.encode(message))
+        """Return a message as a ready frame of this conversation's tongue, empty if that has no words for it."""
+        payload = self.codec.encode(message)
+        return encode_message(self.codec.opcode, payload) if payload else b""
 
     def confirm(self, request: int) -> None:
         """Tell the client that its request was carried out, if it wants to know."""
@@ -142,16 +173,23 @@ class Session:
             self._protocol.fail(code, cut_text(text).decode())
             self._take_from_library()
 
-    def accept(self, request: Request) -> bool:
-        """Answer the request with a handshake; False if it was none that this hub can take, and was refused."""
-        assert self._handshake is not None  # noqa: S101 -- a request was yielded
-        response = self._handshake.accept(request)
+    def accept(self, request: Request, tongue: Tongue | None = None) -> bool:
+        """Answer the request with a handshake; False if it was none that this hub can take, and was refused.
+
+        Args:
+            request: The one that was yielded.
+            tongue: What is spoken, whatever subprotocols the client offers; None for one of the hub's own that it does.
+        """
+        handshake = ServerProtocol(select_subprotocol=_select if tongue is None else _select_none)
+        response = handshake.accept(request)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             self.respond(response)
             return False
-        assert self._handshake.subprotocol is not None  # noqa: S101 -- else it would have been refused
-        self.codec = _CODECS[self._handshake.subprotocol]
-        self._handshake = None
+        if tongue is not None:
+            self._spoken, self.codec = request.path.partition("?")[0], tongue
+        else:
+            assert handshake.subprotocol is not None  # noqa: S101 -- else it would have been refused
+            self._spoken, self.codec = handshake.subprotocol, _CODECS[handshake.subprotocol]
         self._protocol = Protocol(SERVER, max_size=self._frame_limit_bytes)
         self._outgoing.append(response.serialize())
         self.phase = Phase.OPEN
@@ -160,7 +198,6 @@ class Session:
     def respond(self, response: Response) -> None:
         """Answer with plain HTTP, and be done."""
         self._outgoing.append(response.serialize())
-        self._handshake = None
         self._head = bytearray()
         self.phase = Phase.CLOSED
 
@@ -207,14 +244,13 @@ class Session:
         return bytes(head[:size]), bytes(head[size:])
 
     def _read_head(self, head: bytes) -> Event:
-        handshake = ServerProtocol(select_subprotocol=_select)
+        handshake = ServerProtocol()
         handshake.receive_data(head)
         events = handshake.events_received()
         if len(head) > self._handshake_limit_bytes:
             text = f"the request is over {self._handshake_limit_bytes} bytes"
             return self._bad_request(handshake.reject(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"{text}\n"), text)
         if events and isinstance(events[0], Request):
-            self._handshake = handshake
             return events[0]
         error = handshake.handshake_exc
         reason = str(error.__cause__ or error if error is not None else "unfinished")[:_SHOWN_CHARACTERS]
@@ -249,7 +285,7 @@ class Session:
         match frame.opcode:
             case Opcode.TEXT | Opcode.BINARY:
                 if frame.opcode is not self.codec.opcode:
-                    return self._give_up(CloseCode.WRONG_KIND, _wrong_kind(self.codec))
+                    return self._give_up(CloseCode.WRONG_KIND, _wrong_kind(self.codec, self._spoken))
                 if frame.fin:
                     return self._message(bytes(frame.data))
                 self._fragments = bytearray(frame.data)
@@ -272,6 +308,8 @@ class Session:
             self.reject(error)
             return None
         except ProtocolError as error:
+            if isinstance(error, AnsweredError):
+                self.send(Error(error.code, error.text))
             return self._give_up(error.code, error.text)
         if isinstance(message, Ping):
             self.send(Pong(message.request))
@@ -291,7 +329,11 @@ def _select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol:
     raise NegotiationError(f"offer one of the subprotocols {', '.join(_CODECS)}")
 
 
-def _wrong_kind(codec: Codec) -> str:
-    if codec is JSON:
-        return "a binary message under hub.v1.json, which takes text"
-    return "a text message under hub.v1.msgpack, which takes binary"
+def _select_none(_: ServerProtocol, __: Sequence[Subprotocol]) -> None:
+    """Agree on none: the path has said what is spoken."""
+
+
+def _wrong_kind(codec: Tongue, spoken: str) -> str:
+    if codec.opcode is Opcode.TEXT:
+        return f"a binary message under {spoken}, which takes text"
+    return f"a text message under {spoken}, which takes binary"

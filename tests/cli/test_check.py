@@ -115,4 +115,7 @@ def test_another_answer_is_critical(
 
 def test_a_bad_url_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
     """It says what a URL looks like."""
-    assert found(capsys, "localhost") == (2, "critical: 'localhost': a URL starts with tcp://, unix://, ws:// or zeek://\n")
+    assert found(capsys, "localhost") == (
+        2,
+        "critical: 'localhost': a URL starts with tcp://, unix://, ws:// or zeek://\n",
+    )

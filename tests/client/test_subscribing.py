@@ -231,19 +231,21 @@ async def test_bad_values(start_hub: StartHub) -> None:
             (b"\xc1", 0),
             (b"\x00\x00\x00\x03\x01\xa1\xff\x03", FLAG_BATCH),
             (b"\x00\x00\x00\x02\x01\xc1", FLAG_BATCH),
-            (b"\x00", 0b10),
+            (b"\xff", 0b10),
+            (b"\x00", 0b100),
         ):
             count = 3 if body[3:4] == b"\x03" else 2 if flags & 1 else 1
             handler.offer(Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=flags), count))
         hub.node.core.publish_local("/a", ["end"])
         got = [message.value for message in await read(messages, 3)]
-        bad = [told.bad.get_nowait() for _ in range(4)]
+        bad = [told.bad.get_nowait() for _ in range(5)]
         assert got == [1, 3, "end"]
-        assert [(each.topic, each.messages) for each in bad] == [("/a", 1), ("/a", 1), ("/a", 2), ("/a", 1)]
-        assert [each.body for each in bad] == [b"\xc1", b"\xa1\xff", b"\x00\x00\x00\x02\x01\xc1", b"\x00"]
+        assert [(each.topic, each.messages) for each in bad] == [("/a", 1), ("/a", 1), ("/a", 2), ("/a", 1), ("/a", 1)]
+        assert [each.body for each in bad] == [b"\xc1", b"\xa1\xff", b"\x00\x00\x00\x02\x01\xc1", b"\xff", b"\x00"]
         assert "not msgpack" in bad[0].reason
-        assert bad[3].reason == "encoding 1 is not read by this version"
-        assert client.statistics().bad_messages == 5
+        assert bad[3].reason.startswith("not a Zeek value: ")
+        assert bad[4].reason == "encoding 2 is not read by this version"
+        assert client.statistics().bad_messages == 6
         assert client.statistics().connected
 
 

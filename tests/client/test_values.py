@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from hub.batch import Batch, Message, decode_values
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from peers.client.values import InvalidValueError, decode_batch, encode_value
+from peers.zeek.data import Count, Port, Set
+from peers.zeek.event import Event
 
 scalars = st.one_of(
     st.none(),
@@ -125,11 +128,13 @@ def test_bombs(body: bytes) -> None:
 
 def test_another_encoding() -> None:
     """Encodings that this version does not read are named."""
-    frame = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x02xy", key=b"/a", flags=0b11)
-    messages, bad = decode_batch(Batch(frame, 2))
+    frame = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x02xy", key=b"/a", flags=0b101)
+    together = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x02xy", key=b"/a", flags=0b11)
+    messages, bad = decode_batch(Batch(frame + together, 4))
     assert messages == []
-    assert bad[0].messages == 2
-    assert bad[0].reason == "encoding 1 is not read by this version"
+    assert [each.messages for each in bad] == [2, 2]
+    assert bad[0].reason == "encoding 2 is not read by this version"
+    assert bad[1].reason == "not a Zeek value: several of them in one frame cannot be told apart"
 
 
 def test_what_has_no_form() -> None:
@@ -149,7 +154,30 @@ def test_extensions_and_rich_types() -> None:
     class Point(msgspec.Struct):
         x: int
 
-    extension = msgspec.msgpack.Ext(5, b"five")
+    extension = msgspec.msgpack.Ext(42, b"many")
     packed = several("/a", *map(encode_value, (moment, extension, {1}, (1, 2), Point(3))))
     messages, _ = decode_batch(Batch(packed, 5))
     assert [message.value for message in messages] == [moment, extension, [1], [1, 2], {"x": 3}]
+
+
+def test_values_of_zeek() -> None:
+    """Events and typed values keep their types on the way, packed here or spelled by a Zeek itself."""
+    event = Event("ping", Count(2), Port(53, "udp"), ip_address("192.0.2.7"))
+    packed = several("/a", *map(encode_value, (event, Count(7), Set([1, Count(1)]), {"at": ip_address("::1")})))
+    messages, bad = decode_batch(Batch(packed, 4))
+    assert not bad
+    values = [message.value for message in messages]
+    assert Event.of(values[0]) == event
+    assert [type(value) for value in values[1:]] == [Count, Set, dict]
+    assert values[1:] == [Count(7), Set([1, Count(1)]), {"at": ip_address("::1")}]
+    spelled = encode_frame(KIND_MESSAGES, event.encode(), key=b"/a", flags=0b10)
+    messages, _ = decode_batch(Batch(spelled * 3, 3))
+    assert [Event.of(message.value) for message in messages] == [event] * 3
+
+
+def test_extensions_that_are_no_values_of_zeek() -> None:
+    """One of its codes with a payload that says nothing is a bad message; other codes are anybody's."""
+    packed = several("/a", encode_value(msgspec.msgpack.Ext(4, b"?")), encode_value(msgspec.msgpack.Ext(11, b"?")))
+    messages, bad = decode_batch(Batch(packed, 2))
+    assert [message.value for message in messages] == [msgspec.msgpack.Ext(11, b"?")]
+    assert [each.messages for each in bad] == [1]

@@ -24,7 +24,7 @@ def busy(role: Role, overflow: Overflow, published: int) -> Handler:
 
 def test_nothing_yet() -> None:
     """A new hub counts from zero."""
-    assert Counters().statistics([], ROUTING) == CoreStatistics(0, 0, ROUTING, 0, 0, 0, {}, 0, 0, 0)
+    assert Counters().statistics([], ROUTING) == CoreStatistics(0, 0, 0, ROUTING, 0, 0, 0, {}, 0, 0, 0)
 
 
 def test_present_handlers_are_summed_up() -> None:
@@ -41,6 +41,7 @@ def test_present_handlers_are_summed_up() -> None:
     assert seen == CoreStatistics(
         clients=2,
         links=1,
+        leaves=0,
         routing=ROUTING,
         published_messages_total=150,
         delivered_messages_total=3,

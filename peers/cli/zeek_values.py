@@ -1,0 +1,85 @@
+"""Zeek events on the command line: how `hub sub --zeek` shows them, and how `hub pub --zeek-event` takes them.
+
+Arguments are a JSON array. Each is one of
+
+| JSON | Zeek |
+|---|---|
+| `{"@data-type": "port", "data": "53/udp"}` | any type, as in `/v1/messages/json` |
+| `3`, `-3`, `1.5`, `true`, `null` | count, int, double, bool, none |
+| `"text"` | string |
+| `[1, "a"]` | vector |
+| `{"a": 1}` | table |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hub.errors import UsageError
+from peers.zeek.data import Count, InvalidInputError, Value, decode, decode_message, to_text, value_of
+from peers.zeek.data.plain import plain
+from peers.zeek.event import Event, NoEventError
+
+__all__ = ["event_fields", "event_of", "shown_event"]
+
+_TYPE = "@data-type"
+
+
+def shown_event(value: Any) -> str | None:
+    """Write an event as Zeek does, `name(arguments)`, other values of Zeek as Broker does; None for all else."""
+    try:
+        return str(Event.of(value))
+    except (NoEventError, TypeError, ValueError):
+        return to_text(value) if isinstance(value, tuple) else None
+
+
+def event_fields(value: Any) -> dict[str, Any] | None:
+    """Return an event as fields of a line of JSON, None if it is none."""
+    try:
+        event = Event.of(value)
+    except (NoEventError, TypeError, ValueError):
+        return None
+    fields = {"event": event.name, "args": [plain(argument) for argument in event.args]}
+    timestamp = event.timestamp
+    return fields if timestamp is None else fields | {"timestamp": plain(timestamp)}
+
+
+def event_of(name: str, arguments: str | None) -> Event:
+    """Make an event of what the command line says.
+
+    Raises:
+        UsageError: The arguments are no JSON array, or one of them is no value of Zeek.
+    """
+    try:
+        given = msgspec.json.decode(arguments) if arguments else []
+    except msgspec.DecodeError as error:
+        raise UsageError(f"--zeek-event {name}: the arguments are no JSON: {error}") from error
+    if not isinstance(given, list):
+        raise UsageError(f"--zeek-event {name}: the arguments are a JSON array, such as '[\"text\", 3]'")
+    return Event(name, *(_argument(argument, place) for place, argument in enumerate(given, 1)))
+
+
+def _argument(given: Any, place: int) -> Value:
+    match given:
+        case bool():
+            return given
+        case int():
+            return Count(given) if given >= 0 else given
+        case list():
+            return tuple(_argument(item, place) for item in given)
+        case dict() if _TYPE in given:
+            return _typed(given, place)
+        case dict():
+            return value_of({key: _argument(item, place) for key, item in given.items()})
+        case _:
+            return value_of(given)
+
+
+def _typed(given: dict[str, Any], place: int) -> Value:
+    try:
+        _, body = decode_message(msgspec.json.encode({"topic": "/", **given}))
+    except InvalidInputError as error:
+        raise UsageError(f"argument {place} {error.context}: {msgspec.json.encode(given).decode()[:80]}") from error
+    return decode(body)

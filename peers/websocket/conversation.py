@@ -1,0 +1,159 @@
+"""Conversations: what a client's messages do to the hub, once the WebSocket is open.
+
+```
+path            tongue                        conversation
+/v1/hub         hub.v1.json, hub.v1.msgpack   HubConversation (here)
+another's path  its own                       one of the same shape, such as that of `peers.zeek.api`
+```
+
+Owner: one `peers.websocket.connection.WebSocketConnection`, which makes it when it has accepted the handshake and
+brings it every message of the client. Plain and synchronous. Invariant: a client becomes a handler with its first
+message: before that it can receive nothing, and then its name is known when it is announced.
+
+Not here: frames (`peers.websocket.session`), the socket and its ends (`peers.websocket.connection`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from peers.node import Node
+from peers.websocket.messages import ClientMessage, Hello, Publication, RefusedError, Subscribe, Unsubscribe, Welcome
+from peers.websocket.session import Session
+from peers.wire.hello import grant
+
+__all__ = ["Conversation", "HubConversation", "Seat", "publish", "subscribe"]
+
+
+class Seat(Protocol):
+    """The connection, as far as a conversation needs it."""
+
+    def join(self, name: str, limits: QueueLimits) -> Handler:
+        """Make the client a handler of the core, with that name and queue."""
+
+    def end(self, code: int, text: str) -> None:
+        """Close the connection, with a code and a text that says why."""
+
+
+class Conversation(Protocol):
+    """What differs between those that may be held over a WebSocket, beside their tongues."""
+
+    def begin(self) -> None:
+        """The handshake is over."""
+
+    def act(self, message: ClientMessage) -> None:
+        """Do what the client asks for, and answer it."""
+
+    def overflow(self, text: str) -> tuple[int, str]:
+        """Return the code and the reason of the Close for a client whose queue was full, which `text` explains."""
+
+
+class HubConversation:
+    """The hub's own: welcome, hello, subscriptions that come and go, publications, confirmations.
+
+    Args:
+        node: The hub.
+        session: Where it answers.
+        queue: Queue of the client if it has no wish.
+        seat: Its connection.
+    """
+
+    __slots__ = ("_handler", "_hello_due", "_node", "_queue", "_seat", "_session")
+
+    def __init__(self, node: Node, session: Session, queue: QueueLimits, seat: Seat) -> None:
+        self._node = node
+        self._session = session
+        self._queue = queue
+        self._seat = seat
+        self._hello_due = True
+        self._handler: Handler | None = None
+
+    def begin(self) -> None:
+        """Welcome the client."""
+        self._welcome(self._queue)
+
+    def act(self, message: ClientMessage) -> None:
+        """Do what the client asks for."""
+        match message:
+            case Publication():
+                self._publish(message)
+            case Subscribe() | Unsubscribe():
+                self._change_subscription(message)
+            case Hello():
+                self._greet(message)
+
+    def overflow(self, text: str) -> tuple[int, str]:
+        """The hub's own code."""
+        return CloseCode.OVERFLOW, text
+
+    def _publish(self, publication: Publication) -> None:
+        refused = publish(self._node, self._joined(), publication)
+        if refused is None:
+            self._session.confirm(publication.request)
+        else:
+            self._session.reject(refused)
+
+    def _change_subscription(self, change: Subscribe | Unsubscribe) -> None:
+        handler = self._joined()
+        if isinstance(change, Unsubscribe):
+            self._node.core.unsubscribe(handler, change.prefixes)
+        else:
+            refused = subscribe(self._node, handler, change)
+            if refused is not None:
+                self._session.reject(refused)
+                return
+        self._session.confirm(change.request)
+
+    def _greet(self, hello: Hello) -> None:
+        """The client says who it is."""
+        if not self._hello_due:
+            self._session.reject(RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only"))
+            return
+        most = self._node.settings.queue_max
+        limits = grant(hello.queue, self._queue, most.messages, most.bytes)
+        self._take_in(hello.name, limits)
+        self._welcome(limits)
+
+    def _joined(self) -> Handler:
+        return self._handler or self._take_in("", self._queue)
+
+    def _take_in(self, name: str, limits: QueueLimits) -> Handler:
+        self._hello_due = False
+        self._handler = self._seat.join(name, limits)
+        return self._handler
+
+    def _welcome(self, limits: QueueLimits) -> None:
+        node = self._node
+        self._session.send(
+            Welcome(hub=node.id.hex(), name=node.name, queue=limits, frame=node.settings.limits.frame_bytes)
+        )
+
+
+def publish(node: Node, handler: Handler, publication: Publication) -> RefusedError | None:
+    """Publish for a client; return why it was refused, None if it was not."""
+    routes = node.core.routes
+    size_bytes = len(publication.frame)
+    request = publication.request
+    if size_bytes > node.settings.limits.frame_bytes:
+        text = f"publish: {size_bytes} bytes as msgpack, the limit is {node.settings.limits.frame_bytes}"
+        return RefusedError(CloseCode.TOO_BIG, text, request, publication.messages)
+    try:
+        route = routes.table.get(publication.routing_key) or routes.miss(publication.routing_key)
+    except RejectedError as error:
+        return RefusedError(error.code, error.text, request, publication.messages)
+    node.core.publish(handler, route, publication.batch)
+    return None
+
+
+def subscribe(node: Node, handler: Handler, change: Subscribe) -> RefusedError | None:
+    """Subscribe a client; return why it was refused, None if it was not."""
+    try:
+        node.core.subscribe(handler, change.prefixes)
+    except RejectedError as error:
+        return RefusedError(error.code, error.text, change.request)
+    except InvalidTopicError as error:
+        return RefusedError(CloseCode.BAD_DATA, str(error), change.request)
+    return None

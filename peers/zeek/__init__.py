@@ -1,0 +1,1 @@
+"""Zeek: its values, and Broker's native peering."""

@@ -1,0 +1,116 @@
+"""Filters: the topic prefixes that an endpoint subscribes to, as they stand in the handshake and in routing updates.
+
+```
+varbyte n, then n times: varbyte length, that many bytes          [/a, /b] = 02  02 2f61  02 2f62
+```
+
+A varbyte is an unsigned LEB128: 7 bits a byte, least significant first, bit 7 says that more follow.
+
+A prefix that the hub cannot take (control characters, over 1024 bytes, not UTF-8) is left out and counted: it could
+only match topics that the hub refuses as well. What is left is sorted and minimal, like the filters that Broker writes:
+a prefix that another one covers says nothing.
+
+Cost: of reading, about 1 µs a prefix; of writing, 0.4 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hub.errors import InvalidTopicError
+from hub.topics import decode_prefix
+
+__all__ = [
+    "FILTER_LIMIT_BYTES",
+    "FILTER_LIMIT_PREFIXES",
+    "Filter",
+    "decode_filter",
+    "encode_filter",
+    "encode_varbyte",
+    "minimal_prefixes",
+    "read_varbyte",
+]
+
+FILTER_LIMIT_PREFIXES = 100_000
+"""Default of most prefixes in one filter; reading that many takes about 0.1 s."""
+
+FILTER_LIMIT_BYTES = 16 * 1024 * 1024
+"""Default of the largest filter of the handshake, bytes: as large as a frame of the operation phase may be."""
+
+_VARBYTE_LIMIT_BYTES = 10
+_MORE = 0x80
+
+
+class Filter(NamedTuple):
+    """What a filter says, as far as the hub can take it."""
+
+    prefixes: tuple[str, ...]
+    """Sorted; none covers another."""
+
+    left_out: int = 0
+    """How many more there were that are no prefixes for the hub."""
+
+
+def minimal_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
+    """Return the same interest in as few prefixes as possible, sorted."""
+    kept: list[str] = []
+    for prefix in sorted(prefixes):
+        if not kept or not prefix.startswith(kept[-1]):  # what covers a prefix stands before it
+            kept.append(prefix)
+    return tuple(kept)
+
+
+def encode_varbyte(number: int) -> bytes:
+    """Return `number`, 0 or more, as a varbyte."""
+    encoded = bytearray()
+    while number >= _MORE:
+        encoded.append(number & 0x7F | _MORE)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def read_varbyte(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number at `position` and where it ends.
+
+    Raises:
+        ValueError: It is not complete, or longer than 10 bytes.
+    """
+    number = 0
+    for index, byte in enumerate(data[position : position + _VARBYTE_LIMIT_BYTES]):
+        number |= (byte & 0x7F) << 7 * index
+        if byte < _MORE:
+            return number, position + index + 1
+    raise ValueError(f"varbyte at byte {position} has no end")
+
+
+def encode_filter(prefixes: Iterable[str]) -> bytes:
+    """Return the prefixes as a filter, in the order given."""
+    raw = [prefix.encode() for prefix in prefixes]
+    parts = [encode_varbyte(len(raw))]
+    for prefix in raw:
+        parts += (encode_varbyte(len(prefix)), prefix)
+    return b"".join(parts)
+
+
+def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[Filter, int]:
+    """Return the filter at `position` and where it ends.
+
+    Raises:
+        ValueError: It is not complete, or has more than `limit_prefixes` prefixes; the text says which.
+    """
+    count, position = read_varbyte(data, position)
+    if count > limit_prefixes:
+        raise ValueError(f"filter of {count} prefixes, the limit is {limit_prefixes}")
+    taken: list[str] = []
+    for number in range(count):
+        size, start = read_varbyte(data, position)
+        position = start + size
+        if position > len(data):
+            raise ValueError(f"prefix {number} of the filter says {size} bytes, there are {len(data) - start}")
+        try:
+            taken.append(decode_prefix(data[start:position]))
+        except InvalidTopicError:
+            continue  # counted below: the hub refuses the topics that it could match, too
+    return Filter(minimal_prefixes(taken), count - len(taken)), position

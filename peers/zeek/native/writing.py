@@ -1,0 +1,135 @@
+"""From the hub's MESSAGES frames to Broker's data envelopes.
+
+```
+frame:               P  kind  flags         │ topic length  topic  body
+envelope:  length  sender receiver type ttl │ topic length  topic  payload
+```
+
+A body that is spelled as Broker does is copied unread, in one slice with its topic. A msgpack body goes through a
+conversion that is passed in; a BATCH becomes one envelope a value. What has no such form is lost and counted: a body
+that the conversion refuses, an empty one (Broker before 2.8 takes no empty payload), and a BATCH whose values cannot be
+told apart.
+
+The sender is always this hub and the receiver everybody, so the result is the same for all Broker peers and can be
+shared among them.
+
+Cost: 0.3 µs a message while the topic repeats and nothing is converted. No state, no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from hub.batch import Batch, value_ends
+from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
+from peers.zeek.native.envelope import data_header
+from peers.zeek.native.handshake_messages import LENGTH
+
+__all__ = ["DataEnvelopes", "data_envelopes"]
+
+Convert = Callable[[bytes], bytes]
+"""From a msgpack value to Broker's spelling; a ValueError says that there is none."""
+
+_BROKER_KEY_START = bytes((KIND_MESSAGES, Encoding.BROKER << 1))
+_KEY_LENGTH_OFFSET = 6  # in a frame; from here on it is what an envelope has behind its ttl
+_KEY_LENGTH = Struct(">H")
+
+
+class DataEnvelopes(NamedTuple):
+    """A batch as Broker takes it."""
+
+    envelopes: bytes
+    """Whole frames, ready for the wire."""
+
+    lost_messages: int
+    """How many messages have no such form."""
+
+
+def data_envelopes(batch: Batch, own_id: bytes, convert: Convert) -> DataEnvelopes:
+    """Return the messages of a batch as data envelopes for everybody, in order.
+
+    Args:
+        batch: Of any encodings and topics.
+        own_id: Of this hub.
+        convert: From a msgpack value to Broker's spelling; raises ValueError for what has none.
+    """
+    header = data_header(own_id)
+    frames = batch.frames
+    parts: list[bytes] = []
+    position = lost = 0
+    while position < len(frames):
+        behind = _copy_one_topic(frames, position, header, parts)
+        if behind > position:
+            position = behind
+            continue
+        body_length, kind, flags, key_length = HEADER.unpack_from(frames, position)
+        key_end = position + HEADER_BYTES + key_length
+        frame = Frame(kind, flags, frames[position + HEADER_BYTES : key_end], frames[key_end : key_end + body_length])
+        payloads, lost_here = _payloads(frame, convert)
+        parts += _enveloped(header, frame.key, payloads)
+        lost += lost_here
+        position = key_end + body_length
+    return DataEnvelopes(b"".join(parts), lost)
+
+
+def _copy_one_topic(frames: bytes, position: int, header: bytes, parts: list[bytes]) -> int:
+    """Put frames from `position` on that repeat one routing key and whose bodies are copied unread into `parts`.
+
+    Returns:
+        Where the last of them ends; `position` if that is none.
+    """
+    if not frames.startswith(_BROKER_KEY_START, position + 4):
+        return position
+    # Local names, and no calls that can be spared: this is paid for every message.
+    unpack_length, pack_length, starts_with, add = LENGTH.unpack_from, LENGTH.pack, frames.startswith, parts.append
+    key = frames[position + 4 : position + HEADER_BYTES + _KEY_LENGTH.unpack_from(frames, position + 6)[0]]
+    key_end = 4 + len(key)
+    overhead = len(header) + len(key) - len(_BROKER_KEY_START)
+    start, start_length = b"", -1
+    while starts_with(key, position + 4):
+        (length,) = unpack_length(frames, position)
+        if length != start_length:
+            if not length:
+                break  # an empty body is lost, see `_payloads`
+            start = pack_length(overhead + length) + header
+            start_length = length
+        end = position + key_end + length
+        add(start)
+        add(frames[position + _KEY_LENGTH_OFFSET : end])
+        position = end
+    return position
+
+
+def _payloads(frame: Frame, convert: Convert) -> tuple[list[bytes], int]:
+    """Return the converted values of a frame, and how many there are that have no such form."""
+    if frame.encoding != Encoding.MSGPACK:
+        return [], frame.messages
+    bodies: Iterable[bytes] = (frame.body,)
+    if frame.flags & FLAG_BATCH:
+        ends = value_ends(frame)
+        if ends is None:
+            return [], frame.messages
+        bodies = (frame.body[start:end] for start, end in zip([BATCH_COUNT.size, *ends], ends, strict=False))
+    payloads = []
+    lost = 0
+    for body in bodies:
+        try:
+            payload = convert(body)
+        except ValueError:
+            payload = b""
+        if payload:
+            payloads.append(payload)
+        else:
+            lost += 1
+    return payloads, lost
+
+
+def _enveloped(header: bytes, topic: bytes, payloads: list[bytes]) -> list[bytes]:
+    """Return the parts of one envelope a payload."""
+    behind = header + _KEY_LENGTH.pack(len(topic)) + topic
+    parts: list[bytes] = []
+    for payload in payloads:
+        parts += (LENGTH.pack(len(behind) + len(payload)), behind, payload)
+    return parts

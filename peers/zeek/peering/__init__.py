@@ -1,0 +1,1 @@
+"""Peering with Zeeks over sockets: the shell around `peers.zeek.native`."""

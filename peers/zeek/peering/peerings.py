@@ -1,0 +1,84 @@
+"""`Peerings`: what all connections of a hub to Broker endpoints share.
+
+The registry, the hub's endpoint id (a hub and its endpoint have the same one), the form in which batches are written,
+and how statuses are told: to subscribers of `$hub/peers/...`, with Broker's codes beside the hub's.
+
+Owner of the state: the hub's event loop. Cost: a batch is brought into Broker's form once for all peers that write it
+in the same turn; `KEPT_LIMIT_BYTES` of such forms are kept.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.events import PeerCodes, peer_status
+from peers.node import Node
+from peers.zeek.data import from_msgpack
+from peers.zeek.native.codes import BrokerCode
+from peers.zeek.native.writing import DataEnvelopes, data_envelopes
+from peers.zeek.peering.registry import Registry
+
+__all__ = ["KEPT_LIMIT_BYTES", "Peerings", "endpoint_text"]
+
+KEPT_LIMIT_BYTES = 8 * 1024 * 1024
+"""Envelopes kept for peers that have not written them yet: 32 reads of 256 KiB."""
+
+_PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3
+"""Broker's status codes."""
+
+
+def endpoint_text(endpoint_id: bytes) -> str:
+    """Write an endpoint's id as Broker does: `11111111-1111-4111-8111-111111111111`; empty for nil."""
+    return str(uuid.UUID(bytes=endpoint_id)) if any(endpoint_id) else ""
+
+
+class Peerings:
+    """The Zeek side of a hub.
+
+    Args:
+        node: The hub.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.own_id = node.id
+        self.registry = Registry()
+        self._kept: OrderedDict[Batch, DataEnvelopes] = OrderedDict()
+        self._kept_bytes = 0
+
+    def envelopes(self, batch: Batch) -> DataEnvelopes:
+        """Return a batch as data envelopes of this hub. Not kept on the batch: queues are not charged for it."""
+        made = self._kept.get(batch)
+        if made is None:
+            made = self._kept[batch] = data_envelopes(batch, self.own_id, from_msgpack)
+            self._kept_bytes += len(made.envelopes)
+            while self._kept_bytes > KEPT_LIMIT_BYTES and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._kept_bytes -= len(oldest.envelopes)
+        return made
+
+    # Statuses.
+
+    def added(self, endpoint_id: bytes, address: str) -> None:
+        """A peering is up."""
+        self._tell("added", endpoint_id, address, "handshake successful", PeerCodes(0, "peer_added", _PEER_ADDED))
+
+    def removed(self, endpoint_id: bytes, address: str, reason: str, code: int) -> None:
+        """This hub has ended a peering."""
+        self._tell("removed", endpoint_id, address, reason, PeerCodes(code, "peer_removed", _PEER_REMOVED))
+
+    def lost(self, endpoint_id: bytes, address: str, reason: str) -> None:
+        """The far side has ended a peering."""
+        codes = PeerCodes(CloseCode.GOING_AWAY, "peer_lost", _PEER_LOST)
+        self._tell("lost", endpoint_id, address, reason, codes)
+
+    def unavailable(self, endpoint_id: bytes, address: str, reason: str) -> None:
+        """An attempt to peer has failed."""
+        codes = PeerCodes(CloseCode.TRY_AGAIN_LATER, "peer_unavailable", BrokerCode.PEER_UNAVAILABLE)
+        self._tell("unavailable", endpoint_id, address, reason, codes)
+
+    def _tell(self, what: str, endpoint_id: bytes, address: str, reason: str, codes: PeerCodes) -> None:
+        self.node.core.announce(peer_status(what, endpoint_text(endpoint_id), address, reason, codes))

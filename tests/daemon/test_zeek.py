@@ -1,0 +1,74 @@
+"""The daemon among Zeeks: hubs stand in for them, since they speak as Zeeks do on these ports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peers.client import connect
+from peers.daemon.daemon import Daemon
+from peers.zeek.data import Count
+from peers.zeek.event import Event
+from peers.zeek.tls import TlsError
+from tests.daemon.conftest import StartDaemon
+from tests.tcp.hubs import wait_until
+
+EVENT = Event("Demo::hello", "text", Count(3))
+
+
+def zeeks(daemon: Daemon) -> list[str]:
+    """Prefixes that the Zeeks of a hub subscribe to."""
+    handlers = daemon.node.core.handlers.values()
+    return [prefix for handler in handlers if handler.role.value == "leaf" for prefix in handler.prefixes]
+
+
+def wanted(daemon: Daemon) -> set[str]:
+    """Prefixes that anybody at a hub subscribes to."""
+    return {prefix for handler in daemon.node.core.handlers.values() for prefix in handler.prefixes}
+
+
+@pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp"])
+async def test_over_brokers_protocol(start_daemon: StartDaemon, scheme: str) -> None:
+    """What is published at one hub reaches who subscribes at the other, types and all; a filter shrinks again."""
+    near = await start_daemon("tcp://127.0.0.1:0", f"{scheme}://127.0.0.1:0")
+    far = await start_daemon("tcp://127.0.0.1:0", peers=[near.endpoints[1].location])
+    async with connect(far.endpoints[0].location) as reader, connect(near.endpoints[0].location) as publisher:
+        async with reader.subscribe("/zeek/") as messages:
+            await wait_until(lambda: zeeks(near) == ["/zeek/"])
+            await publisher.publish("/zeek/demo", EVENT)
+            await publisher.publish("/zeek/demo", {"plain": [1, True]})
+            first, second = await anext(messages), await anext(messages)
+        assert Event.of(first.value) == EVENT
+        assert second.value["plain"] == (1, True)
+        await wait_until(lambda: zeeks(near) == [])
+    await near.stop()
+    await wait_until(lambda: not far.node.core.handlers or not zeeks(far))
+
+
+async def test_over_a_websocket(start_daemon: StartDaemon) -> None:
+    """A hub that dials a Zeek's WebSocket server hears what its subscribers want, and sends what its URL says."""
+    far = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
+    url = f"zeek+ws://127.0.0.1:{far.endpoints[1].port}?publish=/up/"
+    near = await start_daemon("tcp://127.0.0.1:0", peers=[url])
+    async with (
+        connect(near.endpoints[0].location) as here,
+        connect(far.endpoints[0].location) as there,
+        here.subscribe("/zeek/") as heard,
+        there.subscribe("/up/", "/else/") as sent,
+    ):
+        await wait_until(lambda: "/zeek/" in wanted(far) and "/up/" in zeeks(near))
+        await there.publish("/zeek/demo", EVENT)
+        assert Event.of((await anext(heard)).value) == EVENT
+        await here.publish("/else/x", "not sent")
+        await here.publish("/up/x", EVENT)
+        assert Event.of((await anext(sent)).value) == EVENT
+
+
+async def test_tls_that_cannot_be_set_up(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    """Keeps the hub from starting, with the key and the file."""
+    with pytest.raises(TlsError, match=r"zeek\.key is missing"):
+        await start_daemon("zeek://127.0.0.1:0", zeek={"certificate": str(tmp_path / "none.pem")})
+    names = ("certificate", "key", "ca")
+    with pytest.raises(TlsError, match=r"none\.pem.*there is no such file"):
+        await start_daemon("zeek://127.0.0.1:0", zeek={name: str(tmp_path / "none.pem") for name in names})

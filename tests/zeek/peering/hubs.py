@@ -1,0 +1,73 @@
+"""Hubs in the test's own loop that listen for Broker endpoints and dial them, beside a port for ordinary clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hub.config import Settings
+from hub.overflow import QueueLimits
+from peers.backoff import Backoff
+from peers.endpoints import Endpoint, Scheme
+from peers.tcp.listener import bind
+from peers.zeek.peering.connection import PeeringConnection
+from peers.zeek.peering.dialler import ZeekDialler
+from peers.zeek.peering.peerings import Peerings
+from peers.zeek.tls import server_context
+from tests.tcp.hubs import Hub, wait_until
+from tests.zeek.peering.scripted import LOW, Endpointlike
+
+__all__ = ["ZeekHub", "wait_until"]
+
+
+class ZeekHub(Hub):
+    """One hub with a listener for clients and one for Zeeks."""
+
+    def __init__(self, settings: Settings, name: str, hub_id: bytes) -> None:
+        super().__init__(settings, name, hub_id)
+        self.peerings = Peerings(self.node)
+        self.zeeks: list[PeeringConnection] = []
+        self.zeek_endpoint: Endpoint
+        self._zeek_server: asyncio.Server
+        self._far_sides: list[Endpointlike] = []
+
+    async def listen_for_zeeks(self, url: str) -> None:
+        """Open the listener."""
+        endpoint = Endpoint.parse(url)
+        tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
+        queue = endpoint.queue.applied_to(self.node.settings.queue)
+        self._zeek_server, self.zeek_endpoint = await bind(
+            endpoint, lambda: self._make_zeek(queue), asyncio.get_running_loop(), tls
+        )
+
+    def _make_zeek(self, queue: QueueLimits) -> PeeringConnection:
+        connection = PeeringConnection(self.peerings, queue)
+        self.zeeks.append(connection)
+        return connection
+
+    def dial_zeek(self, url: str) -> ZeekDialler:
+        """Peer with an endpoint, again and again."""
+        dialler = ZeekDialler(
+            self.peerings, Endpoint.parse_peer(url), self.node.settings.queue, Backoff(base_s=0.001, cap_s=0.005)
+        )
+        self._diallers.append(asyncio.ensure_future(dialler.run()))
+        return dialler
+
+    async def zeek(self, *prefixes: str, own_id: bytes = LOW) -> Endpointlike:
+        """A Broker endpoint that is peered and subscribes to these."""
+        far = await Endpointlike.connect(self.zeek_endpoint, own_id)
+        self._far_sides.append(far)
+        await far.peer(*prefixes)
+        peered = len(self.peerings.registry)
+        await wait_until(lambda: own_id in self.peerings.registry)
+        assert peered <= len(self.peerings.registry)
+        return far
+
+    async def stop(self) -> None:
+        """End everything at once."""
+        await self.stop_dialling()
+        self._zeek_server.close()
+        for far in self._far_sides:
+            far.close()
+        for connection in list(self.node.connections):
+            connection.abort()
+        await super().stop()

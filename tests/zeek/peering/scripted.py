@@ -1,0 +1,181 @@
+"""A Broker endpoint that does what the test says: hand-made frames over a socket of its own, with TLS or without."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from peers.endpoints import Endpoint
+from peers.zeek.native.envelope import (
+    Envelope,
+    EnvelopeType,
+    decode_envelope,
+    encode_envelope,
+    encode_ping,
+    encode_pong,
+    encode_routing_update,
+)
+from peers.zeek.native.filters import decode_filter
+from peers.zeek.native.handshake_messages import (
+    LENGTH,
+    NIL_ID,
+    HandshakeMessage,
+    Hello,
+    Probe,
+    VersionSelect,
+    decode_message,
+    encode_hello,
+    encode_originator_ack,
+    encode_originator_syn,
+    encode_probe,
+    encode_responder_syn_ack,
+    encode_version_select,
+)
+
+LOW = bytes.fromhex("11111111111141118111111111111111")
+HIGH = bytes.fromhex("eeeeeeeeeeee4eeebeeeeeeeeeeeeeee")
+OTHER = bytes.fromhex("2222222222224222a222222222222222")
+
+_PREFIXES_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data envelope, as the test cares for it."""
+
+    topic: str
+    payload: bytes
+
+
+class Endpointlike:
+    """One connection to a hub. Nothing is read until a method asks for it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own_id: bytes) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.id = own_id
+        self.hub_id = NIL_ID
+        self.hub_filter: tuple[str, ...] = ()
+        self.pings: list[bytes] = []
+
+    @classmethod
+    async def connect(
+        cls, endpoint: Endpoint, own_id: bytes = LOW, *, tls: ssl.SSLContext | None = None, limit: int = 2**20
+    ) -> Endpointlike:
+        """Connect, and say nothing."""
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=tls, limit=limit)
+        return cls(reader, writer, own_id)
+
+    def close(self) -> None:
+        """Hang up, as a crash does."""
+        self._writer.transport.abort()
+
+    # Frames.
+
+    def write(self, *frames: bytes) -> None:
+        """Send whole frames, or whatever else."""
+        self._writer.writelines(frames)
+
+    def write_eof(self) -> None:
+        """Say no more, and listen on."""
+        self._writer.write_eof()
+
+    async def frame(self) -> bytes:
+        """Return the next frame without its length.
+
+        Raises:
+            asyncio.IncompleteReadError: The hub has closed.
+        """
+        (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+        return await self._reader.readexactly(size)
+
+    async def message(self) -> HandshakeMessage:
+        """Return the next message of the handshake."""
+        return decode_message(await self.frame(), _PREFIXES_LIMIT)
+
+    async def everything(self) -> bytes:
+        """Return what comes until the hub closes."""
+        return await self._reader.read()
+
+    async def exactly(self, size: int) -> bytes:
+        """Return so many bytes."""
+        return await self._reader.readexactly(size)
+
+    # The handshake.
+
+    async def peer(self, *prefixes: str, as_connector: bool = True) -> Endpointlike:
+        """Do the whole handshake as a Broker does, and return itself."""
+        if as_connector:
+            self.write(encode_hello(self.id))
+        else:
+            self.write(encode_probe())
+            hello = await self.message()
+            assert isinstance(hello, Hello)
+            self.hub_id = hello.sender
+            if self.id > self.hub_id:
+                self.write(encode_hello(self.id))
+        message = await self._expect_not_probe() if as_connector or self.id > self.hub_id else None
+        if isinstance(message, Hello):
+            self.hub_id = message.sender
+        if message is None or isinstance(message, Hello):
+            self.write(encode_version_select(self.id), encode_originator_syn(prefixes))
+            self.hub_filter = (await self.message()).filter.prefixes  # type: ignore[union-attr]
+            self.write(encode_originator_ack())
+        else:
+            assert isinstance(message, VersionSelect)
+            self.hub_id = message.sender
+            self.hub_filter = (await self.message()).filter.prefixes  # type: ignore[union-attr]
+            self.write(encode_responder_syn_ack(prefixes))
+            await self.message()
+        return self
+
+    async def _expect_not_probe(self) -> HandshakeMessage:
+        message = await self.message()
+        return await self.message() if isinstance(message, Probe) else message
+
+    # Operation.
+
+    def publish(self, topic: str, *payloads: bytes, receiver: bytes = NIL_ID) -> None:
+        """Send data."""
+        self.write(
+            *(
+                encode_envelope(Envelope(self.id, receiver, EnvelopeType.DATA, topic.encode(), each))
+                for each in payloads
+            )
+        )
+
+    def update(self, prefixes: Iterable[str]) -> None:
+        """Subscribe to these and nothing else."""
+        self.write(encode_routing_update(self.id, self.hub_id, tuple(prefixes)))
+
+    async def envelope(self) -> Envelope:
+        """Return the next envelope. Pings are noted and answered; updates of the hub's filter are taken over."""
+        envelope = decode_envelope(await self.frame())
+        if envelope.type is EnvelopeType.PING:
+            self.pings.append(envelope.payload)
+            self.write(encode_pong(self.id, self.hub_id, envelope.payload))
+        return envelope
+
+    async def data(self, count: int) -> list[Data]:
+        """Return the next so many messages; other envelopes are passed over."""
+        got: list[Data] = []
+        while len(got) < count:
+            envelope = await self.envelope()
+            if envelope.type is EnvelopeType.DATA:
+                assert (envelope.sender, envelope.receiver) == (self.hub_id, NIL_ID)
+                got.append(Data(envelope.topic.decode(), envelope.payload))
+        return got
+
+    async def told(self) -> tuple[str, ...]:
+        """Return the hub's filter of the next routing update."""
+        while (envelope := await self.envelope()).type is not EnvelopeType.ROUTING_UPDATE:
+            pass
+        return decode_filter(envelope.payload, 0, _PREFIXES_LIMIT)[0].prefixes
+
+    async def barrier(self, token: bytes = b"barrier") -> None:
+        """Wait until the hub has acted on all that was sent; nothing but the answer may come."""
+        self.write(encode_ping(self.id, self.hub_id, token))
+        envelope = await self.envelope()
+        assert (envelope.type, envelope.payload) == (EnvelopeType.PONG, token), envelope
