@@ -13,6 +13,7 @@ import asyncio
 import os
 import queue
 import threading
+from collections.abc import Callable
 
 __all__ = ["Output"]
 
@@ -24,12 +25,15 @@ class Output:
 
     Args:
         descriptor: Such as 1 for standard output.
+        on_broken: Called in the loop when something could not be written, so that whoever waits for something else to
+            write need not wait; `check` then says what it was.
     """
 
-    __slots__ = ("_descriptor", "_loop", "_under_way", "_work")
+    __slots__ = ("_descriptor", "_loop", "_on_broken", "_under_way", "_work")
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, on_broken: Callable[[], object] | None = None) -> None:
         self._descriptor = descriptor
+        self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._under_way: asyncio.Future[None] | None = None
@@ -53,6 +57,11 @@ class Output:
         if under_way is not None:
             await under_way
 
+    def check(self) -> None:
+        """Raise as `write` does if what was given last could not be written; wait for nothing."""
+        if self._under_way is not None and self._under_way.done():
+            self._under_way.result()
+
     def _run(self) -> None:
         while True:
             text, done = self._work.get()
@@ -62,9 +71,19 @@ class Output:
             except OSError as problem:
                 error = problem
             try:
-                self._loop.call_soon_threadsafe(_settle, done, error)
+                self._loop.call_soon_threadsafe(self._settle, done, error)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 return
+
+    def _settle(self, done: asyncio.Future[None], error: OSError | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+            return
+        done.set_exception(error)
+        if self._on_broken is not None:
+            self._on_broken()
 
 
 def _write_all(descriptor: int, text: bytes) -> None:
@@ -77,12 +96,3 @@ def _retrieve(done: asyncio.Future[None]) -> None:
     """Look at the outcome: nobody else may, if the command ends first, and asyncio would complain of that."""
     if not done.cancelled():
         done.exception()
-
-
-def _settle(done: asyncio.Future[None], error: OSError | None) -> None:
-    if done.cancelled():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)

@@ -115,7 +115,8 @@ async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
 ) -> int:
     counting = look.format == "count"
     notices = Notices("sub", _CLEAR_LINE if counting and sys.stdout.isatty() else "")
-    output = Output(sys.stdout.fileno())
+    task = asyncio.current_task()
+    output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     async with connect(url, **notices.options(name, wish)) as client:
         try:
             async with client.subscribe(*prefixes) as messages:
@@ -165,6 +166,9 @@ async def _show(messages: MessageStream, stop: _Stop, output: Output, look: _Loo
             await output.write(lines)
             shown += len(batch)
         await output.flush()
+    except asyncio.CancelledError:
+        output.check()  # says why, if it was the output that ended this
+        raise
     finally:
         if json.formless_messages:
             notices.say(f"{json.formless_messages:,} messages have no JSON form, and are not shown")

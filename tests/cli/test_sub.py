@@ -219,3 +219,15 @@ def test_no_hub_is_one_line() -> None:
     assert result.returncode == 1
     assert b"hub run" in result.stderr
     assert result.stderr.count(b"\n") == 1
+
+
+def test_a_reader_that_has_gone_is_noticed_with_the_first_write(running_hub: RunningHub) -> None:
+    """Not with the next message, which may never come."""
+    process = subscribed(running_hub, "piped to true", "/sub/once")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    publish(running_hub.tcp, ("/sub/once", 1))
+    with process:
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_S) == 1
