@@ -6,12 +6,10 @@ socket ─ data_received ─▶ Session.feed, next_event ─▶ Run, Stretch ─
 core ─ Handler.offer ... end_read ─▶ send() ─▶ one write
 ```
 
-Purpose: the shell. Rules of the conversation are in `peers.wire.session`, what happens on overflow in `hub.handler`.
+Purpose: what the events of a conversation mean, and what the far side is told. Reading, writing and ending are in
+`peers.stream`, rules of the conversation in `peers.wire.session`, what happens on overflow in `hub.handler`.
 
-Owner: the event loop. Invariants: one write for what a read brought (uvloop makes it
-one system call for what all reads of a turn brought); what the session answers is written
-before what the read routed, so that a confirmation precedes the messages it speaks of; a far side that makes us
-answer (PING, refused messages) without reading is not read on until it does.
+Owner: the event loop. Invariants: those of `peers.stream`.
 
 Cost: per read, not per message. Memory: see docs/performance.md.
 """
@@ -28,29 +26,21 @@ from hub.frame import encode_frame
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from hub.routes import Route
-from hub.stretch import Run, Stretch
 from peers.node import LINGER_S, Node
-from peers.silence import Act, Silence
+from peers.silence import Act
+from peers.stream import StreamConnection
 from peers.tcp.announcement import Announcement
-from peers.transport import NO_TRANSPORT, far_address
+from peers.transport import far_address
 from peers.wire.control import Notice, encode_notice
 from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
-from peers.wire.session import NEED_DATA, Closing, Event, Session, SubscriptionChange
+from peers.wire.session import Closing, Event, Session, SubscriptionChange
 
-__all__ = ["TURN_EVENTS", "Connection"]
-
-TURN_EVENTS = 1_000
-"""What one connection may ask for in one turn: runs of messages, other frames, and prefixes in them. A prefix costs
-about 15 µs and a new topic as much, so that one client does not block a turn for more than some 20 ms. What is left
-waits for the next turn."""
-
-_RUNS_PER_EVENT = 4
-"""Runs behind one another cost less than a frame each: about 0.5 µs."""
+__all__ = ["Connection"]
 
 
-class Connection(asyncio.Protocol):
+class Connection(StreamConnection):
     """One socket. Also the outlet of its handler.
 
     Args:
@@ -59,43 +49,19 @@ class Connection(asyncio.Protocol):
         dialled: Whether this side has connected, to link with a peer hub.
     """
 
-    __slots__ = (
-        "_announcement",
-        "_far_frame_limit",
-        "_is_lost",
-        "_node",
-        "_putting_off",
-        "_queue",
-        "_session",
-        "_silence",
-        "_transport",
-        "address",
-        "dialled",
-        "due_s",
-        "handler",
-        "lost",
-        "reason",
-        "used",
-    )
+    __slots__ = ("_announcement", "_far_frame_limit", "_queue", "used")
+
+    _session: Session[Route]
+    _unsaid = "the far side closed without CLOSE"
 
     def __init__(self, node: Node, queue: QueueLimits, *, dialled: bool = False, address: str = "") -> None:
+        super().__init__(node, dialled=dialled, address=address)
         limits = node.settings.limits
-        self._node = node
         self._queue = queue
-        self._session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
-        self._transport: asyncio.Transport = NO_TRANSPORT
-        self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
+        self._session = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
         self._far_frame_limit = limits.frame_bytes
         self._announcement: Announcement | None = None
-        self._putting_off = False  # the rest of a read waits for its turn
-        self.handler: Handler | None = None
-        self.dialled = dialled
         self.used = False
-        self.due_s = -1
-        self.reason = ""
-        self.address = address
-        self._is_lost = False
-        self.lost: asyncio.Future[None] | None = None  # for a dialler that waits for the end
 
     # What asyncio calls.
 
@@ -113,94 +79,18 @@ class Connection(asyncio.Protocol):
             self._session.send(self._node.hello().encode())
             self._write_outgoing()
 
-    def data_received(self, data: bytes) -> None:
-        """Route what came; act on the rest."""
-        self._silence.heard_s = self._node.loop.time()
-        self._session.feed(data)
-        if not self._putting_off:  # uvloop hands over what it had read when reading was paused
-            self._work()
+    def _write_more(self) -> None:
+        if self._announcement is not None and self._announcement:
+            self._announce()
 
-    def _work(self) -> None:
-        """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session = self._session
-        core = self._node.core
-        core.begin_read()
-        left = TURN_EVENTS
-        try:
-            while left > 0:
-                event = session.next_event()
-                if type(event) is Run:
-                    core.publish(self.handler, event.route, event)  # type: ignore[arg-type]
-                    if event.is_last:
-                        break
-                    left -= 1
-                elif type(event) is Stretch:
-                    core.publish_stretch(self.handler, event)  # type: ignore[arg-type]
-                    left -= 1 + len(event.routes) // _RUNS_PER_EVENT
-                elif event is NEED_DATA:
-                    break
-                else:
-                    left -= self._act(event) if event is not None else 1  # type: ignore[arg-type]
-            else:
-                self._put_off()
-            if session.has_outgoing:
-                self._write_outgoing()
-        finally:
-            core.end_read()
-
-    def _put_off(self) -> None:
-        if not self._session.closed:
-            self._putting_off = True
-            self._transport.pause_reading()
-            self._node.after_turn(self._go_on)
-
-    def _go_on(self) -> None:
-        """A turn later: the rest of a read that was more than a turn's share."""
-        self._putting_off = False
-        self._work()
-        self._resume_reading()
-
-    def _resume_reading(self) -> None:
-        """Read on, unless a turn's rest is waiting or the far side does not read what it makes us write."""
-        if not self._putting_off and (self.handler is None or self.handler.writable or self._session.closed):
-            self._transport.resume_reading()
-
-    def pause_writing(self) -> None:
-        """The transport has more than its high-water mark to write."""
-        if self.handler is not None:
-            self.handler.pause()
-
-    def resume_writing(self) -> None:
-        """The transport takes bytes again."""
-        # A sign of life: whoever reads slowly may be minutes away from a PING that stands behind all of that.
-        self._silence.heard_s = self._node.loop.time()
-        if self.handler is not None:
-            self.handler.resume()
-            if self._node.draining:
-                self.drain()
-            elif self._announcement is not None and self._announcement:
-                self._announce()
-        if not self._transport.is_reading() and not self._transport.is_closing():
-            self._resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Give back everything that the connection had."""
-        if self._is_lost:
-            return
-        self._is_lost = True
-        reason = self.reason or (str(exc) if exc is not None else "the far side closed without CLOSE")
-        self.reason = reason
-        node = self._node
-        node.keepalive.forget(self)
-        node.release(self)
+    def _leave(self) -> None:
         self._forget_link()
         if self.handler is not None:
-            node.core.detach(self.handler, reason)
-        if self._session.rejected_messages:
-            node.rejected_messages += self._session.rejected_messages
-        if self.lost is not None and not self.lost.done():
-            self.lost.set_result(None)
-        node.log.info("connection closed", address=self.address, name=self.far_name, reason=reason)
+            self._node.core.detach(self.handler, self.reason)
+
+    @property
+    def _refused_messages(self) -> int:
+        return self._session.rejected_messages
 
     # What the session reports.
 
@@ -220,9 +110,7 @@ class Connection(asyncio.Protocol):
             case Closing():
                 self.reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 if event.by_far_side:
-                    self._forget_link()  # now: a link that is over must not refuse the one that takes its place
-                    if self.handler is not None:
-                        self._node.core.detach(self.handler, self.reason)
+                    self._leave()  # now: a link that is over must not refuse the one that takes its place
                     self._transport.close()
                 else:
                     self._linger()
@@ -351,19 +239,6 @@ class Connection(asyncio.Protocol):
         if self.handler is None or self.handler.writable:
             self._end(CloseCode.GOING_AWAY, "the hub stops")
 
-    def abort(self) -> None:
-        """End it now."""
-        self._transport.abort()
-
-    def abandon(self) -> None:
-        """Whoever dialled has given up, perhaps in the moment in which the connection was made.
-
-        uvloop then closes the socket without `connection_lost`, so the connection is given back here.
-        """
-        if self in self._node.connections:
-            self._transport.abort()
-            self.connection_lost(None)
-
     def _end(self, code: int, text: str) -> None:
         """Close from this side, with a reason."""
         if self._session.closed:
@@ -371,32 +246,6 @@ class Connection(asyncio.Protocol):
         self.reason = f"{text} ({int(code)})"
         self._session.close(code, text)
         self._linger()
-
-    def _linger(self) -> None:
-        """Stop sending, but read on for a while and throw it away.
-
-        A socket that is closed with unread bytes resets the connection, and the far side would never read why.
-        """
-        self._write_outgoing()
-        node = self._node
-        if self.handler is not None:
-            node.core.detach(self.handler, self.reason)
-        self._forget_link()
-        if self._transport.is_closing():
-            return
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        self._putting_off = False
-        self._transport.resume_reading()
-        node.keepalive.watch(self, node.loop.time() + LINGER_S)
-
-    def _write_outgoing(self) -> None:
-        outgoing = self._session.take_outgoing()
-        if not outgoing or self._transport.is_closing():
-            return
-        self._transport.write(outgoing)
-        if self.handler is not None and not self.handler.writable and not self._session.closed:
-            self._transport.pause_reading()
 
     # Time.
 

@@ -14,7 +14,8 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from peers.node import LINGER_S
-from peers.tcp.connection import TURN_EVENTS, Connection
+from peers.stream import TURN_EVENTS
+from peers.tcp.connection import Connection
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

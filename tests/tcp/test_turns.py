@@ -9,7 +9,8 @@ from hub.frame import encode_frame
 from hub.handler import Role
 from hub.overflow import QueueLimits
 from peers.node import Node
-from peers.tcp.connection import TURN_EVENTS, Connection
+from peers.stream import TURN_EVENTS
+from peers.tcp.connection import Connection
 from peers.wire.control import encode_close
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

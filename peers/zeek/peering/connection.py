@@ -8,12 +8,12 @@ core ─ Handler.offer ... end_read ─▶ send() ─▶ data envelopes, one wri
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
 ```
 
-Purpose: the shell. Rules of the conversation are in `peers.zeek.native.session`, what happens on overflow in
-`hub.handler`, which of two connections stays in `peers.zeek.peering.registry`.
+Purpose: what the events of a peering mean, and what the far side is told. Reading, writing and ending are in
+`peers.stream`, rules of the conversation in `peers.zeek.native.session`, what happens on overflow in `hub.handler`,
+which of two connections stays in `peers.zeek.peering.registry`.
 
-Owner: the event loop. Invariants: one write for what a read brought; what the session answers is written before what
-the read routed; a far side that makes us answer without reading is not read on until it does. A handshake has a time
-limit, which Broker has not. A peer that is silent is pinged, since Broker itself never asks.
+Owner: the event loop. Invariants: those of `peers.stream`. A handshake has a time limit, which Broker has not. A peer
+that is silent is pinged, since Broker itself never asks.
 
 Cost: per read, and about 0.6 µs a message for the other form (docs/performance.md).
 """
@@ -31,15 +31,14 @@ from hub.filter import Change
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from hub.routes import Route
-from hub.stretch import Run, Stretch
 from peers.node import LINGER_S
-from peers.silence import Act, Silence
-from peers.transport import NO_TRANSPORT, far_address
+from peers.silence import Act
+from peers.stream import StreamConnection
+from peers.transport import far_address
 from peers.zeek.native.codes import BrokerCode
 from peers.zeek.native.envelope import encode_ping
 from peers.zeek.native.session import (
     GOODBYE_BYTES,
-    NEED_DATA,
     Drained,
     Ended,
     Event,
@@ -53,13 +52,7 @@ from peers.zeek.peering.peerings import Peerings, endpoint_text
 from peers.zeek.peering.registry import Verdict
 from peers.zeek.peering.subscriptions import FarSubscriptions
 
-__all__ = ["GOODBYE_S", "TURN_EVENTS", "PeeringConnection"]
-
-TURN_EVENTS = 1_000
-"""What one peer may ask for in one turn: runs of messages and other envelopes."""
-
-_RUNS_PER_EVENT = 4
-"""Runs behind one another cost less than an envelope each."""
+__all__ = ["GOODBYE_S", "PeeringConnection"]
 
 GOODBYE_S = 3.0
 """How long the answer to a goodbye is waited for, seconds; as Broker does."""
@@ -73,7 +66,7 @@ _ANNOUNCE_PREFIX_S = 1e-5
 _PING = b"hub"
 
 
-class PeeringConnection(asyncio.Protocol):
+class PeeringConnection(StreamConnection):
     """One socket. Also the outlet of its handler.
 
     Args:
@@ -83,34 +76,18 @@ class PeeringConnection(asyncio.Protocol):
         address: Where to, if it has.
     """
 
-    __slots__ = (
-        "_announcing",
-        "_asked",
-        "_closing_code",
-        "_is_lost",
-        "_node",
-        "_peerings",
-        "_putting_off",
-        "_queue",
-        "_session",
-        "_silence",
-        "_subscriptions",
-        "_transport",
-        "address",
-        "dialled",
-        "due_s",
-        "handler",
-        "lost",
-        "reason",
-    )
+    __slots__ = ("_announcing", "_asked", "_closing_code", "_peerings", "_queue", "_subscriptions")
+
+    _session: Session[Route]
+    _unsaid = "the far side closed without a goodbye"
 
     def __init__(self, peerings: Peerings, queue: QueueLimits, *, dialled: bool = False, address: str = "") -> None:
         node = peerings.node
+        super().__init__(node, dialled=dialled, address=address)
         limits = node.settings.limits
         self._peerings = peerings
-        self._node = node
         self._queue = queue
-        self._session: Session[Route] = Session(
+        self._session = Session(
             peerings.own_id,
             "connector" if dialled else "acceptor",
             node.core.routes,
@@ -119,20 +96,10 @@ class PeeringConnection(asyncio.Protocol):
             handshake_limit_bytes=limits.handshake_bytes,
             filter_limit_bytes=limits.frame_bytes,
         )
-        self._transport: asyncio.Transport = NO_TRANSPORT
-        self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._subscriptions: FarSubscriptions | None = None
         self._asked: set[str] = set()  # what this hub wants of the far side
         self._announcing: asyncio.TimerHandle | None = None
-        self._putting_off = False  # the rest of a read waits for its turn
         self._closing_code = 0  # this side has ended it; the hub's code
-        self._is_lost = False
-        self.handler: Handler | None = None
-        self.dialled = dialled
-        self.due_s = -1
-        self.reason = ""
-        self.address = address
-        self.lost: asyncio.Future[None] | None = None  # for a dialler that waits for the end
 
     # What asyncio calls.
 
@@ -148,13 +115,6 @@ class PeeringConnection(asyncio.Protocol):
         self._node.keepalive.watch(self, self._silence.heard_s + self._node.settings.limits.handshake_s)
         self._write_outgoing()
 
-    def data_received(self, data: bytes) -> None:
-        """Route what came; act on the rest."""
-        self._silence.heard_s = self._node.loop.time()
-        self._session.feed(data)
-        if not self._putting_off:
-            self._work()
-
     def eof_received(self) -> bool:
         """The far side says no more: what came before that is acted on, then it is over."""
         self._session.feed_eof()
@@ -162,88 +122,9 @@ class PeeringConnection(asyncio.Protocol):
             self._work()
         return False
 
-    def _work(self) -> None:
-        """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session = self._session
-        core = self._node.core
-        core.begin_read()
-        left = TURN_EVENTS
-        try:
-            while left > 0:
-                event = session.next_event()
-                if event is NEED_DATA:
-                    break
-                if type(event) is Run:
-                    core.publish(self.handler, event.route, event)  # type: ignore[arg-type]
-                    left -= 1
-                elif type(event) is Stretch:
-                    core.publish_stretch(self.handler, event)  # type: ignore[arg-type]
-                    left -= 1 + len(event.routes) // _RUNS_PER_EVENT
-                else:
-                    if event is not None:
-                        self._act(event)  # type: ignore[arg-type]
-                    left -= 1
-            else:
-                self._put_off()
-            if session.has_outgoing:
-                self._write_outgoing()
-        finally:
-            core.end_read()
-
-    def _put_off(self) -> None:
-        if not self._session.closed:
-            self._putting_off = True
-            self._transport.pause_reading()
-            self._node.after_turn(self._go_on)
-
-    def _go_on(self) -> None:
-        """A turn later: the rest of a read that was more than a turn's share."""
-        self._putting_off = False
-        self._work()
-        self._resume_reading()
-
-    def _resume_reading(self) -> None:
-        """Read on, unless a turn's rest is waiting or the far side does not read what it makes us write."""
-        if self._transport.is_closing() or self._putting_off:
-            return
-        if self.handler is None or self.handler.writable or self._session.closed:
-            self._transport.resume_reading()
-
-    def pause_writing(self) -> None:
-        """The transport has more than its high-water mark to write."""
-        if self.handler is not None:
-            self.handler.pause()
-
-    def resume_writing(self) -> None:
-        """The transport takes bytes again."""
-        self._silence.heard_s = self._node.loop.time()  # a sign of life: its answers stand behind all of that
-        if self.handler is not None:
-            self.handler.resume()
-            if self._node.draining:
-                self.drain()
-        if not self._transport.is_reading():
-            self._resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Give back everything that the connection had."""
-        if self._is_lost:
-            return
-        self._is_lost = True
-        self.reason = self.reason or (str(exc) if exc is not None else "the far side closed without a goodbye")
-        node = self._node
-        node.keepalive.forget(self)
-        node.release(self)
-        if self._announcing is not None:
-            self._announcing.cancel()
-        node.rejected_messages += self._session.skipped_messages
-        self._leave()
-        if self.lost is not None and not self.lost.done():
-            self.lost.set_result(None)
-        node.log.info("connection closed", address=self.address, name=self.far_name, reason=self.reason)
-
     # What the session reports.
 
-    def _act(self, event: Event) -> None:
+    def _act(self, event: Event) -> int:
         match event:
             case PeerKnown():
                 self._claim(event.peer_id)
@@ -259,6 +140,7 @@ class PeeringConnection(asyncio.Protocol):
                 self._transport.close()
             case Ended():
                 self._finish(event)
+        return 1
 
     def _claim(self, peer_id: bytes) -> None:
         """Ask for the place of the endpoint that the far side says it is."""
@@ -370,16 +252,6 @@ class PeeringConnection(asyncio.Protocol):
             self._write_outgoing()
             self._node.keepalive.watch(self, self._node.loop.time() + GOODBYE_S)
 
-    def abort(self) -> None:
-        """End it now."""
-        self._transport.abort()
-
-    def abandon(self) -> None:
-        """Whoever dialled has given up, perhaps in the moment in which the connection was made."""
-        if self in self._node.connections:
-            self._transport.abort()
-            self.connection_lost(None)
-
     def _drop(self, broker_code: BrokerCode, text: str, code: CloseCode) -> None:
         """Close from this side, with a reason."""
         if self._session.closed:
@@ -388,20 +260,6 @@ class PeeringConnection(asyncio.Protocol):
         self._closing_code = code
         self._session.drop(broker_code, text)
         self._linger()
-
-    def _linger(self) -> None:
-        """Stop sending, but read on for a while: a socket closed with unread bytes resets, and the reason is lost."""
-        self._write_outgoing()
-        self._leave()
-        if self._transport.is_closing():
-            return
-        if not self._transport.can_write_eof():  # TLS
-            self._transport.close()
-            return
-        self._transport.write_eof()
-        self._putting_off = False
-        self._transport.resume_reading()
-        self._node.keepalive.watch(self, self._node.loop.time() + LINGER_S)
 
     def _leave(self) -> None:
         """The far side is no part of the hub any more; tell so, once."""
@@ -414,14 +272,12 @@ class PeeringConnection(asyncio.Protocol):
             else:
                 self._peerings.lost(peer_id, self.address, self.reason)
         self._peerings.registry.release(peer_id, self)
+        if self._announcing is not None:
+            self._announcing.cancel()
 
-    def _write_outgoing(self) -> None:
-        outgoing = self._session.take_outgoing()
-        if not outgoing or self._transport.is_closing():
-            return
-        self._transport.write(outgoing)
-        if self.handler is not None and not self.handler.writable and not self._session.closed:
-            self._transport.pause_reading()
+    @property
+    def _refused_messages(self) -> int:
+        return self._session.skipped_messages
 
     # Time.
 
