@@ -15,10 +15,14 @@ from pathlib import Path
 from hub.errors import UsageError
 from peers.endpoints import Endpoint, Scheme
 
-__all__ = ["BACKLOG", "ListenError", "bind"]
+__all__ = ["BACKLOG", "TLS_HANDSHAKE_S", "ListenError", "bind"]
 
 BACKLOG = 1024
 """Connections that may wait to be accepted; a thousand clients that reconnect at once are no error."""
+
+
+TLS_HANDSHAKE_S = 5.0
+"""Time for the TLS handshake, seconds; the connection's own handshake has its limit behind it."""
 
 
 class ListenError(UsageError):
@@ -50,7 +54,14 @@ async def bind(
             _make_way(endpoint)
             server = await loop.create_unix_server(make, endpoint.path, backlog=BACKLOG)
             return server, endpoint
-        server = await loop.create_server(make, endpoint.host, endpoint.port, backlog=BACKLOG, ssl=tls)
+        server = await loop.create_server(
+            make,
+            endpoint.host,
+            endpoint.port,
+            backlog=BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=TLS_HANDSHAKE_S if tls is not None else None,
+        )
     except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
         raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
     port: int = server.sockets[0].getsockname()[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address
 from typing import Any
 
 import msgpack
@@ -17,8 +18,10 @@ from websockets.uri import parse_uri
 
 from hub.batch import Batch
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
-from peers.websocket.conversion import CONVERTED_LIMIT_BYTES
+from peers.websocket.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.websocket.forms import KEPT_LIMIT_BYTES, MERGED_LIMIT_BYTES, Form, json_form, msgpack_form
+from peers.zeek.data import Count, Port, encode, ext_hook
+from peers.zeek.event import Event
 
 BROKER = 0b010
 ENCODINGS = {"json": json_form, "msgpack": msgpack_form}
@@ -159,6 +162,29 @@ def test_another_encoding_has_no_form(make: Any) -> None:
     batch = Batch(value("/a", 1) + frames, 6)
     assert read(batch, make) == [messages("/a", 1), {"type": "dropped", "count": 5}]
     assert batch.form(make).lost_messages == 5
+
+
+def test_values_of_zeek() -> None:
+    """Spelled by a Zeek or packed by a client, JSON clients get them plain, msgpack clients with their types."""
+    event = Event("Demo::hello", ip_address("192.0.2.7"), Count(3), Port(53, "udp"))
+    plain = [1, 1, ["Demo::hello", ["192.0.2.7", 3, "53/udp"]]]
+    batch = Batch(packed("/z", event.encode(), flags=BROKER) + packed("/z", event.to_msgpack()), 2)
+    assert read(batch, json_form) == [messages("/z", plain, plain)]
+    ((_, payload),) = payloads(batch.form(msgpack_form).frames(batch))
+    values = msgspec.msgpack.decode(payload, ext_hook=lambda code, data: ext_hook(code, bytes(data)))["values"]
+    assert [Event.of(one) for one in values] == [event, event]
+
+
+def test_what_is_no_value_of_zeek() -> None:
+    """Has no form, as other bad values; what stands beside it is delivered."""
+    good = packed("/z", encode(Count(3)), flags=BROKER)
+    bad = packed("/z", b"\xff", flags=BROKER)
+    large = packed("/z", encode("x" * BROKER_LIMIT_BYTES), flags=BROKER)
+    for make in ENCODINGS.values():
+        batch = Batch(good + bad + large + good, 4)
+        kinds = [message["type"] for message in read(batch, make)]
+        assert kinds == ["messages", "dropped", "messages"]
+        assert batch.form(make).lost_messages == 2
 
 
 def test_a_body_that_is_too_large_has_no_json_form() -> None:
