@@ -271,13 +271,10 @@ class Core:
 
     def end_read(self) -> None:
         """Each handler that was offered something writes once. See `flush` for what is offered from within."""
+        self._write_is_due = False  # what is offered from within wakes for the next turn
         dirty, self._dirty = self._dirty, []
         for handler in dirty:
             handler.flush()
-        if self._dirty:
-            self._wake()
-        else:
-            self._write_is_due = False
 
     def flush(self) -> None:
         """End of a turn that somebody was woken for: write, and do a turn's share of what was put off.
