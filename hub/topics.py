@@ -13,10 +13,21 @@ Cost: O(length). Called once per new routing key, not per message.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from hub.errors import InvalidTopicError
 
-__all__ = ["RESERVED", "TOPIC_LIMIT_BYTES", "check_prefix", "check_topic", "decode_prefix", "decode_topic", "printable"]
+__all__ = [
+    "RESERVED",
+    "TOPIC_LIMIT_BYTES",
+    "check_prefix",
+    "check_topic",
+    "decode_prefix",
+    "decode_prefixes",
+    "decode_topic",
+    "printable",
+]
 
 TOPIC_LIMIT_BYTES = 1024
 """Longest topic or prefix, bytes of UTF-8."""
@@ -26,6 +37,9 @@ RESERVED = "$hub/"
 
 # C0, DEL and C1: a topic ends up in terminals and logs, where these act. Surrogates cannot be encoded.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_SEPARATOR = "\n"  # of prefixes that are looked at together: none may hold it
+_FORBIDDEN_BESIDE_IT = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _SHOWN_CHARACTERS = 80
 
@@ -94,3 +108,25 @@ def decode_prefix(raw: bytes) -> str:
         InvalidTopicError: See `check_prefix`, and when it is not UTF-8.
     """
     return check_prefix(_decode(raw, "prefix"))
+
+
+def decode_prefixes(raw: Sequence[bytes]) -> list[str]:
+    """Return those that are prefixes, in order; the others are left out.
+
+    All are looked at together, and one by one only if something is wrong with one: a tenth of the time.
+    """
+    if not raw:
+        return []
+    try:
+        text = _SEPARATOR.encode().join(raw).decode()
+    except UnicodeDecodeError:
+        return list(_decoded_singly(raw))
+    prefixes = text.split(_SEPARATOR)
+    is_sound = len(prefixes) == len(raw) and max(map(len, raw)) <= TOPIC_LIMIT_BYTES
+    return prefixes if is_sound and _FORBIDDEN_BESIDE_IT.search(text) is None else list(_decoded_singly(raw))
+
+
+def _decoded_singly(raw: Sequence[bytes]) -> Iterator[str]:
+    for one in raw:
+        with suppress(InvalidTopicError):
+            yield decode_prefix(one)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from hub.topics import (
     check_prefix,
     check_topic,
     decode_prefix,
+    decode_prefixes,
     decode_topic,
     printable,
 )
@@ -106,3 +110,21 @@ def test_printable_shortens() -> None:
 def test_reserved_topics() -> None:
     """What the hub itself publishes stands under `$hub/`."""
     assert RESERVED == "$hub/"
+
+
+@given(st.lists(st.one_of(st.binary(max_size=6), st.text(max_size=6).map(lambda text: text.encode(errors="replace")))))
+def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
+    """The same are taken, in the same order, whatever stands beside them."""
+
+    def taken() -> Iterator[str]:
+        for one in [*raw, b"/" * 1024, b"/" * 1025, b"/a\nb"]:
+            with suppress(InvalidTopicError):
+                yield decode_prefix(one)
+
+    assert decode_prefixes([*raw, b"/" * 1024, b"/" * 1025, b"/a\nb"]) == list(taken())
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=6)))
+def test_good_prefixes_together(prefixes: list[str]) -> None:
+    """All of them, as they are."""
+    assert decode_prefixes([prefix.encode() for prefix in prefixes]) == prefixes

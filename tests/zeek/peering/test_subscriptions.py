@@ -1,0 +1,67 @@
+"""What a peer subscribes to is brought into the core bit by bit, and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hub.handler import Role
+from peers.zeek.peering.subscriptions import STEP_PREFIXES, FarSubscriptions
+from tests.hub.fakes import Turn
+
+
+class Stage:
+    """A core with one peer, and a loop that goes round when the test says so."""
+
+    def __init__(self) -> None:
+        self.turn = Turn()
+        self.handler, _ = self.turn.join(role=Role.LEAF)
+        self.due: list[Callable[[], object]] = []
+        self.far = FarSubscriptions(self.turn.core, self.handler, self.due.append)
+
+    @property
+    def prefixes(self) -> set[str]:
+        """What the peer is subscribed to."""
+        return set(self.handler.prefixes)
+
+    def go_round(self) -> int:
+        """Do what is due, until nothing is; return how many turns that took."""
+        turns = 0
+        while self.due:
+            self.due.pop(0)()
+            turns += 1
+        return turns
+
+
+def test_a_small_filter_is_taken_at_once() -> None:
+    """It replaces the one before; the hub's own topics are left out."""
+    stage = Stage()
+    stage.far.replace(("/a", "/b", "$hub/"))
+    assert stage.prefixes == {"/a", "/b"}
+    stage.far.replace(("/b", "/c"))
+    assert stage.prefixes == {"/b", "/c"}
+    stage.far.replace(())
+    assert stage.prefixes == set()
+    assert stage.due == []
+
+
+def test_a_large_filter_takes_turns() -> None:
+    """No turn takes more than its share; what comes meanwhile waits, and the last filter is what counts."""
+    stage = Stage()
+    large = tuple(f"/p/{number}/" for number in range(20_000))
+    stage.far.replace(large)
+    assert stage.prefixes == set()
+    stage.due.pop(0)()
+    assert len(stage.prefixes) <= STEP_PREFIXES
+    stage.far.replace(("/p/7/", "/last"))
+    assert stage.go_round() >= 2 * 20_000 // STEP_PREFIXES - 2
+    assert stage.prefixes == {"/p/7/", "/last"}
+
+
+def test_a_peer_that_is_gone() -> None:
+    """What was still to be done is not done."""
+    stage = Stage()
+    stage.far.replace(tuple(f"/p/{number}/" for number in range(20_000)))
+    stage.turn.core.detach(stage.handler, "lost")
+    stage.go_round()
+    assert not stage.handler.prefixes
+    assert stage.turn.core.statistics().routing.subscriptions == 0
