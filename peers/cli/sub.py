@@ -30,7 +30,6 @@ from peers.cli.formats import JsonFormat, PrettyFormat, Tally
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
-from peers.cli.zeek_values import event_fields, shown_event
 from peers.client import MessageStream, connect
 from peers.wire.hello import QueueWish
 
@@ -151,10 +150,13 @@ async def _batches(messages: MessageStream, stop: _Stop) -> AsyncIterator[list[M
 async def _show(messages: MessageStream, stop: _Stop, output: Output, look: _Look, notices: Notices) -> int:
     """Write each message on a line."""
     on_terminal = sys.stdout.isatty()
-    json = JsonFormat(safe=on_terminal, fields=event_fields if look.zeek else None)
-    pretty = PrettyFormat(
-        colour=on_terminal and not os.environ.get("NO_COLOR"), show=shown_event if look.zeek else None
-    )
+    colour = on_terminal and not os.environ.get("NO_COLOR")
+    json, pretty = JsonFormat(safe=on_terminal), PrettyFormat(colour=colour)
+    if look.zeek:
+        from peers.cli.zeek_values import event_fields, shown_event  # noqa: PLC0415 -- 20 ms that others need not wait
+
+        json = JsonFormat(safe=on_terminal, fields=event_fields)
+        pretty = PrettyFormat(colour=colour, show=shown_event)
     shown = 0
     try:
         async for batch in _batches(messages, stop):

@@ -231,3 +231,16 @@ def test_a_reader_that_has_gone_is_noticed_with_the_first_write(running_hub: Run
     with process:
         assert process.stderr.read() == b""
         assert process.wait(PATIENCE_S) == 1
+
+
+def test_zeek_events(running_hub: RunningHub) -> None:
+    """What `hub pub --zeek-event` publishes, `hub sub --zeek` shows as Zeek writes it."""
+    process = subscribed(running_hub, "zeek", "/sub/zeek", "--zeek", "--format", "pretty", "--limit", "1")
+    assert process.stdout is not None
+    arguments = '["text", 3, {"@data-type": "port", "data": "53/udp"}]'
+    result = hub("pub", "/sub/zeek", arguments, "--zeek-event", "Demo::hello", url=running_hub.tcp)
+    assert result.returncode == 0, result.stderr
+    with process:
+        line = process.stdout.read().decode()
+    assert line.endswith(" /sub/zeek Demo::hello(text, 3, 53/udp)\n")
+    assert process.returncode == 0
