@@ -83,7 +83,9 @@ class Core:
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
         self._filter = Filter()  # what links are told: prefixes of all but links
         self._links: dict[Handler, Callable[[Change], None]] = {}
-        self._leaf_filter: Filter | None = None  # what leaves are told: prefixes of all but leaves; None without any
+        self._leaf_filter: Filter | None = (
+            None  # what leaves are told: prefixes of all but leaves; once it is asked for
+        )
         self._leaves: dict[Handler, Callable[[Change], None]] = {}
         self._dirty: list[Handler] = []
         self._write_is_due = False  # somebody is going to, and need not be woken for it
@@ -111,7 +113,6 @@ class Core:
                 self._links[handler] = on_filter
                 on_filter(Change(self.minimal_filter))
             else:
-                self._leaf_filter = self._filter_for_leaves()
                 self._leaves[handler] = on_filter
                 on_filter(Change(self.minimal_filter_for_leaves))
         if handler.role is not Role.LOCAL:
@@ -123,8 +124,7 @@ class Core:
             return
         handler.shut()
         self._links.pop(handler, None)
-        if self._leaves.pop(handler, None) is not None and not self._leaves:
-            self._leaf_filter = None
+        self._leaves.pop(handler, None)
         self._leaving.append(handler)
         self._remove_leaving()
         self.counters.forget(handler)
@@ -199,10 +199,10 @@ class Core:
             _tell(self._leaves, self._leaf_filter.discard(prefix))
 
     def _filter_for_leaves(self) -> Filter:
-        """What leaves are told. Kept only while there are any, so that a hub without them need not pay for it."""
+        """What leaves are told. Kept up to date from the first question on: a hub without leaves need not pay for it."""
         if self._leaf_filter is not None:
             return self._leaf_filter
-        wanted = Filter()
+        wanted = self._leaf_filter = Filter()
         for prefix in self._asked_of_leaves:
             wanted.add(prefix)
         for handler in (*self.handlers.values(), *self._leaving):

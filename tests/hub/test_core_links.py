@@ -196,7 +196,7 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
 
 
 def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:
-    """It is not kept while there are none; also when somebody with many subscriptions is on its way out."""
+    """Also when somebody with many subscriptions is on its way out."""
     turn = Turn()
     many, _ = turn.join(*(f"/{number}" for number in range(1_500)), role=Role.LOCAL)
     told = FarSide()
@@ -209,3 +209,19 @@ def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:
     assert again.known
     turn.core.flush()
     assert again.known == set()
+
+
+def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
+    """Strangers are told it before they are leaves: it is made once, and kept up to date from then on."""
+    turn = Turn()
+    turn.join("/a/")
+    assert turn.core.minimal_filter_for_leaves == ("/a/",)
+    client, _ = turn.join("/b", "/a/c")
+    known = turn.core._leaf_filter
+    assert turn.core.minimal_filter_for_leaves == ("/a/", "/b")
+    turn.core.detach(client, "done")
+    leaf = handler_of(role=Role.LEAF)
+    turn.core.attach(leaf, FarSide())
+    turn.core.detach(leaf, "lost")
+    assert turn.core.minimal_filter_for_leaves == ("/a/",)
+    assert turn.core._leaf_filter is known
