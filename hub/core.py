@@ -199,7 +199,7 @@ class Core:
             _tell(self._leaves, self._leaf_filter.discard(prefix))
 
     def _filter_for_leaves(self) -> Filter:
-        """What leaves are told. Kept up to date from the first question on: a hub without leaves need not pay for it."""
+        """What leaves are told. Kept from the first question on, so that a hub without leaves need not pay for it."""
         if self._leaf_filter is not None:
             return self._leaf_filter
         wanted = self._leaf_filter = Filter()

@@ -24,6 +24,7 @@ from typing import NamedTuple
 __all__ = [
     "BATCH_COUNT",
     "BATCH_LIMIT_MESSAGES",
+    "BROKER_FLAGS",
     "FLAG_BATCH",
     "HEADER",
     "HEADER_BYTES",
@@ -61,6 +62,10 @@ class Encoding(IntEnum):
 
     MSGPACK = 0
     BROKER = 1
+
+
+BROKER_FLAGS = Encoding.BROKER << 1
+"""Flags of MESSAGES with one value as Broker spells it. Several in one frame could not be told apart."""
 
 
 class Frame(NamedTuple):

@@ -29,21 +29,27 @@ _TYPE = "@data-type"
 
 def shown_event(value: Any) -> str | None:
     """Write an event as Zeek does, `name(arguments)`, other values of Zeek as Broker does; None for all else."""
-    try:
-        return str(Event.of(value))
-    except (NoEventError, TypeError, ValueError):
-        return to_text(value) if isinstance(value, tuple) else None
+    event = _event(value)
+    if event is not None:
+        return str(event)
+    return to_text(value) if isinstance(value, tuple) else None
 
 
 def event_fields(value: Any) -> dict[str, Any] | None:
     """Return an event as fields of a line of JSON, None if it is none."""
-    try:
-        event = Event.of(value)
-    except (NoEventError, TypeError, ValueError):
+    event = _event(value)
+    if event is None:
         return None
     fields = {"event": event.name, "args": [plain(argument) for argument in event.args]}
     timestamp = event.timestamp
     return fields if timestamp is None else fields | {"timestamp": plain(timestamp)}
+
+
+def _event(value: Any) -> Event | None:
+    try:
+        return Event.of(value)
+    except (NoEventError, TypeError, ValueError):
+        return None
 
 
 def event_of(name: str, arguments: str | None) -> Event:

@@ -26,7 +26,7 @@ import msgspec
 
 from hub.batch import Batch, Message, value_ends
 from hub.errors import UsageError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, Encoding, Frame, iterate_frames
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, Encoding, Frame, iterate_frames
 
 __all__ = ["BadMessage", "InvalidValueError", "decode_batch", "encode_value"]
 
@@ -63,9 +63,9 @@ def _value_in(flags: int, body: bytes) -> Any:
     Raises:
         ValueError: It is none, or of an encoding that this version does not read.
     """
-    if flags == _BROKER | FLAG_BATCH:
+    if flags == BROKER_FLAGS | FLAG_BATCH:
         raise ValueError("several of them in one frame cannot be told apart")
-    if flags != _BROKER:
+    if flags != BROKER_FLAGS:
         raise ValueError(f"encoding {flags >> 1 & 0b11} is not read by this version")
     from peers.zeek.data import decode  # noqa: PLC0415 -- rarely needed
 
@@ -76,9 +76,6 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_packed).encode
 _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 _ZEEK_EXTENSIONS = 10
 """Extensions 1 to 10 are Zeek's values, docs/data-model.md."""
-
-_BROKER = Encoding.BROKER << 1
-"""Flags of a frame that holds one value as Broker spells it."""
 
 _message = partial(tuple.__new__, Message)  # `Message(...)` costs twice as much
 

@@ -29,7 +29,7 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
 from peers.websocket.conversion import (
     CONVERTED_LIMIT_BYTES,
     array_header,
@@ -57,9 +57,6 @@ _SINGLY_LIMIT = 4096
 
 _ENCODING = 0b110
 """Flags that say that a body is not msgpack."""
-
-_BROKER = Encoding.BROKER << 1
-"""Flags of one value as Broker spells it."""
 
 Made = tuple[bytes, int]
 """Ready frames, and how many messages have none of them."""
@@ -212,7 +209,7 @@ def _add_broker_value(
     assembly: _Assembly, topic: bytes, flags: int, body: bytes, convert: Callable[[bytes], bytes | None]
 ) -> None:
     """Add a value as Broker spells it, which stands in a frame of its own; other encodings have no form."""
-    value = convert(body) if flags == _BROKER else None
+    value = convert(body) if flags == BROKER_FLAGS else None
     if value is None:
         assembly.lose(_messages(flags, body))
     else:

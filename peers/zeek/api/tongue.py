@@ -29,7 +29,7 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.errors import CloseCode
-from hub.frame import HEADER_BYTES, KIND_MESSAGES, Encoding, encode_frame
+from hub.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES, printable
 from peers.websocket.codec import ITEMS_LIMIT
 from peers.websocket.messages import ClientMessage, Error, HubMessage, Publication, RefusedError, Subscribe, Welcome
@@ -37,15 +37,12 @@ from peers.websocket.session import AnsweredError
 from peers.zeek.api.forms import zeek_form
 from peers.zeek.data import InvalidInputError, decode_message
 
-__all__ = ["BROKER_FLAGS", "PATH", "VERSION", "ZeekTongue", "refusal_of"]
+__all__ = ["PATH", "VERSION", "ZeekTongue", "refusal_of"]
 
 PATH = "/v1/messages/json"
 
 VERSION = "2.8.0-dev"
 """Version of Broker whose API this is. Clients may look at it, so it is what they know, and not the hub's own."""
-
-BROKER_FLAGS = Encoding.BROKER << 1
-"""Flags of a MESSAGES frame with one Broker value."""
 
 _BROKERS_OWN = b"<$>"
 """Broker's own topics begin so: they say what goes on within one node."""

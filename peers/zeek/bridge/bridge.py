@@ -31,8 +31,7 @@ class ZeekBridge:
 
     Args:
         node: The hub.
-        endpoint: Where the Zeek listens. Its attribute `publish`, if it has one, names the prefixes of what is sent
-            there.
+        endpoint: Where the Zeek listens; its `publish` names the prefixes of what is sent there.
         queue: For what waits to be sent there.
         backoff: How long to wait between attempts.
 
@@ -46,7 +45,7 @@ class ZeekBridge:
         self._node = node
         self._endpoint = endpoint
         self._queue = queue
-        self._publish = tuple(check_prefix(prefix) for prefix in getattr(endpoint, "publish", ()))
+        self._publish = tuple(check_prefix(prefix) for prefix in endpoint.publish)
         self._backoff = backoff or Backoff()
         self._last_reason = ""
         self.attempts = 0

@@ -27,12 +27,12 @@ from websockets.uri import WebSocketURI
 
 from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.frame import HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.wire.control import cut_text
 from peers.wire.hello import SOFTWARE
 from peers.wire.session import Closing
-from peers.zeek.api.tongue import BROKER_FLAGS, PATH
+from peers.zeek.api.tongue import PATH
 from peers.zeek.data import InvalidInputError, decode_message
 
 __all__ = ["APPLICATION", "Acknowledged", "BridgeSession", "Event", "Failure", "Incoming", "Opened", "Phase"]

@@ -27,7 +27,7 @@ from struct import Struct
 from typing import Generic, NamedTuple, TypeVar
 
 from hub.errors import RejectedError
-from hub.frame import HEADER, KIND_MESSAGES, Encoding
+from hub.frame import BROKER_FLAGS, HEADER, KIND_MESSAGES
 from hub.runs import RUNS_LIMIT
 from hub.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA, NeedData, RouteTable
@@ -42,10 +42,7 @@ from peers.zeek.native.envelope import (
 from peers.zeek.native.handshake_messages import LENGTH, NIL_ID
 from peers.zeek.native.incoming import Incoming
 
-__all__ = ["BROKER_FLAGS", "Reader", "Skipped", "find_envelope_runs"]
-
-BROKER_FLAGS = Encoding.BROKER << 1
-"""Flags of MESSAGES: one value, spelled as Broker does."""
+__all__ = ["Reader", "Skipped", "find_envelope_runs"]
 
 _SIZES = Struct(">I35xH")  # length, and topic length behind sender, receiver, type and ttl
 _FRAME_START = Struct(">IBB")  # what a frame has in front of its key length

@@ -23,7 +23,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
 from peers.zeek.native.envelope import data_header
 from peers.zeek.native.handshake_messages import LENGTH
 
@@ -32,7 +32,7 @@ __all__ = ["DataEnvelopes", "data_envelopes"]
 Convert = Callable[[bytes], bytes]
 """From a msgpack value to Broker's spelling; a ValueError says that there is none."""
 
-_BROKER_KEY_START = bytes((KIND_MESSAGES, Encoding.BROKER << 1))
+_BROKER_KEY_START = bytes((KIND_MESSAGES, BROKER_FLAGS))
 _KEY_LENGTH_OFFSET = 6  # in a frame; from here on it is what an envelope has behind its ttl
 _KEY_LENGTH = Struct(">H")
 

@@ -8,10 +8,9 @@ from typing import Any
 from websockets.frames import Opcode
 
 from hub.batch import Batch
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame
 from peers.websocket.framing import encode_message
 from peers.zeek.api.forms import SPLIT_LIMIT_MESSAGES, texts, zeek_form
-from peers.zeek.api.tongue import BROKER_FLAGS
 from peers.zeek.data import CONVERTED_LIMIT_BYTES
 from tests.zeek.api.clients import body_of, count
 

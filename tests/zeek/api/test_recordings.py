@@ -10,9 +10,8 @@ import pytest
 from websockets.frames import Opcode
 
 from hub.batch import Batch
-from hub.frame import KIND_MESSAGES, encode_frame
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.zeek.api import VERSION
-from peers.zeek.api.tongue import BROKER_FLAGS
 from peers.zeek.data import CONVERTED_LIMIT_BYTES, InvalidInputError, decode, decode_message, encode, to_text
 from tests.websocket.hubs import Hub
 from tests.zeek.api.clients import Watcher, ZeekClient

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from hub.frame import KIND_MESSAGES, encode_frame
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.runs import RUNS_LIMIT
 from hub.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.native.envelope import TTL, Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.native.handshake_messages import NIL_ID
 from peers.zeek.native.incoming import Incoming
-from peers.zeek.native.reading import BROKER_FLAGS, Reader, Skipped
+from peers.zeek.native.reading import Reader, Skipped
 from tests.wire.pair import Table, Way, parts, refusal, runs_in, seen
 from tests.zeek.native.recorded import HIGH, LOW, framed, split
 

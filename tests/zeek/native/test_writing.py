@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.native.envelope import TTL, Envelope, EnvelopeType, decode_envelope
 from peers.zeek.native.handshake_messages import NIL_ID
 from peers.zeek.native.incoming import Incoming
-from peers.zeek.native.reading import BROKER_FLAGS, Reader
+from peers.zeek.native.reading import Reader
 from peers.zeek.native.writing import data_envelopes
 from tests.wire.pair import Table
 from tests.zeek.native.recorded import HIGH, LOW, split
