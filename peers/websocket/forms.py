@@ -11,18 +11,13 @@ is a `dropped` with their number: the same frame for everybody, so that bad mess
 A msgpack body is merged with others only if it is small and sound, so that a bad one spoils no message but its own;
 all others are passed on as they came.
 
-Owner: a form belongs to its batch (`Batch.form`). Its frames are larger than what a queue was charged for the batch, so
-they do not live as long as the batch does: the forms made last are kept, up to `KEPT_LIMIT_BYTES` for each event loop,
-and older ones are made again when a slow client gets to them. So queues stay within their bounds, and clients that lag
-alike still share.
+Owner and bound of memory: `peers.forms`.
 
 Cost: made once, about 1.2 µs a message for JSON; shared, one dictionary hit a batch.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -30,6 +25,7 @@ from websockets.frames import Opcode
 
 from hub.batch import Batch, value_ends
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
+from peers.forms import Form, Made
 from peers.websocket.conversion import (
     CONVERTED_LIMIT_BYTES,
     array_header,
@@ -41,13 +37,10 @@ from peers.websocket.conversion import (
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped
 
-__all__ = ["KEPT_LIMIT_BYTES", "MERGED_LIMIT_BYTES", "Form", "json_form", "msgpack_form"]
+__all__ = ["MERGED_LIMIT_BYTES", "json_form", "msgpack_form"]
 
 MERGED_LIMIT_BYTES = 64 * 1024
 """Values merged into one message stop here; clients that batch by themselves stop there, too."""
-
-KEPT_LIMIT_BYTES = 8 * 1024 * 1024
-"""Frames kept for sharing: 32 writes of 256 KiB, the spread of clients that lag a little behind each other."""
 
 _MERGED_VALUE_BYTES = 4096
 """Larger msgpack values travel alone, unread: merging saves them nothing."""
@@ -57,64 +50,6 @@ _SINGLY_LIMIT = 4096
 
 _ENCODING = 0b110
 """Flags that say that a body is not msgpack."""
-
-Made = tuple[bytes, int]
-"""Ready frames, and how many messages have none of them."""
-
-
-class Form:
-    """One batch in one encoding."""
-
-    __slots__ = ("_frames", "_make", "lost_messages")
-
-    lost_messages: int
-    """How many messages of the batch have no form, once `frames` was asked for. The frames tell the client."""
-
-    def __init__(self, make: Callable[[Batch], Made]) -> None:
-        self._make = make
-        self._frames: bytes | None = None
-        self.lost_messages = 0
-
-    def frames(self, batch: Batch) -> bytes:
-        """Return one or more ready frames.
-
-        Args:
-            batch: The one that this form belongs to.
-        """
-        frames = self._frames
-        if frames is None:
-            frames, self.lost_messages = self._make(batch)
-            self._frames = frames
-            _KEPT.add(self, len(frames))
-        return frames
-
-    @property
-    def held_bytes(self) -> int:
-        """What the frames take now, bytes."""
-        return len(self._frames or b"")
-
-    def forget(self) -> int:
-        """Let go of the frames, which are made again when they are asked for; return what they took, bytes."""
-        held_bytes = self.held_bytes
-        self._frames = None
-        return held_bytes
-
-
-class _Kept(threading.local):
-    """The forms made last, by this thread's event loop."""
-
-    def __init__(self) -> None:
-        self._forms: deque[Form] = deque()
-        self._size_bytes = 0
-
-    def add(self, form: Form, size_bytes: int) -> None:
-        self._forms.append(form)
-        self._size_bytes += size_bytes
-        while self._size_bytes > KEPT_LIMIT_BYTES and len(self._forms) > 1:
-            self._size_bytes -= self._forms.popleft().forget()
-
-
-_KEPT = _Kept()
 
 
 def json_form(_: Batch) -> Form:

@@ -35,8 +35,8 @@ from websockets.typing import Subprotocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
+from peers.forms import Form
 from peers.websocket.codec import JSON, MSGPACK
-from peers.websocket.forms import Form
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import (
     ClientMessage,

@@ -9,7 +9,7 @@ The values of a BATCH frame travel one by one. What has no form is lost: bodies 
 Broker values (they do not say where they end), one of too many values. It is counted, but the API has no word for it:
 the log and `$hub/overflow` tell.
 
-Owner and bound of memory: `peers.websocket.forms.Form`. Cost: that of `peers.zeek.data.encode_message` a message.
+Owner and bound of memory: `peers.forms`. Cost: that of `peers.zeek.data.encode_message` a message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from websockets.frames import Opcode
 
 from hub.batch import Batch, value_ends
 from hub.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
-from peers.websocket.forms import Form
+from peers.forms import Form
 from peers.websocket.framing import encode_message as encode_frame
 from peers.zeek.data import encode_message, from_msgpack
 

@@ -218,12 +218,14 @@ class PeeringConnection(StreamConnection):
         """Write batches as data envelopes, with one write."""
         if self._session.has_outgoing:
             self._write_outgoing()
-        envelopes = self._peerings.envelopes
-        made = [envelopes(batch) for batch in batches]
-        parts = [one.envelopes for one in made if one.envelopes]
-        if parts:
-            self._transport.writelines(parts)
-        lost = sum(one.lost_messages for one in made)
+        make = self._peerings.form
+        parts = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(make)
+            parts.append(form.frames(batch))
+            lost += form.lost_messages
+        self._transport.writelines(parts)
         if lost:
             cast("Handler", self.handler).lose(lost)
 

@@ -3,28 +3,24 @@
 The registry, the hub's endpoint id (a hub and its endpoint have the same one), the form in which batches are written,
 and how statuses are told: to subscribers of `$hub/peers/...`, with Broker's codes beside the hub's.
 
-Owner of the state: the hub's event loop. Cost: a batch is brought into Broker's form once for all peers that write it
-in the same turn; `KEPT_LIMIT_BYTES` of such forms are kept.
+Owner of the state: the hub's event loop. Cost: a batch is brought into Broker's form once for all peers, `peers.forms`.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.events import PeerCodes, peer_status
+from peers.forms import Form, Made
 from peers.node import Node
 from peers.zeek.data import from_msgpack
 from peers.zeek.native.codes import BrokerCode
-from peers.zeek.native.writing import DataEnvelopes, data_envelopes
+from peers.zeek.native.writing import data_envelopes
 from peers.zeek.peering.registry import Registry
 
-__all__ = ["KEPT_LIMIT_BYTES", "Peerings", "endpoint_text"]
-
-KEPT_LIMIT_BYTES = 8 * 1024 * 1024
-"""Envelopes kept for peers that have not written them yet: 32 reads of 256 KiB."""
+__all__ = ["Peerings", "endpoint_text"]
 
 _PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3
 """Broker's status codes."""
@@ -46,19 +42,13 @@ class Peerings:
         self.node = node
         self.own_id = node.id
         self.registry = Registry()
-        self._kept: OrderedDict[Batch, DataEnvelopes] = OrderedDict()
-        self._kept_bytes = 0
 
-    def envelopes(self, batch: Batch) -> DataEnvelopes:
-        """Return a batch as data envelopes of this hub. Not kept on the batch: queues are not charged for it."""
-        made = self._kept.get(batch)
-        if made is None:
-            made = self._kept[batch] = data_envelopes(batch, self.own_id, from_msgpack)
-            self._kept_bytes += len(made.envelopes)
-            while self._kept_bytes > KEPT_LIMIT_BYTES and len(self._kept) > 1:
-                _, oldest = self._kept.popitem(last=False)
-                self._kept_bytes -= len(oldest.envelopes)
-        return made
+    def form(self, _: Batch) -> Form:
+        """Give a batch its form for Broker peers: data envelopes of this hub. For `Batch.form`."""
+        return Form(self._make)
+
+    def _make(self, batch: Batch) -> Made:
+        return data_envelopes(batch, self.own_id, from_msgpack)
 
     # Statuses.
 
