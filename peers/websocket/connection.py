@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from http import HTTPStatus
 from typing import cast
 
@@ -33,6 +32,7 @@ from hub.errors import CloseCode
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from peers.node import LINGER_S, Node
+from peers.read_buffer import READ, READ_LIMIT_BYTES
 from peers.silence import Act, Silence
 from peers.transport import NO_TRANSPORT, far_address
 from peers.websocket.conversation import Conversation, HubConversation
@@ -44,24 +44,11 @@ from peers.wire.session import Closing
 from peers.zeek.api import PATH as ZEEK_PATH
 from peers.zeek.api import ZeekConversation, ZeekTongue, client_name
 
-__all__ = ["PATH", "READ_LIMIT_BYTES", "WebSocketConnection"]
+__all__ = ["PATH", "WebSocketConnection"]
 
 PATH = "/v1/hub"
 
 _PATHS = frozenset({PATH, ZEEK_PATH})
-
-READ_LIMIT_BYTES = 16 * 1024
-"""Most that one read takes. The smallest messages (7 bytes, answered by an error: 10 µs) make 24 ms of work of that."""
-
-
-class _Read(threading.local):
-    """The buffer that all connections of a loop read into, one after the other: what it holds is used up at once."""
-
-    def __init__(self) -> None:
-        self.buffer = memoryview(bytearray(READ_LIMIT_BYTES))
-
-
-_READ = _Read()
 
 
 class WebSocketConnection(asyncio.BufferedProtocol):
@@ -98,7 +85,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._loopback = loopback
         self._session = Session(limits.frame_bytes, limits.handshake_bytes)
         self._transport: asyncio.Transport = NO_TRANSPORT
-        self._buffer = _READ.buffer
+        self._buffer = READ.buffer
         self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._refusal = ""
         self._choked = False

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from typing import cast
 
 from hub.batch import Batch
@@ -28,6 +27,7 @@ from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from peers.endpoints import Endpoint
 from peers.node import LINGER_S, Node
+from peers.read_buffer import READ, READ_LIMIT_BYTES
 from peers.silence import Act, Silence
 from peers.transport import NO_TRANSPORT
 from peers.wire.session import Closing
@@ -35,23 +35,10 @@ from peers.zeek.api.forms import texts
 from peers.zeek.bridge.session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
 from peers.zeek.bridge.wanted import Wanted
 
-__all__ = ["READ_LIMIT_BYTES", "RENEW_S", "BridgeConnection"]
-
-READ_LIMIT_BYTES = 16 * 1024
-"""Most that one read takes. Events cost 0.04 µs a byte; the smallest messages, all refused, make 120 ms of it."""
+__all__ = ["RENEW_S", "BridgeConnection"]
 
 RENEW_S = 5.0
 """A connection is not replaced by one with other prefixes before it is so old, seconds: each costs a gap."""
-
-
-class _Read(threading.local):
-    """The buffer that all bridges of a loop read into, one after the other: what it holds is used up at once."""
-
-    def __init__(self) -> None:
-        self.buffer = memoryview(bytearray(READ_LIMIT_BYTES))
-
-
-_READ = _Read()
 
 
 class BridgeConnection(asyncio.BufferedProtocol):
@@ -93,7 +80,7 @@ class BridgeConnection(asyncio.BufferedProtocol):
         self._publish = publish
         self._session = BridgeSession(endpoint.host, endpoint.port, limits.frame_bytes)
         self._transport: asyncio.Transport = NO_TRANSPORT
-        self._buffer = _READ.buffer
+        self._buffer = READ.buffer
         self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._wanted = Wanted()
         self._renewal: asyncio.TimerHandle | None = None
