@@ -34,6 +34,7 @@ __all__ = [
     "DEFAULT",
     "KEYS",
     "ConfigError",
+    "JournalSettings",
     "Key",
     "Kind",
     "Limits",
@@ -199,6 +200,47 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "on"
 
 
+class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether and how what the hub carries is recorded."""
+
+    path: Annotated[str, _path("File of the journal, made where it is absent; empty records nothing.")] = ""
+    topics: Annotated[
+        tuple[Annotated[str, Meta(max_length=1024)], ...],
+        Meta(min_length=1, description="Prefixes of what is recorded.", extra={"unit": "prefixes such as '/zeek/'"}),
+    ] = ("/",)
+    sync: Annotated[
+        Literal["normal", "full"],
+        Meta(description="What a confirmed message survives: normal, that the hub is killed; full, power loss too."),
+    ] = "normal"
+    commit_s: Annotated[
+        float, _between("seconds", 0.001, 10.0, "How long messages are collected before they are committed together.")
+    ] = 0.01
+    buffer_bytes: Annotated[
+        int,
+        _between(
+            "bytes", 64 * _KIB, 64 * _GIB, "What may wait to be committed; above it publishers are not read from."
+        ),
+    ] = 32 * _MIB
+    keep_bytes: Annotated[
+        int, _between("bytes", 64 * _KIB, 1024 * _TIB, "Size above which the oldest records are deleted.")
+    ] = 64 * _GIB
+    keep_s: Annotated[float, _between("seconds", 1.0, 100 * 366 * 86_400.0, "Age above which records are deleted.")] = (
+        366 * 86_400.0
+    )
+    readers: Annotated[
+        int, _between("processes", 1, 64, "Processes that read for clients, each once it is needed.")
+    ] = 2
+    staged_bytes: Annotated[
+        int,
+        _between(
+            "bytes", 64 * _KIB, 64 * _GIB, "What may wait for the COMMIT of its writer; above it STAGE is refused."
+        ),
+    ] = 512 * _MIB
+    staged_s: Annotated[
+        float, _between("seconds", 1.0, 86_400.0, "How long what was staged waits for its COMMIT before it is dropped.")
+    ] = 600.0
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is logged, and in which form."""
 
@@ -241,6 +283,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     websocket: WebSocketSettings = WebSocketSettings()
     zeek: ZeekSettings = ZeekSettings()
+    journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
 
 
@@ -445,7 +488,8 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     sections = {name: msgspec.structs.replace(getattr(settings, name), **chosen.get(name, {})) for name in _SECTIONS}
     settings = msgspec.structs.replace(settings, **chosen.get("", {}), **sections)
     _check_queue(settings, origins)
-    _check_zeek(settings, origins)
+    _check_prefixes("zeek.topics", settings.zeek.topics, origins)
+    _check_prefixes("journal.topics", settings.journal.topics, origins)
     return settings, origins
 
 
@@ -508,10 +552,10 @@ def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
             )
 
 
-def _check_zeek(settings: Settings, origins: Mapping[str, str]) -> None:
+def _check_prefixes(path: str, prefixes: tuple[str, ...], origins: Mapping[str, str]) -> None:
     """See to it that prefixes are prefixes."""
-    for prefix in settings.zeek.topics:
+    for prefix in prefixes:
         try:
             check_prefix(prefix)
         except InvalidTopicError as error:
-            raise ConfigError(origins["zeek.topics"], "zeek.topics", str(error)) from error
+            raise ConfigError(origins[path], path, str(error)) from error

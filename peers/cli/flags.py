@@ -46,6 +46,16 @@ class Flags:
     zeek_ca: Annotated[str | None, _help("zeek.ca")] = None
     zeek_topics: Annotated[list[str] | None, _help("zeek.topics")] = None
     zeek_forwarding: Annotated[str | None, _help("zeek.forwarding")] = None
+    journal_path: Annotated[str | None, _help("journal.path")] = None
+    journal_topics: Annotated[str | None, _help("journal.topics")] = None
+    journal_sync: Annotated[str | None, _help("journal.sync")] = None
+    journal_commit_s: Annotated[str | None, _help("journal.commit_s")] = None
+    journal_buffer_bytes: Annotated[str | None, _help("journal.buffer_bytes")] = None
+    journal_keep_bytes: Annotated[str | None, _help("journal.keep_bytes")] = None
+    journal_keep_s: Annotated[str | None, _help("journal.keep_s")] = None
+    journal_readers: Annotated[str | None, _help("journal.readers")] = None
+    journal_staged_bytes: Annotated[str | None, _help("journal.staged_bytes")] = None
+    journal_staged_s: Annotated[str | None, _help("journal.staged_s")] = None
     log_level: Annotated[str | None, _help("log.level")] = None
     log_format: Annotated[str | None, _help("log.format")] = None
 

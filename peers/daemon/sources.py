@@ -35,6 +35,8 @@ _Layer = tuple[str, Mapping[str, object]]
 
 _PREFIX = "HUB_"
 
+_SHORT_FLAGS = {"peers": "--peer", "journal.path": "--journal"}
+
 _LINKED_BY_KUBERNETES = ("HUB_SERVICE_", "HUB_PORT")
 """Kubernetes puts these into every pod beside a service that is called "hub"."""
 
@@ -63,7 +65,7 @@ def variable(path: str) -> str:
 
 def flag(path: str) -> str:
     """Name the flag of a key: "queue.messages" is --queue-messages. One --peer adds one to `peers`."""
-    return "--peer" if path == "peers" else "--" + path.replace(".", "-").replace("_", "-")
+    return _SHORT_FLAGS.get(path) or "--" + path.replace(".", "-").replace("_", "-")
 
 
 def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: str | None = None) -> Loaded:

@@ -133,6 +133,8 @@ def test_wrong_key_and_value_in_file(folder: Path) -> None:
     )
 
 
+SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
 SAMPLES = {
     Kind.COUNT: ("7", 7),
     Kind.SIZE: ("64KiB", 65_536),
@@ -278,12 +280,13 @@ def shown(value: object, kind: Kind) -> str:
     match kind:
         case Kind.SIZE:
             assert isinstance(value, int)
-            return f"{value // 1024} KiB" if value < 1024 * 1024 else f"{value // 1024**2} MiB"
+            unit, name = next((unit, name) for unit, name in SIZE_UNITS if value >= unit)
+            return f"{value // unit} {name}"
         case Kind.TEXTS:
             assert isinstance(value, tuple)
             return ", ".join(f"`{item}`" for item in value) or "none"
         case Kind.SECONDS:
-            return f"{value:g}"
+            return f"{value:,.10g}"
         case Kind.COUNT:
             return f"{value:,}"
         case Kind.TEXT | Kind.CHOICE:
