@@ -60,7 +60,7 @@ $(VENV)/.run: pyproject.toml $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -3,8 +3,9 @@
 ```
 HubError
   UsageError      our caller:   InvalidTopicError  ClosedError  BusyError
-  PeerError       the far side: ProtocolError (fatal)  RejectedError (go on)
+  PeerError       the far side: ProtocolError (fatal)  RejectedError (go on; of it: GoneError)
                                 ConnectionLostError
+  StorageError    the disk:     JournalCorruptError  JournalUnavailableError
   InternalError   us:           please report; never caught below the daemon
 ```
 
@@ -21,12 +22,16 @@ __all__ = [
     "CloseCode",
     "ClosedError",
     "ConnectionLostError",
+    "GoneError",
     "HubError",
     "InternalError",
     "InvalidTopicError",
+    "JournalCorruptError",
+    "JournalUnavailableError",
     "PeerError",
     "ProtocolError",
     "RejectedError",
+    "StorageError",
     "UsageError",
 ]
 
@@ -45,6 +50,10 @@ class CloseCode(IntEnum):
     OVERFLOW = 4008
     ALREADY_CONNECTED = 4009
     THAT_IS_YOURSELF = 4010
+    GONE = 4011
+    """What was asked for is no longer, or not yet, in the journal."""
+    JOURNAL_FAILED = 4012
+    """The journal could not be written or read: full disk, damage."""
 
 
 class HubError(Exception):
@@ -92,8 +101,33 @@ class RejectedError(PeerError):
     """One request is refused; the connection goes on."""
 
 
+class GoneError(RejectedError):
+    """An offset is not in the journal: its record was deleted, or is not there yet.
+
+    Attributes:
+        first: The oldest offset that is retained.
+    """
+
+    def __init__(self, text: str, first: int) -> None:
+        super().__init__(CloseCode.GONE, text)
+        self.args = (text, first)
+        self.first = first
+
+
 class ConnectionLostError(PeerError):
     """The connection ended, by the far side or by the network."""
+
+
+class StorageError(HubError):
+    """The disk, or what stands on it, is to blame."""
+
+
+class JournalCorruptError(StorageError):
+    """What was read from a journal is not what was written there."""
+
+
+class JournalUnavailableError(StorageError):
+    """The journal cannot be opened, read or written now; the text says why and what to do."""
 
 
 class InternalError(HubError):

@@ -15,9 +15,12 @@ from hub.errors import (
     HubError,
     InternalError,
     InvalidTopicError,
+    JournalCorruptError,
+    JournalUnavailableError,
     PeerError,
     ProtocolError,
     RejectedError,
+    StorageError,
     UsageError,
 )
 
@@ -25,9 +28,10 @@ from hub.errors import (
 @pytest.mark.parametrize(
     ("parent", "children"),
     [
-        (HubError, {UsageError, PeerError, InternalError}),
+        (HubError, {UsageError, PeerError, StorageError, InternalError}),
         (UsageError, {InvalidTopicError, ClosedError, BusyError}),
         (PeerError, {ProtocolError, RejectedError, ConnectionLostError}),
+        (StorageError, {JournalCorruptError, JournalUnavailableError}),
     ],
 )
 def test_the_tree_is_the_one_in_the_docstring(parent: type[HubError], children: set[type[HubError]]) -> None:
@@ -65,4 +69,6 @@ def test_close_codes_are_those_of_the_wire() -> None:
         "OVERFLOW": 4008,
         "ALREADY_CONNECTED": 4009,
         "THAT_IS_YOURSELF": 4010,
+        "GONE": 4011,
+        "JOURNAL_FAILED": 4012,
     }

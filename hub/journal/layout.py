@@ -1,0 +1,250 @@
+"""The layout of a block: the unit in which records are stored and travel.
+
+```
+ 0  4s   magic HJB1                        all little-endian; each section begins at a multiple of 8
+ 4  u32  crc32 of all bytes from 8 on
+ 8  u32  count         records
+12  u32  topics        entries of the topic dictionary
+16  u32  topic_bytes   length of its text
+20  u32  flags         1 SPARSE: offsets there; 2 ENCODINGS: encodings there, else all are msgpack
+24  u64  value_bytes   length of the values
+32  i64  first         offset of the first record; record i of a dense block has offset first + i
+40  times      i64[count]       µs since 1970 UTC, when the hub took the message
+    offsets    i64[count]       SPARSE only: ascending, offsets[0] == first
+    topic_nos  i32[count]       index into the dictionary
+    value_ends i32[count + 1]   value i is values[value_ends[i]:value_ends[i + 1]]
+    topic_ends i32[topics + 1]  the same for the dictionary
+    encodings  u8[count]        ENCODINGS only: `hub.frame.Encoding`
+    text       u8[topic_bytes]  of the dictionary, UTF-8
+    values     u8[value_bytes]
+```
+
+Columns, so that a reader with arrays (Arrow, numpy) takes them as they are, and a dictionary, so that a topic is
+stored once a block. Values stand together: what has one topic in a row goes out again as one slice.
+
+Invariants: what `read_layout` returns may be used without another look. All sections are within the block, ends
+ascend from 0 to the length of what they cut, every topic number is in the dictionary. The checksum is not looked at
+here, so that a block whose checksum is right and whose columns are wrong does no harm either.
+
+Not here: topics as text and records (`hub.journal.block`), who makes and cuts blocks (`hub.journal.packing`).
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, islice, pairwise
+from operator import ge, gt
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+__all__ = [
+    "BLOCK_HEADER",
+    "CHECKED_FROM",
+    "ENCODINGS",
+    "MAGIC",
+    "OFFSET_LIMIT",
+    "RECORDS_LIMIT",
+    "SECTION_LIMIT_BYTES",
+    "SPARSE",
+    "TOPIC_LIMIT_BYTES",
+    "Columns",
+    "Layout",
+    "Records",
+    "columns_of",
+    "read_layout",
+    "write_block",
+]
+
+if sys.byteorder != "little":  # pragma: no cover -- a column is read as it stands, here and in every reader
+    raise ImportError("the journal works on little-endian machines only: its columns are mapped, not decoded")
+
+MAGIC = b"HJB1"
+
+BLOCK_HEADER = Struct("<4sIIIIIQq")
+"""Magic, checksum, count, topics, topic_bytes, flags, value_bytes, first."""
+
+CHECKED_FROM = 8
+"""What stands behind the checksum is what it speaks of."""
+
+SPARSE = 0b01
+"""Offsets have gaps and stand in a column of their own."""
+
+ENCODINGS = 0b10
+"""Not all values are msgpack: a column says which are what."""
+
+RECORDS_LIMIT = 65_536
+"""Most records in one block: as many as one frame may hold."""
+
+SECTION_LIMIT_BYTES = 2**31 - 1
+"""Longest text, and longest values, of one block: ends are signed 32-bit numbers, as in Arrow."""
+
+TOPIC_LIMIT_BYTES = 2**16 - 1
+"""Longest topic: what the key length of a frame can say."""
+
+OFFSET_LIMIT = 2**62
+"""Offsets are below it, so that sums of two do not overflow."""
+
+_ENCODING_LIMIT = 0b11  # the bits that a frame has for it
+
+
+class Layout(NamedTuple):
+    """What the header of a block says, and where its sections begin, bytes from its start."""
+
+    records: int
+    topics: int
+    topic_bytes: int
+    flags: int
+    value_bytes: int
+    first: int
+    times: int
+    offsets: int
+    topic_nos: int
+    value_ends: int
+    topic_ends: int
+    encodings: int
+    text: int
+    values: int
+
+
+class Columns(NamedTuple):
+    """The sections of a block."""
+
+    times: memoryview
+    offsets: memoryview | range
+    """A range if the block is dense."""
+
+    topic_nos: memoryview
+    value_ends: memoryview
+    topic_ends: memoryview
+    encodings: memoryview | bytes
+    """All zeros if the block has no such column."""
+
+    text: memoryview
+    values: memoryview
+
+    def topic(self, number: int) -> bytes:
+        """Return one entry of the dictionary."""
+        return bytes(self.text[self.topic_ends[number] : self.topic_ends[number + 1]])
+
+    def value(self, index: int) -> bytes:
+        """Return the value of one record."""
+        return bytes(self.values[self.value_ends[index] : self.value_ends[index + 1]])
+
+
+class Records(NamedTuple):
+    """What a block is made of."""
+
+    times: Sequence[int]
+    offsets: Sequence[int]
+    topic_nos: Sequence[int]
+    encodings: Sequence[int]
+    topics: Sequence[bytes]
+    values: Sequence[bytes]
+
+
+def columns_of(view: memoryview, layout: Layout) -> Columns:
+    """Return the sections of the block whose bytes are `view`; nothing is copied."""
+    count = layout.records
+    return Columns(
+        view[layout.times : layout.times + 8 * count].cast("q"),
+        view[layout.offsets : layout.offsets + 8 * count].cast("q")
+        if layout.flags & SPARSE
+        else range(layout.first, layout.first + count),
+        view[layout.topic_nos : layout.topic_nos + 4 * count].cast("i"),
+        view[layout.value_ends : layout.value_ends + 4 * (count + 1)].cast("i"),
+        view[layout.topic_ends : layout.topic_ends + 4 * (layout.topics + 1)].cast("i"),
+        view[layout.encodings : layout.encodings + count] if layout.flags & ENCODINGS else bytes(count),
+        view[layout.text : layout.text + layout.topic_bytes],
+        view[layout.values : layout.values + layout.value_bytes],
+    )
+
+
+def read_layout(block: bytes | memoryview) -> Layout:
+    """Find the sections of a block and check all of it but the checksum.
+
+    Raises:
+        ValueError: It is no block, or damaged; the text says where.
+    """
+    view = memoryview(block)
+    if len(view) < BLOCK_HEADER.size:
+        raise ValueError(f"{len(view)} bytes are shorter than a header")
+    magic, _, count, topics, topic_bytes, flags, value_bytes, first = BLOCK_HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise ValueError("it does not begin with HJB1")
+    if flags & ~(SPARSE | ENCODINGS):
+        raise ValueError(f"flags {flags} are not known to this version")
+    if not 0 < count <= RECORDS_LIMIT or not 0 < topics <= count or not 0 <= first < OFFSET_LIMIT:
+        raise ValueError(f"{count} records of {topics} topics from {first} on cannot be")
+    if topic_bytes > SECTION_LIMIT_BYTES or value_bytes > SECTION_LIMIT_BYTES:
+        raise ValueError(f"{topic_bytes} bytes of topics or {value_bytes} of values are too many")
+    *places, end = _places(count, topics, topic_bytes, flags, value_bytes)
+    if end != len(view):
+        raise ValueError(f"it has {len(view)} bytes and says {end}")
+    layout = Layout(count, topics, topic_bytes, flags, value_bytes, first, *places)
+    _check_columns(columns_of(view, layout), layout)
+    return layout
+
+
+def _places(count: int, topics: int, topic_bytes: int, flags: int, value_bytes: int) -> list[int]:
+    """Return where each section begins, and where the last one ends with its padding."""
+    sizes = (
+        8 * count,
+        8 * count if flags & SPARSE else 0,
+        4 * count,
+        4 * (count + 1),
+        4 * (topics + 1),
+        count if flags & ENCODINGS else 0,
+        topic_bytes,
+        value_bytes,
+    )
+    return list(accumulate((size + -size % 8 for size in sizes), initial=BLOCK_HEADER.size))
+
+
+def _check_columns(columns: Columns, layout: Layout) -> None:
+    """Check what stands in the columns.
+
+    Raises:
+        ValueError: It contradicts the header, or itself.
+    """
+    if min(columns.topic_nos) < 0 or max(columns.topic_nos) >= layout.topics:
+        raise ValueError("a topic is not in the dictionary")
+    _check_ends("values", columns.value_ends, layout.value_bytes)
+    _check_ends("topics", columns.topic_ends, layout.topic_bytes)
+    if any(end - start > TOPIC_LIMIT_BYTES for start, end in pairwise(columns.topic_ends)):
+        raise ValueError("a topic is longer than a frame can bear")
+    if max(columns.encodings) > _ENCODING_LIMIT:
+        raise ValueError("an encoding has more than two bits")
+    offsets = columns.offsets
+    if offsets[0] != layout.first or offsets[-1] >= OFFSET_LIMIT or any(map(ge, offsets, islice(offsets, 1, None))):
+        raise ValueError(f"the offsets do not ascend from {layout.first} on")
+
+
+def _check_ends(name: str, ends: Sequence[int], length: int) -> None:
+    if ends[0] != 0 or ends[-1] != length or any(map(gt, ends, islice(ends, 1, None))):
+        raise ValueError(f"the ends of {name} do not ascend from 0 to {length}")
+
+
+def write_block(records: Records) -> bytes:
+    """Return a block: dense if offsets have no gaps, without a column of encodings if all are msgpack."""
+    count, first = len(records.values), records.offsets[0]
+    sparse = records.offsets[-1] - first != count - 1
+    text, values = b"".join(records.topics), b"".join(records.values)
+    sections = (
+        array("q", records.times).tobytes(),
+        array("q", records.offsets).tobytes() if sparse else b"",
+        array("i", records.topic_nos).tobytes(),
+        array("i", accumulate(map(len, records.values), initial=0)).tobytes(),
+        array("i", accumulate(map(len, records.topics), initial=0)).tobytes(),
+        bytes(records.encodings) if any(records.encodings) else b"",
+        text,
+        values,
+    )
+    flags = SPARSE * sparse | ENCODINGS * any(records.encodings)
+    header = BLOCK_HEADER.pack(MAGIC, 0, count, len(records.topics), len(text), flags, len(values), first)
+    body = b"".join(
+        [header[CHECKED_FROM:], *(part for section in sections for part in (section, bytes(-len(section) % 8)))]
+    )
+    return MAGIC + crc32(body).to_bytes(4, "little") + body
