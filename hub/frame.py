@@ -26,6 +26,7 @@ __all__ = [
     "BATCH_LIMIT_MESSAGES",
     "BROKER_FLAGS",
     "FLAG_BATCH",
+    "FLAG_CONFIRM",
     "HEADER",
     "HEADER_BYTES",
     "KEY_LIMIT_BYTES",
@@ -48,6 +49,9 @@ KIND_MESSAGES = 2
 
 FLAG_BATCH = 0b1
 """The body is a count and several values."""
+
+FLAG_CONFIRM = 0b100000
+"""Whoever published wants to know the offset in the journal. The hub takes the flag off before it sends messages on."""
 
 BATCH_COUNT = Struct(">I")
 """Number of values in front of a BATCH body."""

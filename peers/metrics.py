@@ -3,7 +3,7 @@
 | name | type | labels | what |
 |---|---|---|---|
 | `hub_info` | gauge, 1 | `name`, `id`, `version` | which hub this is |
-| `hub_ready` | gauge | | 1 while the hub takes clients, 0 while it starts or stops |
+| `hub_ready` | gauge | | 1 while the hub takes clients, 0 while it starts or stops, or its journal cannot be written |
 | `hub_connections` | gauge | | open connections of all kinds, HTTP and handshakes included |
 | `hub_connections_limit` | gauge | | how many there may be |
 | `hub_connections_accepted_total` | counter | | accepted since the start |
@@ -73,7 +73,7 @@ class HubCollector:
         info = GaugeMetricFamily("hub_info", "Which hub this is.", labels=("name", "id", "version"))
         info.add_metric((node.name, node.id.hex(), __version__), 1)
         yield info
-        yield _gauge("hub_ready", "1 while the hub takes clients.", node.ready and not node.draining)
+        yield _gauge("hub_ready", "1 while the hub takes clients.", not node.unready)
         yield _gauge("hub_connections", "Open connections of all kinds.", len(node.connections))
         yield _gauge("hub_connections_limit", "How many connections there may be.", node.connections_limit)
         yield _counter("hub_connections_accepted", "Connections accepted.", node.accepted_connections)

@@ -16,6 +16,7 @@ import structlog
 from hub.config import Settings
 from hub.core import Core
 from hub.overflow import QueueLimits
+from peers.journal.journal import NoJournal, Recording
 from peers.keepalive import Keepalive
 from peers.links import Links
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
@@ -52,6 +53,7 @@ class Node:
         )
         self.keepalive = Keepalive(self.loop.time())
         self.links = Links(self.id)
+        self.journal: Recording = NoJournal()
         self.connections: dict[Connected, None] = {}
         self.connections_limit = settings.limits.connections
         self.refused_connections = 0
@@ -92,8 +94,21 @@ class Node:
         """What this hub says of itself."""
         queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
         return Hello(
-            protocol=1, role="hub", id=self.id, name=self.name, queue=queue, frame=self.settings.limits.frame_bytes
+            protocol=1,
+            role="hub",
+            id=self.id,
+            name=self.name,
+            queue=queue,
+            frame=self.settings.limits.frame_bytes,
+            journal=self.journal.id,
         )
+
+    @property
+    def unready(self) -> str:
+        """Why this hub should not be given clients now, empty if it should."""
+        if self.draining:
+            return "the hub is stopping"
+        return self.journal.trouble if self.ready else "the hub is starting"
 
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` once this turn of the loop is over."""

@@ -144,7 +144,8 @@ class StreamConnection(asyncio.Protocol):
     def _work(self) -> None:
         """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
         session = self._session
-        core = self._node.core
+        core, journal = self._node.core, self._node.journal
+        taken = journal.taken
         core.begin_read()
         left = TURN_EVENTS
         try:
@@ -168,6 +169,14 @@ class StreamConnection(asyncio.Protocol):
                 self._write_outgoing()
         finally:
             core.end_read()
+        if journal.is_behind and journal.taken != taken:
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        """The journal is behind, and this side feeds it: read on when it has caught up."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._node.journal.wait_room(self._resume_reading)
 
     def _put_off(self) -> None:
         if not self._session.closed:
@@ -183,7 +192,7 @@ class StreamConnection(asyncio.Protocol):
 
     def _resume_reading(self) -> None:
         """Read on, unless a turn's rest is waiting or the far side does not read what it makes us write."""
-        if self._putting_off or self._transport.is_closing():
+        if self._is_lost or self._putting_off or self._transport.is_closing():
             return
         if self.handler is None or self.handler.writable or self._session.closed:
             self._transport.resume_reading()

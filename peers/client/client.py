@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -39,7 +40,10 @@ from peers.client.connection import Connection
 from peers.client.conversation import Introduction, Unreadable
 from peers.client.dial import converse, dial
 from peers.client.endings import Ending
+from peers.client.history import History
+from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess, JournalState
 from peers.client.publications import Publications
+from peers.client.receipts import Receipt
 from peers.client.settings import ClientSettings
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions
@@ -47,6 +51,7 @@ from peers.client.values import BadMessage, decode_batch, encode_value
 from peers.endpoints import Endpoint
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
+from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
 
 __all__ = ["Client", "ClientStatistics"]
 
@@ -59,6 +64,9 @@ _VALUE_OVERHEAD_BYTES = 32
 _STABLE_S = 5.0
 """How long a connection must hold before the backoff begins anew: a hub that takes us and then closes at once is not
 to be dialled ten times a second."""
+
+_END_OF_TIME_US = 2**63 - 1
+"""Later than any record: what asks for the end of the journal."""
 
 _log = logging.getLogger("peers.client")
 
@@ -104,7 +112,8 @@ class Client:
         self.dropped_messages = 0
         self._loop = asyncio.get_running_loop()
         self._publications = Publications(settings.buffer_bytes)
-        self._subscriptions = Subscriptions(_NoTopic(self._bad))
+        self._journal = JournalAccess(lambda: self._subscriptions.regulate())  # noqa: PLW0108 -- made in the next line
+        self._subscriptions = Subscriptions(_NoTopic(self._bad), self._journal)
         self._backoff = settings.backoff or Backoff()
         self._connection: Connection | None = None
         self._connections = 0
@@ -150,8 +159,13 @@ class Client:
         """
         self.publish_packed_nowait(topic, encode_value(value))
 
-    def publish_packed_nowait(self, topic: str, packed: bytes) -> None:
+    def publish_packed_nowait(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already; it is not looked into.
+
+        Args:
+            topic: Of the message.
+            packed: The value.
+            receipt: Gets its offset in the hub's journal.
 
         Raises:
             BusyError, InvalidTopicError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
@@ -159,7 +173,7 @@ class Client:
         if self._ended is not None:
             raise self._ended.with_traceback(None)
         publications = self._publications
-        publications.append(topic, packed)
+        publications.append(topic, packed, receipt)
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
@@ -176,11 +190,31 @@ class Client:
         """
         await self.publish_packed(topic, encode_value(value))
 
-    async def publish_packed(self, topic: str, packed: bytes) -> None:
+    async def publish_confirmed(self, topic: str, value: Any) -> int:
+        """Publish, and wait until the message is in the hub's journal.
+
+        Many at once (`asyncio.gather`) travel and are committed together; one after the other, each waits for a commit.
+
+        Cancellation: the message may be recorded or not.
+
+        Returns:
+            Its offset.
+
+        Raises:
+            RejectedError: It is not recorded: the hub has no journal, or not for this topic, or cannot write it. Then
+                it may have been published all the same; the text says why.
+            ConnectionLostError: Nobody knows.
+            InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
+        """
+        receipt = Receipt()
+        await self.publish_packed(topic, encode_value(value), receipt)
+        return await receipt.wait()
+
+    async def publish_packed(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already, as `publish`."""
         while True:
             try:
-                self.publish_packed_nowait(topic, packed)
+                self.publish_packed_nowait(topic, packed, receipt)
             except BusyError:
                 await self._wait_progress()
             else:
@@ -233,6 +267,84 @@ class Client:
         subscription = CallbackSubscription(self._subscriptions, several, self._decode, function)
         await subscription.open()
         return subscription
+
+    # The journal.
+
+    def read(
+        self,
+        *prefixes: str,
+        start: int = 0,
+        end: int | None = None,
+        start_time: datetime | None = None,
+        piece_bytes: int = FETCH_BYTES,
+    ) -> History:
+        """Read the hub's journal, for `async for record in client.read("/zeek/")`, or its `blocks()`.
+
+        Iterating raises `GoneError` where `start` was deleted (its `first` is the oldest that is left) or is not there
+        yet, and `RejectedError` where the hub has no journal or cannot read it.
+
+        Args:
+            prefixes: Of the topics wanted; all without any.
+            start: First offset.
+            end: The one behind the last; None for what is committed when reading begins.
+            start_time: Instead of `start`: the first record that is not older.
+            piece_bytes: What one answer of the hub holds, bytes.
+
+        Raises:
+            InvalidTopicError: One of the prefixes is none.
+        """
+        return History(
+            self._journal,
+            prefixes,
+            start=start,
+            end=end,
+            start_time=start_time,
+            piece_bytes=piece_bytes,
+            on_bad=self._bad,
+        )
+
+    async def journal(self) -> JournalState:
+        """Ask how far the hub's journal reaches.
+
+        Raises:
+            RejectedError: It has none, or cannot read it.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        found = await self._journal.fetch(Fetch(1, time=_END_OF_TIME_US, bytes=0))
+        return JournalState(self.hub.journal if self.hub is not None else b"", found.first, found.head)
+
+    async def stage(self, transaction: str, part: int, frames: bytes) -> None:
+        """Bring messages that wait for `commit`. What is not committed within the hub's `journal.staged_s` is dropped.
+
+        Args:
+            transaction: Its name, 1 to 255 bytes; other transactions have others.
+            part: Number of the part of it; what is staged for one part is kept in the order of the calls.
+            frames: Whole MESSAGES frames (`hub.journal.block.frames_of_columns`), at most what the hub takes.
+
+        Raises:
+            RejectedError: A topic is not recorded, or too much is staged.
+            ConnectionLostError, ClosedError, PeerError: Nobody knows whether it is staged.
+        """
+        await self._journal.stage(Stage(0, transaction, part, frames))
+
+    async def commit(self, transaction: str, parts: list[int], *, query: str = "", batch: int = 0) -> Committed:
+        """Have what was staged become messages and records, all of it or nothing.
+
+        Args:
+            transaction: Its name.
+            parts: Which of its parts belong to it; others are dropped.
+            query: Who writes, empty for nobody in particular.
+            batch: Number of the batch: one that is not above the last one of this query is recognised, not repeated.
+
+        Raises:
+            RejectedError: A part is missing, or the journal cannot be written.
+            ConnectionLostError, ClosedError, PeerError: Nobody knows; with `query`, stage and commit it again.
+        """
+        return await self._journal.commit(Commit(1, transaction, query, batch, parts))
+
+    async def abort(self, transaction: str) -> None:
+        """Drop what was staged. Raises as `commit`."""
+        await self._journal.commit(Commit(1, transaction, abort=True))
 
     # The rest.
 
@@ -360,11 +472,14 @@ class Client:
             text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
             self.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
         self._subscriptions.connected(connection, hello.frame)
+        self._journal.connected(connection)
         self._write()
         self._call(self.settings.on_connect, hello)
 
     def _disconnected(self, ending: Ending, *, again: bool) -> None:
         self._connection = None
+        self._publications.receipts.disconnected()
+        self._journal.disconnected()
         if again:
             self._subscriptions.disconnected()
         _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
@@ -376,7 +491,9 @@ class Client:
             return
         self._ended = error or ClosedError("the client is closed")
         self._connection = None
-        self.give_up(self._publications.clear())
+        self.give_up(self._publications.clear(self._ended))
+        self._publications.receipts.disconnected()
+        self._journal.finish(error)
         self._subscriptions.finish(error)
         self._wake()
 
@@ -386,10 +503,14 @@ class Client:
             self._unsent_messages += messages
             _log.warning("%d messages were published and never sent", messages)
 
-    def _notice(self, notice: Notice | Unreadable) -> None:
+    def _notice(self, notice: Notice | Records | Unreadable) -> None:
         if isinstance(notice, Unreadable):
             reason = "a batch does not hold the number of values it says"
             self._bad(BadMessage("", b"", notice.messages, reason))
+        elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:
+            self._journal.receive(notice)
+        elif notice.kind in {"recorded", "unrecorded"}:
+            self._publications.receipts.answer(notice)
         elif notice.kind == "dropped":
             self.dropped_messages += notice.count
             self._subscriptions.put_gap(notice.count)

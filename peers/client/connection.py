@@ -25,6 +25,7 @@ from peers.client.settings import ClientSettings
 from peers.silence import Act, Silence
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
+from peers.wire.records import Records
 from peers.wire.session import Closing
 
 __all__ = ["Connection"]
@@ -46,7 +47,7 @@ class Connection(asyncio.Protocol):
         conversation: Conversation,
         settings: ClientSettings,
         on_run: Callable[[Run[Route]], None],
-        on_notice: Callable[[Notice | Unreadable], None],
+        on_notice: Callable[[Notice | Records | Unreadable], None],
         on_writable: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -87,7 +88,7 @@ class Connection(asyncio.Protocol):
                 continue
             elif type(event) is Run:
                 on_run(event)
-            elif isinstance(event, Notice | Unreadable):
+            elif isinstance(event, Notice | Records | Unreadable):
                 self._on_notice(event)
             elif isinstance(event, Hello):
                 self._open(event)

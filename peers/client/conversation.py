@@ -15,6 +15,7 @@ from hub.stretch import Run
 from peers.client.routes import Route
 from peers.wire.control import Notice
 from peers.wire.hello import Hello, QueueWish
+from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
 
 __all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Unreadable"]
@@ -29,8 +30,9 @@ class Unreadable(NamedTuple):
     messages: int
 
 
-Event = Run[Route] | Hello | Notice | Unreadable | Closing
-"""A run of messages; the hub has answered the introduction (once, first); an answer or a loss; the end."""
+Event = Run[Route] | Hello | Notice | Records | Unreadable | Closing
+"""A run of messages; the hub has answered the introduction (once, first); an answer or a loss; a piece of the journal;
+the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,19 @@ class Conversation(Protocol):
 
     def publish(self, frames: list[bytes]) -> None:
         """Send MESSAGES frames."""
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Ask for a piece of the journal; answered by `Records`, or a `Notice` with the same request."""
+
+    def stage(self, stage: Stage) -> None:
+        """Bring messages that wait for their COMMIT; answered by a `Notice` with the same request.
+
+        Raises:
+            UsageError: This protocol has no word for it.
+        """
+
+    def commit(self, commit: Commit) -> None:
+        """Have what was staged become messages; answered and raises as `stage`."""
 
     def ping(self) -> None:
         """Make the hub send something."""

@@ -21,9 +21,10 @@ from functools import lru_cache
 from struct import Struct
 
 from hub.batch import Batch, encode_values
-from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
-from hub.frame import BATCH_COUNT, HEADER_BYTES, KIND_MESSAGES, Frame
+from hub.errors import BusyError, CloseCode, HubError, InvalidTopicError, RejectedError
+from hub.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.topics import RESERVED, check_topic, printable
+from peers.client.receipts import Receipt, Receipts
 from peers.wire.hello import FRAME_LIMIT_BYTES
 from peers.wire.oversize import fitting
 
@@ -63,17 +64,22 @@ class Publications:
         "_open",
         "_open_bytes",
         "_overhead_bytes",
+        "_receipts",
         "_topic",
         "buffered_bytes",
         "limit_bytes",
+        "receipts",
         "sealed_messages",
     )
 
     def __init__(self, limit_bytes: int = BUFFER_BYTES) -> None:
+        self.receipts = Receipts()
+        """Of those frames that were taken; those of the others are with their frames."""
         self.limit_bytes = limit_bytes
         self.buffered_bytes = 0
         self.sealed_messages = 0
-        self._frames: deque[tuple[bytes, int]] = deque()  # sealed: frame, number of its values
+        self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()  # sealed: frame, number of its values
+        self._receipts: list[Receipt] = []  # of the values that are open, if their publishers want to know
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._topic: str | None = None
@@ -94,10 +100,15 @@ class Publications:
     @property
     def buffered_messages(self) -> int:
         """Values that wait."""
-        return sum(messages for _, messages in self._frames) + len(self._open)
+        return sum(messages for _, messages, _ in self._frames) + len(self._open)
 
-    def append(self, topic: str, packed: bytes) -> None:
+    def append(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value that is msgpack already.
+
+        Args:
+            topic: Of the message.
+            packed: The value.
+            receipt: Gets the offset in the hub's journal.
 
         Raises:
             InvalidTopicError: No client may publish to this topic.
@@ -106,6 +117,8 @@ class Publications:
         """
         if topic != self._topic:
             self._turn_to(topic)
+        if (receipt is None) is bool(self._receipts):
+            self.seal()
         size = len(packed)
         if self._open_bytes + size > self._batch_limit or len(self._open) >= _BATCH_VALUES:
             if size > self._frame_limit:
@@ -126,6 +139,8 @@ class Publications:
         self.buffered_bytes += charge
         self._open_bytes += size
         self._open.append(packed)
+        if receipt is not None:
+            self._receipts.append(receipt)
 
     def seal(self) -> None:
         """End of the turn, or of a batch: what is open becomes a frame."""
@@ -133,10 +148,12 @@ class Publications:
         if not values:
             return
         if len(values) == 1:  # topics in turn: the usual case where it matters
-            self._frames.append((_LENGTH.pack(self._open_bytes) + self._head + values[0], 1))
+            frame = _LENGTH.pack(self._open_bytes) + self._head + values[0]
             self.buffered_bytes -= BATCH_COUNT.size  # was charged, but one value alone has no count
         else:
-            self._frames.append((encode_values(self._head[_HEAD_BYTES:], values), len(values)))
+            frame = encode_values(self._head[_HEAD_BYTES:], values)
+        receipts, self._receipts = self._receipts, []
+        self._frames.append((_confirmable(frame) if receipts else frame, len(values), receipts))
         self.sealed_messages += len(values)
         self._open = []
         self._open_bytes = 0
@@ -153,8 +170,10 @@ class Publications:
         taken: list[bytes] = []
         size = 0
         while frames and size < limit_bytes:
-            frame, _ = frames.popleft()
+            frame, _, receipts = frames.popleft()
             taken.append(frame)
+            if receipts:
+                self.receipts.expect(receipts)
             size += len(frame)
         self.buffered_bytes -= size + _FRAME_OVERHEAD_BYTES * len(taken)
         return taken
@@ -162,7 +181,7 @@ class Publications:
     def take_batches(self) -> list[Batch]:
         """Remove and return everything, as batches."""
         self.seal()
-        batches = [Batch(frame, messages) for frame, messages in self._frames]
+        batches = [Batch(frame, messages) for frame, messages, _ in self._frames]
         self._frames.clear()
         self.buffered_bytes = 0
         return batches
@@ -176,23 +195,36 @@ class Publications:
         self.seal()
         self._frame_limit = frame_limit_bytes
         self._batch_limit = min(BATCH_BYTES, frame_limit_bytes - BATCH_COUNT.size)
-        if all(len(frame) - HEADER_BYTES <= frame_limit_bytes for frame, _ in self._frames):
+        if all(len(frame) - HEADER_BYTES <= frame_limit_bytes for frame, _, _ in self._frames):
             return 0
-        pieces = fitting([Batch(frame, messages) for frame, messages in self._frames], frame_limit_bytes)
+        waiting = list(self._frames)
         self._frames.clear()
-        lost = 0
-        for piece in pieces:
-            if isinstance(piece, Batch):
-                self._frames.append((piece.frames, piece.messages))
-            else:
-                lost += piece
-        self.buffered_bytes = sum(len(frame) + _FRAME_OVERHEAD_BYTES for frame, _ in self._frames)
+        lost = sum([self._fit_frame(*one) for one in waiting])
+        self.buffered_bytes = sum(len(frame) + _FRAME_OVERHEAD_BYTES for frame, _, _ in self._frames)
         return lost
 
-    def clear(self) -> int:
-        """Throw away what waits; return how many values that were."""
+    def _fit_frame(self, frame: bytes, messages: int, receipts: list[Receipt]) -> int:
+        """Put a frame back, in pieces if need be; return how many of its values are lost."""
+        lost = 0
+        for piece in fitting([Batch(frame, messages)], self._frame_limit):
+            if isinstance(piece, Batch):
+                mine, receipts = receipts[: piece.messages], receipts[piece.messages :]
+                self._frames.append((piece.frames, piece.messages, mine))
+                continue
+            lost += piece
+            gone, receipts = receipts[:piece], receipts[piece:]
+            for receipt in gone:
+                receipt.settle(RejectedError(CloseCode.TOO_BIG, "the value is larger than what this hub takes"))
+        return lost
+
+    def clear(self, error: HubError) -> int:
+        """Throw away what waits, because of `error`; return how many values that were."""
         lost = self.buffered_messages
+        for receipts in (*(receipts for _, _, receipts in self._frames), self._receipts):
+            for receipt in receipts:
+                receipt.settle(error)
         self._frames.clear()
+        self._receipts = []
         self._open = []
         self._open_bytes = self.buffered_bytes = 0
         return lost
@@ -204,6 +236,16 @@ class Publications:
         self._topic = topic
         self._head = head
         self._overhead_bytes = _LENGTH.size + len(head) + BATCH_COUNT.size + _FRAME_OVERHEAD_BYTES
+
+
+_FLAGS_AT = 5
+"""Where the flags stand in a frame."""
+
+
+def _confirmable(frame: bytes) -> bytes:
+    """Return a frame with CONFIRM."""
+    flags = frame[_FLAGS_AT] | FLAG_CONFIRM
+    return b"%b%c%b" % (frame[:_FLAGS_AT], flags, frame[_FLAGS_AT + 1 :])
 
 
 @lru_cache(_TOPICS_LIMIT)

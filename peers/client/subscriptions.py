@@ -22,6 +22,7 @@ from hub.stretch import Run
 from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest
+from peers.client.journal import JournalAccess
 from peers.client.routes import LocalRoutes, Route, Sink
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
@@ -52,9 +53,11 @@ class Subscriptions:
 
     Args:
         unreadable: Gets what bears no readable topic.
+        journal: Whose answers are awaited, too.
     """
 
-    def __init__(self, unreadable: Sink) -> None:
+    def __init__(self, unreadable: Sink, journal: JournalAccess) -> None:
+        self._journal = journal
         self.routes = LocalRoutes(unreadable)
         self.received_messages = 0
         self.received_bytes = 0
@@ -136,18 +139,18 @@ class Subscriptions:
         self._requests[number] = request
         connection.conversation.unsubscribe(gone, number)
         connection.write_outgoing()
-        self._regulate()
+        self.regulate()
         return request.answer
 
     def hold(self, sink: Sink) -> None:
         """A stream is full: stop reading."""
         self._full.add(sink)
-        self._regulate()
+        self.regulate()
 
     def let_go(self, sink: Sink) -> None:
         """A stream has room again."""
         self._full.discard(sink)
-        self._regulate()
+        self.regulate()
 
     # For the client.
 
@@ -180,7 +183,7 @@ class Subscriptions:
             self._interest.confirm(notice.request)
         if not request.answer.done():
             request.answer.set_result(error)
-        self._regulate()
+        self.regulate()
         return error if request.again else None
 
     def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
@@ -195,7 +198,7 @@ class Subscriptions:
             self._last_request += 1
             self._ask(portion, self._last_request, again=True)
         connection.write_outgoing()
-        self._regulate()
+        self.regulate()
 
     def disconnected(self) -> None:
         """The connection is lost, and with it what it was asked; subscriptions stay."""
@@ -227,7 +230,7 @@ class Subscriptions:
         if self._connection is not None:
             self._connection.conversation.subscribe(prefixes, number)
             self._connection.write_outgoing()
-            self._regulate()
+            self.regulate()
 
     async def _wait(self, numbers: Iterable[int]) -> None:
         """Wait for answers; raise the first that is an error."""
@@ -239,10 +242,10 @@ class Subscriptions:
             if error is not None:
                 raise error.with_traceback(None)
 
-    def _regulate(self) -> None:
+    def regulate(self) -> None:
         """Read or do not read, as the streams and the open requests will have it."""
         if self._connection is not None:
-            self._connection.read(not self._full or bool(self._requests))
+            self._connection.read(not self._full or bool(self._requests) or self._journal.waiting)
 
 
 def _portions(prefixes: list[str], limit_bytes: int) -> Iterator[list[str]]:

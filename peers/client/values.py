@@ -28,7 +28,7 @@ from hub.batch import Batch, Message, value_ends
 from hub.errors import UsageError
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, Encoding, Frame, iterate_frames
 
-__all__ = ["BadMessage", "InvalidValueError", "decode_batch", "encode_value"]
+__all__ = ["BadMessage", "InvalidValueError", "decode_batch", "decode_body", "encode_value"]
 
 _ARRAY_32 = b"\xdd"
 """msgpack's "array, 32 bit count follows". A BATCH body is a count and values back to back: behind this byte it is an
@@ -108,6 +108,22 @@ def encode_value(value: Any) -> bytes:
         return _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidValueError(f"a value has no msgpack form: {error}") from error
+
+
+def decode_body(encoding: int, body: bytes) -> Any:
+    """Return the value that a body holds.
+
+    Args:
+        encoding: How it is spelled, `hub.frame.Encoding`.
+        body: One value.
+
+    Raises:
+        ValueError: It is none, or of an encoding that this version does not read; the text says what is wrong.
+    """
+    try:
+        return _decode(body) if encoding == Encoding.MSGPACK else _value_in(encoding << 1, body)
+    except _UNDECODABLE as error:
+        raise ValueError(_reason(error, encoding)) from error
 
 
 def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:

@@ -28,7 +28,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from hub.errors import CloseCode, ProtocolError
+from hub.errors import CloseCode, ProtocolError, UsageError
 from hub.frame import (
     BATCH_COUNT,
     FLAG_BATCH,
@@ -43,6 +43,7 @@ from peers.client.conversation import Event, Introduction
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import Notice, cut_text
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
+from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.session import Closing
 
 __all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]
@@ -171,6 +172,18 @@ class WebSocketConversation:
                 message = b"".join((_PUBLISH, _encode(frame.key.decode()), values, frame.body))
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_binary(message)
+
+    def fetch(self, fetch: Fetch) -> None:  # noqa: ARG002 -- as others have it
+        """Not yet."""
+        raise UsageError("this client reads the journal over tcp:// or unix:// only")
+
+    def stage(self, stage: Stage) -> None:  # noqa: ARG002 -- as others have it
+        """There is no word for it."""
+        raise UsageError("batches are committed over tcp:// or unix:// only")
+
+    def commit(self, commit: Commit) -> None:  # noqa: ARG002
+        """There is no word for it."""
+        raise UsageError("batches are committed over tcp:// or unix:// only")
 
     def ping(self) -> None:
         """Send a WebSocket ping."""

@@ -15,9 +15,14 @@ from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
+from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.session import NEED_DATA, Closing, Phase, Session
 
 __all__ = ["WireConversation"]
+
+
+_FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
+"""Room for the largest message that a hub takes by default, and what stands around it in RECORDS."""
 
 
 class WireConversation:
@@ -29,13 +34,14 @@ class WireConversation:
         frame_limit_bytes: Largest body taken from the hub.
     """
 
-    __slots__ = ("_introduction", "_session", "half_close")
+    __slots__ = ("_frame_limit_bytes", "_introduction", "_session", "half_close")
 
     def __init__(
-        self, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = FRAME_LIMIT_BYTES
+        self, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = _FRAME_LIMIT_BYTES
     ) -> None:
         self.half_close = True
         self._introduction = introduction
+        self._frame_limit_bytes = frame_limit_bytes
         self._session: Session[Route] = Session("client", routes, frame_limit_bytes)
 
     @property
@@ -46,7 +52,14 @@ class WireConversation:
     def open(self) -> None:
         """Say HELLO."""
         who = self._introduction
-        hello = Hello(protocol=PROTOCOL, role="client", name=who.name, token=who.token, queue=who.queue)
+        hello = Hello(
+            protocol=PROTOCOL,
+            role="client",
+            name=who.name,
+            token=who.token,
+            queue=who.queue,
+            frame=self._frame_limit_bytes,
+        )
         self._session.send(hello.encode())
 
     def receive(self, data: bytes) -> Iterator[Event]:
@@ -80,6 +93,18 @@ class WireConversation:
     def publish(self, frames: list[bytes]) -> None:
         """Send frames as they are."""
         self._session.send(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Send FETCH."""
+        self._session.send(encode_fetch(fetch))
+
+    def stage(self, stage: Stage) -> None:
+        """Send STAGE."""
+        self._session.send(encode_stage(stage))
+
+    def commit(self, commit: Commit) -> None:
+        """Send COMMIT."""
+        self._session.send(encode_commit(commit))
 
     def ping(self) -> None:
         """Send PING."""

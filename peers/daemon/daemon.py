@@ -25,6 +25,7 @@ from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
 from peers.daemon.sources import Loaded
 from peers.endpoints import Endpoint, Scheme
+from peers.journal.journal import Journal
 from peers.node import Node
 from peers.tcp.connection import Connection
 from peers.tcp.dialler import Dialler
@@ -57,6 +58,7 @@ class Daemon:
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._tick: asyncio.TimerHandle | None = None
+        self._journal: Journal | None = None
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     async def start(self) -> None:
@@ -65,8 +67,12 @@ class Daemon:
         Raises:
             ListenError: An address cannot be listened on; nothing is left open.
             TlsError: TLS towards Zeeks cannot be set up; nothing is left open.
+            JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
         """
         self._fit_descriptors()
+        settings = self.node.settings
+        if settings.journal.path:
+            self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
         try:
             for endpoint in self._loaded.listen:
                 tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
@@ -75,6 +81,8 @@ class Daemon:
                 self.endpoints.append(bound)
         except BaseException:
             self._close_servers()
+            if self._journal is not None:
+                await self._journal.stop()
             raise
         for peer in self._loaded.peers:
             self._tasks.append(self.node.loop.create_task(self._dialler(peer).run(), name=f"link to {peer.location}"))
@@ -91,6 +99,8 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         node.core.flush()
+        if self._journal is not None:
+            await self._journal.settle()
         for connection in list(node.connections):
             connection.drain()
         with contextlib.suppress(TimeoutError):
@@ -101,6 +111,8 @@ class Daemon:
         await asyncio.sleep(0)
         if self._tick is not None:
             self._tick.cancel()
+        if self._journal is not None:
+            await self._journal.stop()
 
     def reload(self, loaded: Loaded) -> list[str]:
         """Take over settings for connections to come.
@@ -114,8 +126,7 @@ class Daemon:
             needs_restart.append("limits.routes")
         if old.limits.prefixes_per_client != new.limits.prefixes_per_client:
             needs_restart.append("limits.prefixes_per_client")
-        if old.zeek != new.zeek:
-            needs_restart.append("zeek")
+        needs_restart += [key for key in ("zeek", "journal") if getattr(old, key) != getattr(new, key)]
         self._loaded = loaded
         self.node.settings = new
         self._fit_descriptors()
@@ -164,6 +175,8 @@ class Daemon:
         node.keepalive.tick(node.loop.time())
         for event in node.core.report_drops():
             self._log.warning("messages dropped", **event.value)
+        if self._journal is not None:
+            self._journal.tick()
         self._announce_statistics()
 
     def _announce_statistics(self) -> None:

@@ -30,12 +30,14 @@ from peers.node import LINGER_S, Node
 from peers.silence import Act
 from peers.stream import StreamConnection
 from peers.tcp.announcement import Announcement
+from peers.tcp.journal_requests import JournalRequest, JournalRequests
 from peers.transport import far_address
 from peers.wire.control import Notice, encode_notice
 from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
-from peers.wire.session import Closing, Event, Session, SubscriptionChange
+from peers.wire.records import Commit, Fetch, Stage
+from peers.wire.session import Closing, Confirmable, Event, Session, SubscriptionChange
 
 __all__ = ["Connection"]
 
@@ -49,7 +51,7 @@ class Connection(StreamConnection):
         dialled: Whether this side has connected, to link with a peer hub.
     """
 
-    __slots__ = ("_announcement", "_far_frame_limit", "_queue", "used")
+    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_queue", "used")
 
     _session: Session[Route]
     _unsaid = "the far side closed without CLOSE"
@@ -61,6 +63,7 @@ class Connection(StreamConnection):
         self._session = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
         self._far_frame_limit = limits.frame_bytes
         self._announcement: Announcement | None = None
+        self._journal: JournalRequests | None = None  # once it is asked for something
         self.used = False
 
     # What asyncio calls.
@@ -103,6 +106,8 @@ class Connection(StreamConnection):
             case SubscriptionChange():
                 self._change_subscription(event)
                 cost += len(event.prefixes)
+            case Confirmable() | Fetch() | Stage() | Commit():
+                self._ask_journal(event)
             case Hello():
                 self._greet(event)
             case Notice():
@@ -131,7 +136,25 @@ class Connection(StreamConnection):
             except InvalidTopicError as error:
                 self._session.reject(RejectedError(CloseCode.BAD_DATA, str(error)), change.request)
                 return
-        self._session.confirm(change.request)
+        self._session.confirm(change.request, self._node.journal.position())
+
+    def _ask_journal(self, request: JournalRequest) -> None:
+        if self._journal is None:
+            self._journal = JournalRequests(self._node, cast("Handler", self.handler), self._session, self)
+        self._journal.act(request)
+
+    def answer(self, frame: bytes | bytearray) -> None:
+        """Say something that was asked for earlier, if there is still somebody to hear it."""
+        if self._session.closed or self._transport.is_closing():
+            return
+        if self._session.has_outgoing:
+            self._write_outgoing()
+        self._transport.write(frame)
+
+    @property
+    def far_frame_limit(self) -> int:
+        """Largest body that the far side takes, bytes."""
+        return self._far_frame_limit
 
     def _greet(self, hello: Hello) -> None:
         """The far side has said who it is: take it in, answer, announce."""

@@ -4,7 +4,7 @@
 |---|---|
 | `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
 | `/healthz` | 200 as long as the event loop turns |
-| `/readyz` | 200, or 503 with the reason while the hub starts or stops |
+| `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
 | `/metrics` | Prometheus text, see `peers.metrics` |
 
 GET and HEAD. Every answer ends its connection. No state; reads the node.
@@ -71,8 +71,9 @@ def _resource(node: Node, path: str) -> Response:
         case "/healthz":
             return plain(HTTPStatus.OK, "ok")
         case "/readyz":
-            reason = _unready(node)
-            return plain(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, reason or "ready")
+            reason = node.unready
+            text = f"not ready: {reason}" if reason else "ready"
+            return plain(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, text)
         case "/metrics":
             return _response(HTTPStatus.OK, CONTENT_TYPE, exposition(node), {"Cache-Control": "no-store"})
     found = page(path)
@@ -81,12 +82,6 @@ def _resource(node: Node, path: str) -> Response:
         return plain(HTTPStatus.NOT_FOUND, text)
     content_type, body = found
     return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
-
-
-def _unready(node: Node) -> str:
-    if node.draining:
-        return "not ready: the hub is stopping"
-    return "" if node.ready else "not ready: the hub is starting"
 
 
 def _response(status: HTTPStatus, content_type: str, body: bytes, headers: dict[str, str]) -> Response:

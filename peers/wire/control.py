@@ -43,13 +43,18 @@ _decode_subscription = msgspec.msgpack.Decoder(_Subscription).decode
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a hub tells a client, or a peer hub, beside messages."""
 
-    kind: Literal["confirmed", "dropped", "error"]
+    kind: Literal["confirmed", "dropped", "error", "recorded", "unrecorded"]
+    """The last two answer messages with CONFIRM, one each, in their order."""
     request: int = 0
     """The request that it answers, 0 for none."""
     count: int = 0
-    """How many messages were lost, or refused."""
+    """How many messages were lost, refused, or recorded."""
     code: int = 0
     text: str = ""
+    offset: int | None = None
+    """In the journal: of the first message that was recorded; where it stood when a subscription began."""
+    again: bool = False
+    """Whether what is confirmed had been done before."""
 
 
 _decode_notice = msgspec.msgpack.Decoder(Notice).decode

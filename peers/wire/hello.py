@@ -46,6 +46,8 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     queue: QueueWish | None = None
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
     """Largest body that the speaker takes, bytes."""
+    journal: bytes = b""
+    """The id of a hub's journal, 16 random bytes made with its file; empty without one."""
 
     def encode(self) -> bytes:
         """Return the frame."""

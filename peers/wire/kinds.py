@@ -10,7 +10,7 @@ __all__ = ["IGNORABLE", "Kind"]
 
 
 class Kind(IntEnum):
-    """What a frame is. Kinds that later versions fill (requests, journal, mesh) are named, and refused for now."""
+    """What a frame is. Kinds that later versions fill (requests, mesh) are named, and refused for now."""
 
     HELLO = 1
     MESSAGES = KIND_MESSAGES
@@ -26,6 +26,8 @@ class Kind(IntEnum):
     ROUTING = 12
     FETCH = 13
     RECORDS = 14
+    STAGE = 15
+    COMMIT = 16
 
 
 IGNORABLE = 0x80

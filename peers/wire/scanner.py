@@ -28,6 +28,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import (
     FLAG_BATCH,
+    FLAG_CONFIRM,
     HEADER,
     HEADER_BYTES,
     KEY_LIMIT_BYTES,
@@ -192,13 +193,15 @@ class Scanner(Generic[R]):
         return size
 
     def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | None:
-        """What is not a hit: a control frame or a refusal, or None for a new key, which is in the table now."""
+        """What is no hit: a refusal, a frame (control, or with CONFIRM), or None for a key that the table has now."""
         frame = next(iterate_frames(data[position : position + size]))
         if frame.kind != KIND_MESSAGES:
             return frame
         if frame.flags & FLAG_BATCH and not batch_count(frame.body, 0, len(frame.body)):
             text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
             return Rejected(CloseCode.BAD_DATA, text, 1)
+        if frame.flags & FLAG_CONFIRM:
+            return frame  # one at a time: each has an answer of its own
         try:
             self.routes.miss(frame.routing_key)
         except RejectedError as error:

@@ -1,12 +1,15 @@
 """`Session`: the rules of a conversation, as a table. No I/O: bytes in, events out.
 
 ```
-              HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE
+              HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE  FETCH  RECORDS  STAGE  COMMIT
 OPENING        ✓                                                            ✓
-WITH_CLIENT              ✓         ✓           ✓               ✓     ✓     ✓      this side is the hub
-WITH_HUB                 ✓                                 ✓   ✓     ✓     ✓      this side is a client
-WITH_LINK                ✓         ✓           ✓           ✓   ✓     ✓     ✓      both sides are hubs
+WITH_CLIENT              ✓         ✓           ✓               ✓     ✓     ✓     ✓               ✓      ✓
+WITH_HUB                 ✓                                 ✓   ✓     ✓     ✓             ✓
+WITH_LINK                ✓         ✓           ✓           ✓   ✓     ✓     ✓
 ```
+
+WITH_CLIENT: this side is the hub; WITH_HUB: this side is a client; WITH_LINK: both sides are hubs. A client's MESSAGES
+with CONFIRM are no run but a `Confirmable`.
 
 A missing entry ends the connection with 1002. A shell feeds what it read, acts on each `next_event()` until that is
 `NEED_DATA`, then writes `take_outgoing()`. What the session answers by itself (PONG, CLOSE after an error, NOTICE for
@@ -23,7 +26,7 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import Frame, encode_frame
+from hub.frame import FLAG_CONFIRM, Frame, encode_frame
 from hub.stretch import Run, Stretch
 from peers.wire.control import (
     PING_LIMIT_BYTES,
@@ -36,9 +39,19 @@ from peers.wire.control import (
 )
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
+from peers.wire.records import (
+    Commit,
+    Fetch,
+    Records,
+    Stage,
+    decode_commit,
+    decode_fetch,
+    decode_records,
+    decode_stage,
+)
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 
-__all__ = ["HANDSHAKE_LIMIT_BYTES", "NEED_DATA", "Closing", "Phase", "Session", "SubscriptionChange"]
+__all__ = ["HANDSHAKE_LIMIT_BYTES", "NEED_DATA", "Closing", "Confirmable", "Phase", "Session", "SubscriptionChange"]
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of what is read of a stranger that has not said HELLO, bytes."""
@@ -70,6 +83,12 @@ class SubscriptionChange(NamedTuple):
     request: int
 
 
+class Confirmable(NamedTuple):
+    """Messages whose publisher wants to know their offset in the journal; CONFIRM is taken off."""
+
+    frame: Frame
+
+
 class Closing(NamedTuple):
     """The conversation is over: write what is outgoing, then close the transport."""
 
@@ -78,7 +97,7 @@ class Closing(NamedTuple):
     by_far_side: bool
 
 
-Event = Hello | SubscriptionChange | Notice | Closing
+Event = Hello | SubscriptionChange | Notice | Confirmable | Fetch | Records | Stage | Commit | Closing
 
 
 class Session(Generic[R]):
@@ -132,10 +151,15 @@ class Session(Generic[R]):
         """Put a frame into what goes out next."""
         self._outgoing.append(frame)
 
-    def confirm(self, request: int) -> None:
-        """Tell the far side that its request was carried out, if it wants to know."""
+    def confirm(self, request: int, offset: int | None = None) -> None:
+        """Tell the far side that its request was carried out, if it wants to know.
+
+        Args:
+            request: Its number, 0 for none.
+            offset: Where the journal stood then, if there is one.
+        """
         if request:
-            self.send(encode_notice(Notice("confirmed", request=request)))
+            self.send(encode_notice(Notice("confirmed", request=request, offset=offset)))
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
         """Tell the far side that one request of its was refused."""
@@ -243,6 +267,29 @@ class Session(Generic[R]):
             return None
         return SubscriptionChange(frame.kind == Kind.SUBSCRIBE, prefixes, request)
 
+    def _messages(self, frame: Frame) -> Event:
+        """Only with CONFIRM: all other messages are runs."""
+        return Confirmable(frame._replace(flags=frame.flags & ~FLAG_CONFIRM))
+
+    def _fetch(self, frame: Frame) -> Event | None:
+        return self._taken(decode_fetch, frame.body)
+
+    def _stage(self, frame: Frame) -> Event | None:
+        return self._taken(decode_stage, frame.body)
+
+    def _commit(self, frame: Frame) -> Event | None:
+        return self._taken(decode_commit, frame.body)
+
+    def _taken(self, decode: Callable[[bytes], Event], body: bytes) -> Event | None:
+        try:
+            return decode(body)
+        except RejectedError as error:
+            self.reject(error)
+            return None
+
+    def _records(self, frame: Frame) -> Event:
+        return decode_records(frame.body)
+
     def _notice(self, frame: Frame) -> Event:
         return decode_notice(frame.body)
 
@@ -267,6 +314,11 @@ class Session(Generic[R]):
 def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | None]]:
     meanings: dict[Kind, Callable[[Session[Any], Frame], Event | None]] = {
         Kind.HELLO: Session._hello,  # noqa: SLF001 -- the table belongs to the class
+        Kind.MESSAGES: Session._messages,  # noqa: SLF001
+        Kind.FETCH: Session._fetch,  # noqa: SLF001
+        Kind.RECORDS: Session._records,  # noqa: SLF001
+        Kind.STAGE: Session._stage,  # noqa: SLF001
+        Kind.COMMIT: Session._commit,  # noqa: SLF001
         Kind.SUBSCRIBE: Session._subscription,  # noqa: SLF001
         Kind.UNSUBSCRIBE: Session._subscription,  # noqa: SLF001
         Kind.NOTICE: Session._notice,  # noqa: SLF001
@@ -281,8 +333,10 @@ _KINDS = {int(kind): kind for kind in Kind}
 _ALIVE = (Kind.PING, Kind.PONG, Kind.CLOSE)
 _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] = {
     Phase.OPENING: _rules(Kind.HELLO, Kind.CLOSE),
-    Phase.WITH_CLIENT: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, *_ALIVE),
-    Phase.WITH_HUB: _rules(Kind.NOTICE, *_ALIVE),
+    Phase.WITH_CLIENT: _rules(
+        Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.MESSAGES, Kind.FETCH, Kind.STAGE, Kind.COMMIT, *_ALIVE
+    ),
+    Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, *_ALIVE),
     Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, *_ALIVE),
     Phase.CLOSED: {},
 }

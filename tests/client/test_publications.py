@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch, encode_value
-from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
+from hub.errors import BusyError, CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.frame import iterate_frames
 from peers.client.publications import BATCH_BYTES, Publications
 from peers.client.values import decode_batch
@@ -139,10 +139,10 @@ def test_clearing() -> None:
     publications = Publications()
     for topic in ("/a", "/a", "/b"):
         publications.append(topic, b"\x01")
-    assert publications.clear() == 3
+    assert publications.clear(ClosedError("closed")) == 3
     assert not publications
     assert publications.buffered_bytes == 0
-    assert publications.clear() == 0
+    assert publications.clear(ClosedError("closed")) == 0
 
 
 def test_as_batches() -> None:

@@ -1,0 +1,133 @@
+"""`History`: a range of a hub's journal, read by iterating: record by record, or block by block.
+
+```
+client.read("/zeek/", start=0) ─▶ FETCH, FETCH, ... each asked for while the one before is worked on
+      async for record in history                Record(offset, time_us, topic, value)
+      async for block in history.blocks()        hub.journal.block.Block, columns without an object for each record
+```
+
+It reads no faster than it is iterated over, holds two pieces at most, and goes on where it was after a lost connection.
+
+Owner: one reader. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, about 1 µs more each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from hub.journal.block import Block
+from hub.topics import check_prefix
+from peers.client.journal import JournalAccess
+from peers.client.values import BadMessage, decode_body
+from peers.wire.records import FETCH_BYTES, Fetch, Records
+
+__all__ = ["History", "Record", "time_us"]
+
+
+class Record(NamedTuple):
+    """A message of the journal."""
+
+    offset: int
+    time_us: int
+    """When the hub took it, µs since 1970 UTC."""
+    topic: str
+    value: Any
+
+
+def time_us(time: datetime | None) -> int | None:
+    """Return a time as the journal has it; without a zone it is local time."""
+    return None if time is None else round(time.timestamp() * 1_000_000)
+
+
+class History:
+    """A range of the journal.
+
+    Args:
+        access: Of the client.
+        prefixes: Of the topics wanted.
+        start: First offset.
+        end: The one behind the last; None for what is committed when reading begins.
+        start_time: Instead of `start`: the first record that is not older.
+        piece_bytes: What one answer of the hub holds.
+        on_bad: Told of values that cannot be read.
+    """
+
+    def __init__(  # noqa: PLR0913 -- one argument of `Client.read` each
+        self,
+        access: JournalAccess,
+        prefixes: tuple[str, ...],
+        *,
+        start: int,
+        end: int | None,
+        start_time: datetime | None,
+        piece_bytes: int,
+        on_bad: Callable[[BadMessage], None],
+    ) -> None:
+        self._access = access
+        self._prefixes = tuple(check_prefix(prefix) for prefix in prefixes) or ("",)
+        self._time = time_us(start_time)
+        self._end = end
+        self._piece_bytes = piece_bytes
+        self._on_bad = on_bad
+        self.next = start
+        """Where reading goes on: everything before it was read."""
+
+    async def pieces(self) -> AsyncIterator[Records]:
+        """Yield the hub's answers, one after the other.
+
+        Raises:
+            GoneError: The start is not in the journal.
+            RejectedError, ClosedError, PeerError: As `Client.read`.
+        """
+        asking = self._ask(self.next, self._time)
+        try:
+            while True:
+                found = await asking
+                if self._end is None:
+                    self._end = found.head
+                done = found.next >= self._end
+                if not done:
+                    asking = self._ask(found.next)
+                yield found
+                self.next = found.next
+                if done:
+                    return
+        finally:
+            asking.cancel()
+
+    def _ask(self, start: int, time: int | None = None) -> asyncio.Task[Records]:
+        fetch = Fetch(1, start, time, self._end, self._prefixes, self._piece_bytes or FETCH_BYTES)
+        return asyncio.get_running_loop().create_task(self._access.fetch(fetch))
+
+    async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
+        """Yield blocks, their columns ready to be used.
+
+        Args:
+            verify: Whether to compare the checksum here too; the hub did when it read them.
+
+        Raises:
+            JournalCorruptError: What came is no block.
+            GoneError, RejectedError, ClosedError, PeerError: As `Client.read`.
+        """
+        async for found in self.pieces():
+            for data in found.blocks:
+                yield Block.parse(data, verify=verify)
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        async for block in self.blocks():
+            for record in records_of(block, self._on_bad):
+                yield record
+
+
+def records_of(block: Block, on_bad: Callable[[BadMessage], None]) -> Iterator[Record]:
+    """Yield the records of a block with their values; tell of those that cannot be read, and leave them out."""
+    for offset, at_us, topic, encoding, body in block.records():
+        try:
+            value = decode_body(encoding, body)
+        except ValueError as error:
+            on_bad(BadMessage(topic, body, 1, str(error)))
+        else:
+            yield Record(offset, at_us, topic, value)

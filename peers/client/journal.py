@@ -1,0 +1,210 @@
+"""`JournalAccess`: what a client asks of its hub's journal, and the answers.
+
+```
+fetch, commit ─▶ numbered request ─▶ hub ─▶ RECORDS, NOTICE ─▶ whoever waits
+```
+
+Owner: one client. Requests are numbered from `FIRST_REQUEST` on, so that their answers are told from those about
+subscriptions. A FETCH that was lost with its connection is sent again over the next one, since it changes nothing; a
+STAGE or COMMIT is not: whoever asks must know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, RejectedError
+from peers.client.connection import Connection
+from peers.client.conversation import ABNORMAL
+from peers.wire.control import Notice
+from peers.wire.records import Commit, Fetch, Records, Stage
+
+__all__ = ["FIRST_REQUEST", "Committed", "JournalAccess", "JournalState"]
+
+FIRST_REQUEST = 1 << 31
+"""Smaller numbers are requests about subscriptions."""
+
+_LAST_REQUEST = (1 << 32) - 1
+
+_AGAIN_S = (0.05, 0.2, 1.0)
+"""Pauses before a FETCH that the hub could not answer now is sent again."""
+
+_ASK_AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
+
+
+class JournalState(NamedTuple):
+    """How far a hub's journal reaches."""
+
+    id: bytes
+    """Of the journal: made with its file, 16 bytes."""
+    first: int
+    """The oldest offset that is retained."""
+    head: int
+    """The offset behind the newest that is committed."""
+
+
+class Committed(NamedTuple):
+    """What has become of a COMMIT."""
+
+    first: int
+    """Offset of its first message."""
+    messages: int
+    again: bool
+    """Whether it had been committed before, so that nothing was done."""
+
+
+class _Request(NamedTuple):
+    answer: asyncio.Future[Records | Notice | HubError]
+    again: Callable[[Connection], None] | None
+    """Sends it over another connection; None where it must not be repeated."""
+
+
+class JournalAccess:
+    """The requests of one client.
+
+    Args:
+        on_waiting: Called when `waiting` may have changed.
+    """
+
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
+        self._on_waiting = on_waiting
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._requests: dict[int, _Request] = {}
+        self._last_request = FIRST_REQUEST
+        self._closed: HubError | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is awaited: then the connection must be read."""
+        return bool(self._requests)
+
+    async def fetch(self, fetch: Fetch) -> Records:
+        """Read a piece.
+
+        Args:
+            fetch: Its request is numbered here.
+
+        Raises:
+            GoneError: The offset is not in the journal.
+            RejectedError: The hub has no journal, or cannot read it.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        pauses = iter(_AGAIN_S)
+        while True:
+            answer = await self._ask(lambda number: fetch_sender(fetch, number), repeat=True)
+            if isinstance(answer, Records):
+                return answer
+            pause_s = next(pauses, None) if answer.code in _ASK_AGAIN else None
+            if pause_s is None:
+                raise _error(answer)
+            await asyncio.sleep(pause_s)
+
+    async def stage(self, stage: Stage) -> None:
+        """Bring messages that wait for their COMMIT.
+
+        Raises:
+            RejectedError: The hub refuses.
+            ClosedError, PeerError: The connection is lost, or the client is closed.
+        """
+        await self._done(
+            lambda number: lambda connection: connection.conversation.stage(stage._replace(request=number))
+        )
+
+    async def commit(self, commit: Commit) -> Committed:
+        """Have what was staged become messages.
+
+        Raises:
+            RejectedError: The hub refuses, or cannot record it.
+            ClosedError, PeerError: The connection is lost, or the client is closed: nobody knows; ask again.
+        """
+        notice = await self._done(lambda number: commit_sender(commit, number))
+        return Committed(notice.offset or 0, notice.count, notice.again)
+
+    async def _done(self, sender: Callable[[int], Callable[[Connection], None]]) -> Notice:
+        answer = await self._ask(sender, repeat=False)
+        if isinstance(answer, Notice) and answer.kind != "error":
+            return answer
+        raise _error(answer) if isinstance(answer, Notice) else RejectedError(CloseCode.BAD_DATA, "no answer to that")
+
+    async def _ask(self, sender: Callable[[int], Callable[[Connection], None]], *, repeat: bool) -> Records | Notice:
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
+        if self._connection is None and not repeat:
+            raise ConnectionLostError(ABNORMAL, "there is no connection now")
+        number = self._number()
+        send = sender(number)
+        request = self._requests[number] = _Request(self._loop.create_future(), send if repeat else None)
+        self._on_waiting()
+        if self._connection is not None:
+            self._send(send)
+        try:
+            outcome = await request.answer
+        finally:
+            self._requests.pop(number, None)
+            self._on_waiting()
+        if isinstance(outcome, HubError):
+            raise outcome.with_traceback(None)
+        return outcome
+
+    def _number(self) -> int:
+        self._last_request = FIRST_REQUEST if self._last_request >= _LAST_REQUEST else self._last_request + 1
+        return self._last_request
+
+    def _send(self, send: Callable[[Connection], None]) -> None:
+        connection = self._connection
+        if connection is not None:
+            send(connection)
+            connection.write_outgoing()
+
+    # For the client.
+
+    def receive(self, answer: Records | Notice) -> None:
+        """Take an answer of the hub."""
+        request = self._requests.get(answer.request)
+        if request is not None and not request.answer.done():
+            request.answer.set_result(answer)
+
+    def connected(self, connection: Connection) -> None:
+        """Ask a new connection for what the last one has not answered."""
+        self._connection = connection
+        for request in list(self._requests.values()):
+            if request.again is not None and not request.answer.done():
+                self._send(request.again)
+
+    def disconnected(self) -> None:
+        """The connection is lost."""
+        self._connection = None
+        error = ConnectionLostError(ABNORMAL, "the connection was lost before the hub answered")
+        for request in self._requests.values():
+            if request.again is None and not request.answer.done():
+                request.answer.set_result(error)
+
+    def finish(self, error: HubError | None) -> None:
+        """Nothing more comes: tell everyone who waits."""
+        self._closed = error or ClosedError("the client is closed")
+        self._connection = None
+        for request in self._requests.values():
+            if not request.answer.done():
+                request.answer.set_result(self._closed)
+
+
+def fetch_sender(fetch: Fetch, number: int) -> Callable[[Connection], None]:
+    """Return what sends a FETCH with that number."""
+    numbered = Fetch(number, fetch.start, fetch.time, fetch.end, fetch.prefixes, fetch.bytes, fetch.wait_ms)
+    return lambda connection: connection.conversation.fetch(numbered)
+
+
+def commit_sender(commit: Commit, number: int) -> Callable[[Connection], None]:
+    """Return what sends a COMMIT with that number."""
+    numbered = Commit(number, commit.transaction, commit.query, commit.batch, commit.parts, commit.abort)
+    return lambda connection: connection.conversation.commit(numbered)
+
+
+def _error(notice: Notice) -> RejectedError:
+    """Make the exception for a refusal."""
+    if notice.code == CloseCode.GONE and notice.offset is not None:
+        return GoneError(notice.text, notice.offset)
+    return RejectedError(notice.code, notice.text)

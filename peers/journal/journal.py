@@ -1,0 +1,267 @@
+"""`Journal`: what the connections of a hub see of it: recording, reading back, batches of writers. `NoJournal`: none.
+
+Made by the daemon. Owner: the event loop. It wires the recorder (loop), the writer (thread), the readers (processes)
+and the staging area (loop) together, and keeps what they must agree on: an answer to FETCH waits for the commit of what
+was taken before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from hub.config import JournalSettings, Limits
+from hub.core import Core
+from hub.errors import CloseCode, RejectedError
+from hub.handler import Handler
+from hub.routes import Route
+from peers.journal.readers import Deliver, Readers
+from peers.journal.recorder import Answer, Recorder, RecorderStatistics
+from peers.journal.staging import OnCommitted, Staging, StagingStatistics
+from peers.journal.store import Retention, Store
+from peers.journal.writer import Writer
+from peers.wire.records import Commit, Fetch, Stage, encode_fetch
+
+__all__ = ["Journal", "JournalStatistics", "NoJournal", "Recording"]
+
+_US = 1_000_000
+
+
+class JournalStatistics(NamedTuple):
+    """A journal at one moment."""
+
+    recorder: RecorderStatistics
+    staging: StagingStatistics
+    first: int
+    """The oldest offset that is retained."""
+    size_bytes: int
+    """Of its blocks."""
+    readers: int
+    """Processes."""
+    fetches: int
+    """Asked for and not answered yet."""
+
+
+class Recording(Protocol):
+    """A journal, or none, as a connection sees it."""
+
+    id: bytes
+    """Of the journal; empty where there is none."""
+
+    @property
+    def taken(self) -> int:
+        """Changes when messages are taken for recording."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether those who feed it should not be read."""
+
+    def wait_room(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once they should be."""
+
+    def position(self) -> int | None:
+        """Return the offset that the next recorded message will get, if there is one."""
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
+        """Answer once what was published last, this way, is committed."""
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:
+        """Have a piece read."""
+
+    def stage(self, source: Handler, stage: Stage) -> None:
+        """Keep messages until their COMMIT; raises `RejectedError`."""
+
+    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
+        """Route and record what was staged."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the hub is not ready, as far as the journal goes; empty if it is."""
+
+    def statistics(self) -> JournalStatistics | None:
+        """The journal as it is now."""
+
+
+class NoJournal:
+    """A hub that records nothing."""
+
+    id = b""
+    taken = 0
+    is_behind = False
+    trouble = ""
+
+    def wait_room(self, resume: Callable[[], None]) -> None:
+        """There is always room."""
+        resume()
+
+    def position(self) -> int | None:
+        """There are no offsets."""
+        return None
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
+        """Nothing is recorded."""
+        answer(_none())
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:  # noqa: ARG002
+        """There is nothing to read."""
+        deliver(_none())
+
+    def stage(self, source: Handler, stage: Stage) -> None:  # noqa: ARG002
+        """There is nothing to write to."""
+        raise _none()
+
+    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
+        """There is nothing to write to."""
+        answer(_none())
+
+    def statistics(self) -> JournalStatistics | None:
+        """There is nothing to count."""
+        return None
+
+
+def _none() -> RejectedError:
+    return RejectedError(CloseCode.NOT_ALLOWED, "this hub has no journal; start it with --journal PATH")
+
+
+class Journal:
+    """A hub's journal.
+
+    Args:
+        core: Of the hub.
+        settings: With a path.
+        limits: Of the hub.
+
+    Raises:
+        JournalCorruptError, JournalUnavailableError: It cannot be opened.
+    """
+
+    def __init__(self, core: Core, settings: JournalSettings, limits: Limits) -> None:
+        self._loop = asyncio.get_running_loop()
+        retention = Retention(settings.keep_bytes, int(settings.keep_s * _US))
+        self._store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
+        self._writer = Writer(self._store, settings.commit_s)
+        self._recorder = Recorder(
+            core,
+            settings.topics,
+            self._writer.submit,
+            buffer_bytes=settings.buffer_bytes,
+            next_offset=self._store.next,
+        )
+        self._readers = Readers(settings.path, settings.readers)
+        self._staging = Staging(
+            core,
+            self._recorder,
+            limit_bytes=settings.staged_bytes,
+            kept_s=settings.staged_s,
+            frame_limit_bytes=limits.frame_bytes,
+            writes=self._store.writes,
+            after_turn=self._loop.call_soon,
+        )
+        self.id = self._store.id
+        self._writer.start(self._recorder)
+
+    @property
+    def taken(self) -> int:
+        """Changes when messages are taken for recording."""
+        return self._recorder.taken
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether those who feed it should not be read."""
+        return self._recorder.is_behind
+
+    def wait_room(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once they should be."""
+        self._recorder.wait_room(resume)
+
+    def position(self) -> int | None:
+        """Return the offset that the next recorded message will get; None while nothing is recorded."""
+        return self._recorder.position()
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
+        """Answer once what was published last, this way, is committed; or say why it will not be."""
+        if self._recorder.handler in route.handlers:
+            self._recorder.answer_at_commit(messages, answer)
+        else:
+            answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub"))
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:
+        """Have a piece read; where nothing is there yet, but is on its way or waited for, once it is."""
+        recorder = self._recorder
+        start = fetch.start
+        on_its_way = start < (recorder.position() or 0)
+        if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
+            self._fetch_later(fetch, deliver)
+        else:
+            self._readers.fetch(encode_fetch(fetch), deliver)
+
+    def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> None:
+        """Have it read at the next commit, or when the time to wait is up."""
+        order = encode_fetch(fetch)
+
+        def now() -> None:
+            timer.cancel()
+            self._recorder.forget_call(now)
+            self._readers.fetch(order, deliver)
+
+        timer = self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), now)
+        self._recorder.call_at_commit(fetch.start, now)
+
+    def stage(self, source: Handler, stage: Stage) -> None:
+        """Keep messages until their COMMIT.
+
+        Raises:
+            RejectedError: They cannot be recorded, or too much waits.
+        """
+        self._staging.stage(source, stage, self._loop.time())
+
+    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
+        """Route and record what was staged, or drop it; answer once it is on the disk."""
+        self._staging.commit(source, commit, answer)
+
+    def tick(self) -> None:
+        """What is due about once a second."""
+        self._staging.sweep(self._loop.time())
+
+    @property
+    def trouble(self) -> str:
+        """Why the hub is not ready, as far as the journal goes; empty if it is."""
+        error = self._recorder.error
+        return "" if error is None else f"the journal cannot be written: {error}"
+
+    def statistics(self) -> JournalStatistics | None:
+        """The journal as it is now."""
+        return JournalStatistics(
+            self._recorder.statistics(),
+            self._staging.statistics(),
+            self._store.first,
+            self._store.size_bytes,
+            len(self._readers),
+            self._readers.pending,
+        )
+
+    async def settle(self) -> None:
+        """Wait until all that was taken is committed and confirmed, for a second at most."""
+        settled: asyncio.Future[None] = self._loop.create_future()
+
+        def settle(_: int | RejectedError) -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        self._recorder.answer_at_commit(0, settle)
+        await asyncio.wait([settled], timeout=_SETTLE_S)
+
+    async def stop(self) -> None:
+        """Write what was taken, then close the file and end the readers."""
+        self._staging.finish()
+        self._recorder.stop()
+        await self._loop.run_in_executor(None, self._writer.stop)
+        await asyncio.sleep(0)  # what the writer has told last is brought to those who wait
+        await self._readers.stop()
+
+
+_SETTLE_S = 1.0
+
+_COMMIT_WAIT_S = 1.0
+"""How long a FETCH waits at least for what is on its way to the disk."""

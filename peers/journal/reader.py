@@ -1,0 +1,117 @@
+"""A reader process: answers FETCH from the journal's file, so that the hub's event loop need not.
+
+    python -m peers.journal.reader PATH DESCRIPTOR
+
+It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. It
+ends with the socket. A thread in the hub's process would be slower, and would slow the hub: two threads that read share
+one interpreter lock.
+
+Owner: its own process. Cost: a copy from the file, a checksum, and a write.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+
+from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
+from hub.frame import HEADER, HEADER_BYTES
+from peers.journal.view import View
+from peers.wire.control import Notice, encode_notice
+from peers.wire.kinds import Kind
+from peers.wire.records import Fetch, Records, decode_fetch, records_parts
+
+__all__ = ["main", "serve"]
+
+_NICENESS = 5
+"""So much more readily than the hub does a reader give way where there are too few processors."""
+
+_RECEIVE_BYTES = 64 * 1024
+
+
+def answer(view: Callable[[], View], fetch: Fetch) -> list[bytes]:
+    """Return the frame that answers a FETCH, in parts."""
+    try:
+        opened = view()
+        start = fetch.start if fetch.time is None else opened.offset_at(fetch.time)
+        found = opened.fetch(start, fetch.end, fetch.prefixes, fetch.bytes)
+    except GoneError as error:
+        return [_refusal(fetch, CloseCode.GONE, error.text, error.first)]
+    except JournalCorruptError as error:
+        return [_refusal(fetch, CloseCode.JOURNAL_FAILED, str(error))]
+    except StorageError as error:
+        return [_refusal(fetch, CloseCode.TRY_AGAIN_LATER, str(error))]
+    parts = records_parts(Records(fetch.request, found.start, found.next, *found.extent, found.blocks))
+    return [HEADER.pack(sum(map(len, parts)), Kind.RECORDS, 0, 0), *parts]
+
+
+def _refusal(fetch: Fetch, code: CloseCode, text: str, offset: int | None = None) -> bytes:
+    return encode_notice(Notice("error", request=fetch.request, code=code, text=text, offset=offset))
+
+
+def serve(path: str, connection: socket.socket) -> None:
+    """Answer until the other side has closed."""
+    opened: list[View] = []
+
+    def view() -> View:
+        if not opened:  # later, where the file is not there yet
+            opened.append(View(path))
+        return opened[0]
+
+    for body in _bodies(connection):
+        try:
+            fetch = decode_fetch(body)
+        except RejectedError as error:
+            parts = [encode_notice(Notice("error", code=error.code, text=error.text))]
+        else:
+            parts = answer(view, fetch)
+        _send(connection, parts)
+
+
+def _bodies(connection: socket.socket) -> Iterator[bytes]:
+    """Yield the body of each frame."""
+    held = b""
+    while True:
+        while len(held) >= HEADER_BYTES:
+            end = HEADER_BYTES + HEADER.unpack_from(held)[0]
+            if len(held) < end:
+                break
+            yield held[HEADER_BYTES:end]
+            held = held[end:]
+        read = connection.recv(_RECEIVE_BYTES)
+        if not read:
+            return
+        held += read
+
+
+_PARTS_PER_CALL = 512
+"""Of one system call; Linux takes 1024."""
+
+
+def _send(connection: socket.socket, parts: list[bytes]) -> None:
+    """Send parts without copying them together."""
+    left = [memoryview(part) for part in parts if part]
+    while left:
+        sent = connection.sendmsg(left[:_PARTS_PER_CALL])
+        while left and sent >= len(left[0]):
+            sent -= len(left[0])
+            left.pop(0)
+        if sent:
+            left[0] = left[0][sent:]
+
+
+def main() -> None:
+    """Serve as the arguments say."""
+    path, descriptor = sys.argv[1:]
+    os.nice(_NICENESS)
+    with socket.socket(fileno=int(descriptor)) as connection:
+        try:
+            serve(path, connection)
+        except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+            return  # the hub has ended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""FETCH and RECORDS: reading the journal, a piece at a time. STAGE and COMMIT: writing many messages as one.
+
+```
+FETCH     msgpack map, see `Fetch`
+RECORDS   u32 request, u32 number of blocks, u64 start, u64 next, u64 first, u64 head, then per block u64 length, block
+STAGE     u32 request, u16 length of the transaction's name, name, u32 part, MESSAGES frames back to back
+COMMIT    msgpack map, see `Commit`
+```
+
+One FETCH has one answer: RECORDS, or NOTICE "error" with its request. There is no state between two of them, so a
+reader goes on where it stopped after any loss of its connection, and reads no faster than it asks. A block is what is
+on the disk (`hub.journal.block`), with its checksum.
+
+STAGE is answered by NOTICE "confirmed" or "error", COMMIT by "confirmed" with `offset` and `count`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 -- a class
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.frame import encode_frame
+from peers.wire.control import PREFIXES_LIMIT
+from peers.wire.kinds import Kind
+
+__all__ = [
+    "FETCH_BYTES",
+    "FETCH_WAIT_LIMIT_MS",
+    "TRANSACTION_LIMIT_BYTES",
+    "Commit",
+    "Fetch",
+    "Records",
+    "Stage",
+    "decode_commit",
+    "decode_fetch",
+    "decode_records",
+    "decode_stage",
+    "encode_commit",
+    "encode_fetch",
+    "encode_stage",
+    "records_parts",
+]
+
+FETCH_BYTES = 1024 * 1024
+"""Default of what one answer holds: a full block. Twice as much is no quicker."""
+
+FETCH_WAIT_LIMIT_MS = 60_000
+"""Longest wait for records that are not there yet."""
+
+TRANSACTION_LIMIT_BYTES = 255
+
+_RECORDS = Struct(">IIQQQQ")
+_LENGTH = Struct(">Q")
+_STAGE = Struct(">IH")
+_PART = Struct(">I")
+
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Request = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+
+
+class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of the journal is asked for."""
+
+    request: _Request
+    start: _Offset = 0
+    time: _Offset | None = None
+    """Instead of `start`: µs since 1970; begin with the first record that is not older."""
+    end: _Offset | None = None
+    """The offset behind the last one wanted; None for what is committed when the answer is made."""
+    prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
+    bytes: Annotated[int, msgspec.Meta(ge=0)] = FETCH_BYTES
+    """Stop when so much was found; 0 asks how far the journal reaches."""
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
+    """How long to wait if nothing is there yet."""
+
+
+class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was staged becomes messages, all of it or nothing; or is dropped."""
+
+    request: _Request
+    transaction: Annotated[str, msgspec.Meta(min_length=1, max_length=TRANSACTION_LIMIT_BYTES)]
+    query: Annotated[str, msgspec.Meta(max_length=TRANSACTION_LIMIT_BYTES)] = ""
+    """Who writes; its batches are told apart by their numbers. Empty: batches are not remembered."""
+    batch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    """Number of the batch: one that is not above the last committed one of the query is recognised and not repeated."""
+    parts: list[_Offset] = []
+    """Which parts belong to it; others that were staged (of tasks that were repeated) are dropped."""
+    abort: bool = False
+    """Drop what was staged."""
+
+
+class Stage(NamedTuple):
+    """Messages that wait for their COMMIT."""
+
+    request: int
+    transaction: str
+    part: int
+    frames: bytes
+
+
+class Records(NamedTuple):
+    """A piece of the journal."""
+
+    request: int
+    start: int
+    """Where it begins; what `time` was resolved to."""
+    next: int
+    """Where to go on."""
+    first: int
+    """The oldest offset that is retained."""
+    head: int
+    """The one behind the newest that is committed."""
+    blocks: list[bytes]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_fetch = msgspec.msgpack.Decoder(Fetch).decode
+_decode_commit = msgspec.msgpack.Decoder(Commit).decode
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+def encode_fetch(fetch: Fetch) -> bytes:
+    """Return the frame."""
+    return encode_frame(Kind.FETCH, _encode(fetch))
+
+
+def decode_fetch(body: bytes) -> Fetch:
+    """Read the body of a FETCH frame.
+
+    Raises:
+        RejectedError: It is no such map; the connection goes on.
+    """
+    try:
+        return _decode_fetch(body)
+    except _UNREADABLE as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return the frame."""
+    return encode_frame(Kind.COMMIT, _encode(commit))
+
+
+def decode_commit(body: bytes) -> Commit:
+    """Read the body of a COMMIT frame.
+
+    Raises:
+        RejectedError: It is no such map; the connection goes on.
+    """
+    try:
+        return _decode_commit(body)
+    except _UNREADABLE as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"COMMIT: {error}") from error
+
+
+def encode_stage(stage: Stage) -> bytes:
+    """Return the frame."""
+    name = stage.transaction.encode()
+    head = _STAGE.pack(stage.request, len(name)) + name + _PART.pack(stage.part)
+    return encode_frame(Kind.STAGE, head + stage.frames)
+
+
+def decode_stage(body: bytes) -> Stage:
+    """Read the body of a STAGE frame.
+
+    Raises:
+        RejectedError: It is shorter than it says, or its transaction's name is none.
+    """
+    try:
+        request, length = _STAGE.unpack_from(body)
+        end = _STAGE.size + length
+        name = body[_STAGE.size : end].decode()
+        part = _PART.unpack_from(body, end)[0]
+    except (ValueError, IndexError, StructError) as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"STAGE: {error}") from error
+    if not 0 < length <= TRANSACTION_LIMIT_BYTES:
+        text = f"STAGE: a transaction's name has 1 to {TRANSACTION_LIMIT_BYTES} bytes, this one has {length}"
+        raise RejectedError(CloseCode.BAD_DATA, text)
+    return Stage(request, name, part, body[end + _PART.size :])
+
+
+def records_parts(records: Records) -> list[bytes]:
+    """Return the body of a RECORDS frame, in parts that need not be copied together."""
+    parts = [_RECORDS.pack(records.request, len(records.blocks), *records[1:5])]
+    for block in records.blocks:
+        parts += (_LENGTH.pack(len(block)), block)
+    return parts
+
+
+def decode_records(body: bytes) -> Records:
+    """Read the body of a RECORDS frame. The blocks are not looked into.
+
+    Raises:
+        ProtocolError: It is not what it says.
+    """
+    if len(body) < _RECORDS.size:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RECORDS: {len(body)} bytes, the head has {_RECORDS.size}")
+    request, count, begin, after, first, head = _RECORDS.unpack_from(body)
+    position = _RECORDS.size
+    blocks = []
+    for _ in range(count):
+        start = position + _LENGTH.size
+        if start > len(body):
+            break
+        position = start + _LENGTH.unpack_from(body, start - _LENGTH.size)[0]
+        blocks.append(body[start:position])
+    if len(blocks) != count or position != len(body):
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RECORDS: {len(body)} bytes are not the {count} blocks it says")
+    return Records(request, begin, after, first, head, blocks)
