@@ -21,24 +21,28 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from hub.batch import Message
 from hub.errors import ClosedError, HubError, InternalError, RejectedError, UsageError
+from peers.client.blocking_history import BlockingHistory
+from peers.client.blocking_stream import BlockingStream
 from peers.client.client import Client, ClientStatistics
+from peers.client.journal import Committed, JournalState
 from peers.client.publications import checked_head
 from peers.client.settings import ClientSettings, Options
-from peers.client.stream import CallbackSubscription, MessageStream
+from peers.client.stream import CallbackSubscription
 from peers.client.values import encode_value
 from peers.endpoints import Endpoint
 from peers.mailbox import Mailbox
 from peers.wire.hello import Hello
+from peers.wire.records import FETCH_BYTES
 
-__all__ = ["BlockingClient", "BlockingStream", "connect"]
+__all__ = ["BlockingClient", "BlockingHistory", "BlockingStream", "connect"]
 
 _log = logging.getLogger("peers.client")
 
@@ -148,7 +152,7 @@ class BlockingClient:
             TimeoutError: It was not within `timeout_s`.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        self._call(self._drain(timeout_s))
+        self._call(self._drain(), timeout_s)
 
     def subscribe(self, *prefixes: str, buffer_bytes: int | None = None) -> BlockingStream:
         """Subscribe, for `with client.subscribe("/zeek/") as messages: for message in messages: ...`.
@@ -171,6 +175,96 @@ class BlockingClient:
         """
         subscription = self._call(self._client.subscribe_callback(prefixes, function))
         return lambda: self._call(_close_callback(subscription))
+
+    def publish_confirmed(self, topic: str, value: Any, timeout_s: float | None = None) -> int:
+        """Publish behind what was published before, and wait until the message is in the hub's journal.
+
+        Returns:
+            Its offset.
+
+        Raises:
+            TimeoutError: It was not confirmed within `timeout_s`; it may still be recorded.
+            RejectedError, ConnectionLostError, InvalidTopicError, InvalidValueError, ClosedError, PeerError: As
+                `Client.publish_confirmed`.
+        """
+        return self._call(self._publish_confirmed(topic, value), timeout_s)
+
+    # The journal.
+
+    def read(
+        self,
+        *prefixes: str,
+        start: int = 0,
+        end: int | None = None,
+        start_time: datetime | None = None,
+        piece_bytes: int = FETCH_BYTES,
+        timeout_s: float | None = None,
+    ) -> BlockingHistory:
+        """Read the hub's journal, for `for record in client.read("/zeek/")`, or its `blocks()`.
+
+        Iterating raises what `Client.read` names, and `TimeoutError` where the hub does not answer in time.
+
+        Args:
+            prefixes: Of the topics wanted; all without any.
+            start: First offset.
+            end: The one behind the last; None for what is committed when reading begins.
+            start_time: Instead of `start`: the first record that is not older.
+            piece_bytes: What one answer of the hub holds, bytes.
+            timeout_s: Most to wait for one answer.
+
+        Raises:
+            InvalidTopicError: One of the prefixes is none.
+        """
+        history = self._client.read(*prefixes, start=start, end=end, start_time=start_time, piece_bytes=piece_bytes)
+        return BlockingHistory(lambda work: self._call(work, timeout_s), history)
+
+    def journal(self, timeout_s: float | None = None) -> JournalState:
+        """Ask how far the hub's journal reaches.
+
+        Raises:
+            TimeoutError: No answer within `timeout_s`.
+            RejectedError, ClosedError, PeerError: As `Client.journal`.
+        """
+        return self._call(self._client.journal(), timeout_s)
+
+    def stage(self, transaction: str, part: int, frames: bytes, timeout_s: float | None = None) -> None:
+        """Bring messages that wait for `commit`; see `Client.stage`.
+
+        Raises:
+            TimeoutError: No answer within `timeout_s`: nobody knows whether they are staged.
+            RejectedError, ConnectionLostError, ClosedError, PeerError: As `Client.stage`.
+        """
+        self._call(self._client.stage(transaction, part, frames), timeout_s)
+
+    def stage_nowait(self, transaction: str, part: int, frames: bytes) -> concurrent.futures.Future[None]:
+        """Begin to bring messages; what `stage` returns or raises is the result.
+
+        Raises:
+            ClosedError: The client is closed.
+        """
+        return self._submit(self._client.stage(transaction, part, frames))
+
+    def commit(
+        self, transaction: str, parts: list[int], *, query: str = "", batch: int = 0, timeout_s: float | None = None
+    ) -> Committed:
+        """Have what was staged become messages and records, all of it or nothing; see `Client.commit`.
+
+        Raises:
+            TimeoutError: No answer within `timeout_s`: nobody knows; with `query`, stage and commit it again.
+            RejectedError, ConnectionLostError, ClosedError, PeerError: As `Client.commit`.
+        """
+        return self._call(self._client.commit(transaction, parts, query=query, batch=batch), timeout_s)
+
+    def abort(self, transaction: str, timeout_s: float | None = None) -> None:
+        """Drop what was staged. Raises as `commit`."""
+        self._call(self._client.abort(transaction), timeout_s)
+
+    # The rest.
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client is closed, or has ended with an error."""
+        return self._client.ended
 
     def statistics(self) -> ClientStatistics:
         """The client as it is now. What is on its way to the loop thread is not counted yet."""
@@ -256,10 +350,13 @@ class BlockingClient:
         except HubError as error:
             self._mailbox.close(error)
 
-    async def _drain(self, timeout_s: float | None) -> None:
-        async with asyncio.timeout(timeout_s):
-            await self._forward()
-            await self._client.drain()
+    async def _drain(self) -> None:
+        await self._forward()
+        await self._client.drain()
+
+    async def _publish_confirmed(self, topic: str, value: Any) -> int:
+        await self._forward()
+        return await self._client.publish_confirmed(topic, value)
 
     # Between the threads.
 
@@ -267,198 +364,35 @@ class BlockingClient:
         if threading.current_thread() is self._thread:
             raise UsageError(f"a function called by the client cannot call {what}: it would wait for itself")
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop thread and wait for it."""
+    def _call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine in the loop thread and wait for it.
+
+        Raises:
+            TimeoutError: It took longer, and was cancelled.
+        """
+        try:
+            return self._submit(work, timeout_s).result()
+        except concurrent.futures.CancelledError:
+            raise ClosedError("the client is closed") from None
+
+    def _submit(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> concurrent.futures.Future[T]:
+        """Run a coroutine in the loop thread."""
         if threading.current_thread() is self._thread:
             work.close()
             self._not_in_loop("this")
+        timed = work if timeout_s is None else _within(work, timeout_s)
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(timed, self._loop)
         except RuntimeError:
+            timed.close()
             work.close()
             raise ClosedError("the client is closed") from None
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise ClosedError("the client is closed") from None
+
+
+async def _within(work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    async with asyncio.timeout(timeout_s):
+        return await work
 
 
 async def _close_callback(subscription: CallbackSubscription) -> None:
     await subscription.close()
-
-
-class BlockingStream:
-    """Messages under some prefixes, oldest first, for threads. Made by `BlockingClient.subscribe`.
-
-    Several threads may read one stream; each message is given to one of them.
-    """
-
-    def __init__(
-        self,
-        call: Callable[[Coroutine[Any, Any, Any]], Any],
-        make: Callable[..., MessageStream],
-        prefixes: tuple[str, ...],
-        buffer_bytes: int | None,
-    ) -> None:
-        self._call = call
-        self._make = make
-        self._prefixes = prefixes
-        self._buffer_bytes = buffer_bytes
-        self._stream: MessageStream | None = None
-        self._ready: deque[Message] = deque()
-        self._ended = False
-        self._fetching = False  # one thread at a time asks the loop thread; others wait for what it brings
-        self._changed = threading.Condition(threading.Lock())
-        if not prefixes:
-            raise UsageError("subscribe to one prefix or more; the empty text matches everything")
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[Message]:
-        return self
-
-    def __next__(self) -> Message:
-        try:
-            return self.receive()
-        except ClosedError:
-            raise StopIteration from None
-
-    @property
-    def lost_messages(self) -> int:
-        """How many messages of this client the hub has lost before those that were fetched last."""
-        return self._stream.lost_messages if self._stream is not None else 0
-
-    @property
-    def breaks(self) -> int:
-        """How often the connection was lost, and made anew, before what was fetched last."""
-        return self._stream.breaks if self._stream is not None else 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more comes: the stream or the client is closed, and all is read."""
-        return self._ended and not self._ready
-
-    def open(self) -> None:
-        """Subscribe, and wait for the hub's confirmation.
-
-        Raises:
-            InvalidTopicError: One of the prefixes is none.
-            RejectedError: The hub refuses.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
-        """
-        if self._stream is not None:
-            raise UsageError("a stream is opened once; subscribe again for another one")
-        self._stream = self._call(self._open())
-
-    def receive(self, timeout_s: float | None = None) -> Message:
-        """Return the oldest message, waiting for one.
-
-        Raises:
-            TimeoutError: None came within `timeout_s`.
-            ClosedError: None will come.
-            PeerError: The connection is lost for good.
-        """
-        due_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            try:
-                return self._ready.popleft()
-            except IndexError:
-                pass
-            if not self._fill(due_s):
-                if self._ended:
-                    raise ClosedError("the stream is closed")
-                raise TimeoutError(f"no message within {timeout_s} s")
-
-    def iterate(self, timeout_s: float) -> Iterator[Message]:
-        """Iterate until no message has come for `timeout_s`, or to the end."""
-        while True:
-            try:
-                yield self.receive(timeout_s)
-            except (TimeoutError, ClosedError):
-                return
-
-    def batch(self, timeout_s: float | None = None) -> list[Message]:
-        """Wait for messages and return those that are there; empty when none came in time, or at the end (`ended`).
-
-        Raises:
-            PeerError: The connection is lost for good.
-        """
-        self._fill(None if timeout_s is None else time.monotonic() + timeout_s)
-        with self._changed:
-            ready = list(self._ready)
-            self._ready.clear()
-        return ready
-
-    def close(self) -> None:
-        """Unsubscribe, and throw away what was not read. Readers in other threads get the end."""
-        with self._changed:
-            self._ended = True
-            self._ready.clear()
-            self._changed.notify_all()
-        if self._stream is None:
-            return
-        try:
-            self._call(self._stream.close())
-        except ClosedError:
-            return  # with its client
-
-    # In the loop thread.
-
-    async def _open(self) -> MessageStream:
-        stream = self._make(*self._prefixes, buffer_bytes=self._buffer_bytes)
-        await stream.open()
-        return stream
-
-    async def _batch(self, stream: MessageStream, timeout_s: float | None) -> tuple[list[Message], bool]:
-        try:
-            async with asyncio.timeout(timeout_s):
-                messages = await stream.batch()
-        except TimeoutError:
-            return [], False
-        return messages, not messages
-
-    # Between the threads.
-
-    def _fill(self, due_s: float | None) -> bool:
-        """Wait until there is a message here; False when there was none in time, or at the end."""
-        if self._stream is None:
-            raise UsageError("open the stream first: `with client.subscribe(...) as messages`")
-        while True:
-            with self._changed:
-                if self._ready or self._ended:
-                    return bool(self._ready)
-                if self._fetching:
-                    if not self._changed.wait(_left_s(due_s)):
-                        return False
-                    continue
-                self._fetching = True
-            self._fetch(self._stream, _left_s(due_s))
-            if due_s is not None and time.monotonic() >= due_s:
-                return bool(self._ready)
-
-    def _fetch(self, stream: MessageStream, timeout_s: float | None) -> None:
-        messages: list[Message] = []
-        ended = False
-        try:
-            messages, ended = self._call(self._batch(stream, timeout_s))
-        except ClosedError:
-            ended = True
-        finally:
-            with self._changed:
-                self._fetching = False
-                if not self._ended:
-                    self._ready.extend(messages)
-                    self._ended = ended
-                self._changed.notify_all()
-
-
-def _left_s(due_s: float | None) -> float | None:
-    """How long there is to wait, None for ever."""
-    return None if due_s is None else max(0.0, due_s - time.monotonic())

@@ -71,7 +71,7 @@ class History:
         self._time = time_us(start_time)
         self._end = end
         self._piece_bytes = piece_bytes
-        self._on_bad = on_bad
+        self.on_bad = on_bad
         self.next = start
         """Where reading goes on: everything before it was read."""
 
@@ -118,7 +118,7 @@ class History:
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         async for block in self.blocks():
-            for record in records_of(block, self._on_bad):
+            for record in records_of(block, self.on_bad):
                 yield record
 
 

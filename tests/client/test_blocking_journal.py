@@ -1,0 +1,172 @@
+"""The blocking client and the journal: read it, confirm, stage and commit."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from hub.batch import encode_value, encode_values
+from hub.errors import ClosedError, GoneError, RejectedError
+from peers.backoff import Backoff
+from peers.client import BadMessage
+from peers.client.blocking import BlockingClient, connect
+from peers.client.history import Record
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> AsyncIterator[str]:
+    """A hub with a journal of everything."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "hub.db")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    yield daemon.endpoints[0].location
+    await daemon.stop()
+
+
+def fill(client: BlockingClient, count: int) -> int:
+    """Publish so many numbers in turn to two topics; return the offset of the last."""
+    for number in range(count - 1):
+        client.publish(f"/n/{number % 2}", number)
+    return client.publish_confirmed(f"/n/{(count - 1) % 2}", count - 1)
+
+
+async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: Any) -> T:
+    """Do something with a client in a thread, as programs without a loop do."""
+
+    def run() -> T:
+        with connect(url, **options) as client:
+            return work(client)
+
+    return await asyncio.to_thread(run)
+
+
+async def test_confirmed_messages_stand_behind_those_published_before(url: str) -> None:
+    """The offset of a confirmed message counts all that this thread had published before it."""
+    assert await in_thread(url, lambda client: fill(client, 1000)) == 999
+
+
+async def test_reading_yields_records_in_order(url: str) -> None:
+    """Records come with their offsets, topics and values, of the prefixes that were asked for."""
+
+    def work(client: BlockingClient) -> tuple[list[Record], list[Record]]:
+        fill(client, 10)
+        return list(client.read()), list(client.read("/n/1", start=3, end=8))
+
+    everything, some = await in_thread(url, work)
+    assert [(record.offset, record.topic, record.value) for record in everything] == [
+        (number, f"/n/{number % 2}", number) for number in range(10)
+    ]
+    assert [record.value for record in some] == [3, 5, 7]
+
+
+async def test_blocks_are_columns(url: str) -> None:
+    """Blocks hold the same records, and `next` follows what was read."""
+
+    def work(client: BlockingClient) -> tuple[int, int]:
+        fill(client, 5000)
+        history = client.read(piece_bytes=10_000)
+        return sum(block.count for block in history.blocks(verify=True)), history.next
+
+    assert await in_thread(url, work) == (5000, 5000)
+
+
+async def test_a_reader_may_stop_early(url: str) -> None:
+    """What was fetched ahead is thrown away, and the client goes on."""
+
+    def work(client: BlockingClient) -> tuple[int, int]:
+        fill(client, 5000)
+        first = next(iter(client.read(piece_bytes=1000)))
+        return first.offset, client.journal().head
+
+    assert await in_thread(url, work) == (0, 5000)
+
+
+async def test_what_is_not_there_is_an_error(url: str) -> None:
+    """Reading from behind the end of the journal raises."""
+
+    def work(client: BlockingClient) -> None:
+        with pytest.raises(GoneError):
+            list(client.read(start=1))
+
+    await in_thread(url, work)
+
+
+async def test_bad_values_are_told_and_left_out(url: str) -> None:
+    """A record whose value cannot be read is given to `on_bad_message`."""
+    bad: list[BadMessage] = []
+
+    def work(client: BlockingClient) -> list[Any]:
+        client.stage("t", 0, encode_values(b"/bad", [b"\xc1"]) + encode_values(b"/good", [encode_value("good")]))
+        client.commit("t", [0])
+        return [record.value for record in client.read()]
+
+    assert await in_thread(url, work, on_bad_message=bad.append) == ["good"]
+    assert [message.topic for message in bad] == ["/bad"]
+
+
+async def test_the_journal_tells_its_id_and_its_ends(url: str) -> None:
+    """The id is that of the hub's greeting."""
+
+    def work(client: BlockingClient) -> None:
+        fill(client, 3)
+        state = client.journal()
+        assert client.hub is not None
+        assert state == (client.hub.journal, 0, 3)
+
+    await in_thread(url, work)
+
+
+async def test_committed_parts_become_records_once(url: str) -> None:
+    """A batch that is committed again is recognised; parts that were not named are dropped."""
+
+    def work(client: BlockingClient) -> None:
+        for transaction in ("one", "two"):
+            client.stage(transaction, 0, encode_values(b"/a", [encode_value("kept")]))
+            client.stage_nowait(transaction, 1, encode_values(b"/a", [encode_value("dropped")])).result()
+            committed = client.commit(transaction, [0], query="q", batch=7)
+            assert committed.again is (transaction == "two")
+        assert [record.value for record in client.read()] == ["kept"]
+
+    await in_thread(url, work)
+
+
+async def test_an_aborted_transaction_is_gone(url: str) -> None:
+    """Committing it afterwards is refused."""
+
+    def work(client: BlockingClient) -> None:
+        client.stage("t", 0, encode_values(b"/a", [encode_value(1)]))
+        client.abort("t")
+        with pytest.raises(RejectedError, match="not staged"):
+            client.commit("t", [0])
+
+    await in_thread(url, work)
+
+
+async def test_an_answer_that_does_not_come_is_a_timeout(url: str) -> None:
+    """Where the hub is gone and the client tries to reach it again, a limit of time ends the waiting."""
+    lost = threading.Event()
+
+    def work() -> None:
+        backoff = Backoff(base_s=3600.0, cap_s=3600.0)
+        client = connect(url, backoff=backoff, on_disconnect=lambda _: lost.set())
+        assert client._client._connection is not None
+        client._loop.call_soon_threadsafe(client._client._connection.abort)
+        lost.wait()
+        with pytest.raises(TimeoutError):
+            client.journal(timeout_s=0.01)
+        with pytest.raises(TimeoutError):
+            list(client.read(timeout_s=0.01))
+        client.close()
+        with pytest.raises(ClosedError):
+            client.journal(timeout_s=1.0)
+
+    await asyncio.to_thread(work)
