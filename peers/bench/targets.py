@@ -11,6 +11,7 @@ from peers.bench.environment import Environment
 from peers.bench.errors import BenchError
 from peers.bench.figure import Figure, Figures
 from peers.bench.scope import Scope
+from peers.bench.target_journal import beside_history, confirmed, history, live, written
 from peers.bench.target_memory import connections, stalled_queues, subscriptions
 from peers.bench.target_stalled import stalled
 from peers.bench.target_streams import batches, churn, fan_out, idle, streams
@@ -36,6 +37,11 @@ TARGETS: dict[str, Callable[[Scope], list[Figure]]] = {
     "stalled-drop-oldest": partial(stalled, overflow=Overflow.DROP_OLDEST, goal_percent=95),
     "stalled-drop-newest": partial(stalled, overflow=Overflow.DROP_NEWEST, goal_percent=95),
     "stalled-disconnect": partial(stalled, overflow=Overflow.DISCONNECT, goal_percent=95),
+    "journal-live": partial(live, goal_percent=60),
+    "journal-written": partial(written, goal_per_s=600_000),
+    "journal-confirmed": partial(confirmed, goal_ms=25),
+    "journal-read": partial(history, goal_per_s=1_000_000),
+    "journal-beside": partial(beside_history, goal_times=2),
 }
 """Each measures one or more figures. 64 KiB, what a client library sends at once, hold about 600 values of 100 bytes.
 A churn of 2,000/s can be read as 2,000 requests, or as 2,000 subscriptions and as many ends of them: both are here."""
