@@ -166,7 +166,7 @@ def _json(value: Any) -> bytes | None:
     try:
         return _encoder.encode(value)
     except _NO_FORM:
-        from peers.websocket.conversion import json_of  # noqa: PLC0415 -- rarely needed
+        from peers.conversion import json_of  # noqa: PLC0415 -- rarely needed
 
         try:
             return json_of(msgspec.msgpack.encode(value))

@@ -24,8 +24,8 @@ from hub.batch import Batch
 from hub.errors import CloseCode, InvalidTopicError, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from hub.topics import check_topic, printable
+from peers.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
 from peers.forms import Form
-from peers.websocket.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
 from peers.websocket.forms import json_form, msgpack_form
 from peers.websocket.messages import (
     ClientMessage,

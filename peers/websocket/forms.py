@@ -6,7 +6,7 @@ Batch (MESSAGES frames) ── json_form ────▶ Form   {"type":"message
 ```
 
 Consecutive frames of one topic are merged into one message of up to 64 KiB: a browser pays per message. Values that
-were published together stay together. Where messages stood that have no form (see `peers.websocket.conversion`) there
+were published together stay together. Where messages stood that have no form (see `peers.conversion`) there
 is a `dropped` with their number: the same frame for everybody, so that bad messages cost no more than good ones.
 A msgpack body is merged with others only if it is small and sound, so that a bad one spoils no message but its own;
 all others are passed on as they came.
@@ -25,8 +25,7 @@ from websockets.frames import Opcode
 
 from hub.batch import Batch, value_ends
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
-from peers.forms import Form, Made
-from peers.websocket.conversion import (
+from peers.conversion import (
     CONVERTED_LIMIT_BYTES,
     array_header,
     is_value,
@@ -34,6 +33,7 @@ from peers.websocket.conversion import (
     json_of_broker,
     msgpack_of_broker,
 )
+from peers.forms import Form, Made
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hub.batch import decode_values
 from hub.errors import CloseCode, PeerError, ProtocolError
 from hub.overflow import Overflow, QueueLimits
+from peers.conversion import PARTS_LIMIT
 from peers.websocket.codec import ITEMS_LIMIT, JSON, MSGPACK, Codec
-from peers.websocket.conversion import PARTS_LIMIT
 from peers.websocket.messages import (
     Confirmed,
     Dropped,

@@ -18,8 +18,8 @@ from websockets.uri import parse_uri
 
 from hub.batch import Batch
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
+from peers.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.forms import KEPT_LIMIT_BYTES, Form
-from peers.websocket.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.websocket.forms import MERGED_LIMIT_BYTES, json_form, msgpack_form
 from peers.zeek.data import Count, Port, encode, ext_hook
 from peers.zeek.event import Event

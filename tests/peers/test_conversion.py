@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.websocket.conversion import (
+from peers.conversion import (
     CONTAINERS_LIMIT,
     CONVERTED_LIMIT_BYTES,
     array_header,

@@ -12,7 +12,7 @@
 A conversion blocks the event loop, so it is bounded. What costs is not bytes but arrays and maps: a megabyte of nested
 empty ones takes 130 ms, a megabyte of text 2 ms. So both are bounded: bytes, and the bytes that can begin an array or
 map (counted at 1 GB/s; some stand within strings, which is why the limit is generous). The worst bodies that pass
-take 30 to 48 ms, see tests/websocket/test_conversion.py for them. Collecting garbage is put off meanwhile: it
+take 30 to 48 ms, see tests/peers/test_conversion.py for them. Collecting garbage is put off meanwhile: it
 would look through all those arrays while they are made, and triple the time.
 
 No state, no I/O.
