@@ -158,6 +158,8 @@ class StreamConnection(asyncio.Protocol):
                     left -= 1
                 elif type(event) is Stretch:
                     core.publish_stretch(cast("Handler", self.handler), event)
+                    if event.is_last:
+                        break
                     left -= 1 + len(event.routes) // _RUNS_PER_EVENT
                 elif event is NEED_DATA:
                     break

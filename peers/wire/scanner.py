@@ -38,6 +38,7 @@ from hub.frame import (
 )
 from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
+from peers.wire.frame_buffer import FrameBuffer
 
 __all__ = ["NEED_DATA", "NeedData", "Rejected", "RouteTable", "Scanner"]
 
@@ -76,38 +77,16 @@ class Rejected(NamedTuple):
     messages: int
 
 
-class Scanner(Generic[R]):
+class Scanner(FrameBuffer, Generic[R]):
     """Cuts a stream into stretches of messages and other frames."""
 
-    __slots__ = ("_data", "_held", "_later", "_needed_bytes", "_position", "frame_limit_bytes", "routes")
+    __slots__ = ("routes",)
+
+    _header_bytes = HEADER_BYTES
 
     def __init__(self, routes: RouteTable[R], frame_limit_bytes: int) -> None:
+        super().__init__(frame_limit_bytes)
         self.routes = routes
-        self.frame_limit_bytes = frame_limit_bytes
-        self._data = b""  # what is being read
-        self._position = 0  # and how far
-        self._later: list[tuple[bytes, int]] = []  # what comes behind it, each from a place on; rarely more than one
-        self._held = bytearray()  # the beginning of one incomplete frame
-        self._needed_bytes = 0  # its size, or the header's while that is not complete
-
-    @property
-    def held_bytes(self) -> int:
-        """Size of what is held of an incomplete frame."""
-        return len(self._held)
-
-    def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_item` for what it completes."""
-        if self._data or self._later or self._held:
-            self._later.append((data, 0))
-        else:
-            self._data = data
-
-    def forget(self) -> None:
-        """Nothing more is wanted of what was fed."""
-        self._data = b""
-        self._position = 0
-        self._later.clear()
-        self._held = bytearray()
 
     def next_item(self) -> Run[R] | Stretch[R] | Frame | Rejected | NeedData:
         """Return what comes next in what was read.
@@ -115,73 +94,29 @@ class Scanner(Generic[R]):
         Raises:
             ProtocolError: A header breaks a limit; nothing behind it can be read.
         """
-        while self._data or (self._later and self._advance()):
-            data, position = self._data, self._position
+        while self.data or (self._later and self._advance()):
+            data, position = self.data, self.position
             runs = find_runs(data, position, self.routes.table, self.frame_limit_bytes)
             routes, ends, messages = runs
             if routes:
                 end = ends[-1]
-                self._go_to(end)
-                is_last = not self._data and not self._later
+                self.go_to(end)
+                is_last = not self.data and not self._later
                 if len(routes) > 1:
                     return Stretch(data, position, runs, is_last=is_last)
                 frames = data if end - position == len(data) else data[position:end]
                 return Run(routes[0], frames, messages[0], is_last=is_last)
             size = self._frame_size(data, position)
             if position + size > len(data):
-                self._hold(data, position, size)
-                self._go_to(len(data))
+                self._hold(size)
                 continue
             odd = self._slow(data, position, size)
             if odd is not None:
-                self._go_to(position + size)
+                self.go_to(position + size)
                 return odd
         return NEED_DATA
 
-    def _go_to(self, position: int) -> None:
-        """Be done with what stands before `position`; let go of what is used up."""
-        if position == len(self._data):
-            self._data = b""
-            self._position = 0
-        else:
-            self._position = position
-
-    def _advance(self) -> bool:
-        """Begin with what was fed next, after the frame that it completes; False if there is nothing to read."""
-        while self._later:
-            data, position = self._later.pop(0)
-            if not self._held:
-                self._data, self._position = data, position
-                if len(data) > position:
-                    return True
-                self._data, self._position = b"", 0
-                continue
-            used = self._complete(data)
-            if used >= 0:
-                self._later.insert(0, (data, used))
-                self._data, self._held = bytes(self._held), bytearray()
-                return True
-        return False
-
-    def _complete(self, data: bytes) -> int:
-        """Move what the held frame lacks from `data`; return how much that was, -1 if it is not complete yet.
-
-        Only the cut frame is copied together: joining it with the whole read would copy 256 KiB for it.
-        """
-        held = self._held
-        used = 0
-        while len(held) < self._needed_bytes:
-            if used == len(data):
-                return -1
-            missing = self._needed_bytes - len(held)
-            held += memoryview(data)[used : used + missing]
-            used = min(len(data), used + missing)
-            if len(held) == HEADER_BYTES:  # now its size can be told
-                self._needed_bytes = self._frame_size(bytes(held), 0)
-        return used
-
     def _frame_size(self, data: bytes, position: int) -> int:
-        """Size of the frame at `position`, or of a header while that is not complete."""
         if len(data) - position < HEADER_BYTES:
             return HEADER_BYTES
         body_length, _, _, key_length = HEADER.unpack_from(data, position)
@@ -207,9 +142,3 @@ class Scanner(Generic[R]):
         except RejectedError as error:
             return Rejected(error.code, error.text, frame.messages)
         return None
-
-    def _hold(self, data: bytes, position: int, size: int) -> None:
-        """Keep the beginning of a frame that is `size` bytes long."""
-        if position < len(data):
-            self._held = bytearray(memoryview(data)[position:])
-            self._needed_bytes = size
