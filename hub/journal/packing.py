@@ -1,17 +1,27 @@
-"""From frames to blocks and back: `pack`, `select`, `merge`, `to_frames`.
+"""From frames to blocks, and from blocks to others: `pack`, `select`, `merge`.
 
 ```
-parts    (time, [/a][/a][/b]...)  ── pack ──▶  block block block          dense, consecutive
-                                               │  select ──▶  fewer records, the same columns
-                                               │  merge  ──▶  one block
-batches  [/a BATCH 4096][/b]...   ◀── to_frames ┘
+parts   (time, [/a][/a][/b]...)  ── pack ──▶  block block block        dense, consecutive
+                                              │  select ──▶  block      fewer records
+                                              └─ merge  ──▶  block      all of them
 ```
 
 The loops of the journal: each is paid for every message. What a frame says of itself is not believed: a BATCH body is
-walked over value by value before it is cut, and values are joined to a BATCH only if each of them is one value of
-msgpack, so that one broken value never spoils its neighbours.
+walked over value by value before it is cut.
 
-`hub/journal/_packing.pyx` is the compiled twin of this module and of `read_layout`; `hub.journal.block` chooses.
+Cost, for a value of 100 bytes under one topic or a few, compiled and pure, the checksum (17 ns) with it:
+
+```
+pack a single frame, or of a BATCH       25 ns   1.6 µs, 0.8 µs     a map of 100 bytes in a BATCH 45 ns
+pack, each value of another topic       120 ns   1.9 µs
+select, for each record that is chosen   20 ns   0.7 µs             each that is passed over 4 ns, 0.2 µs
+merge                                    20 ns   0.7 µs
+```
+
+A block of one record takes 1.4 µs. More than a MiB at once costs what new memory costs besides.
+
+`hub/journal/_packing.pyx` is the compiled twin of this module, of `hub.journal.unpacking` and of `read_layout`;
+`hub.journal.block` chooses. Not here: what a block looks like (`hub.journal.layout`).
 """
 
 from __future__ import annotations
@@ -187,7 +197,7 @@ def _walk_values(frame: Frame) -> list[int] | None:
     for _ in range(frame.messages):
         end = skip_value(frame.body, end, len(frame.body))
         ends.append(end)
-        if not end:
+        if end < 0:
             return None
     return ends if end == len(frame.body) else None
 

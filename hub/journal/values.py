@@ -38,22 +38,22 @@ for _tag, _width, _each in ((0xDC, 2, 1), (0xDD, 4, 1), (0xDE, 2, 2), (0xDF, 4, 
 
 
 def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
-    """Return where the msgpack value at `position` ends; 0 if it is malformed or does not end before `end`.
+    """Return where the msgpack value at `position` ends; -1 if it is malformed or does not end before `end`.
 
     Nested as deep as may be: what is still due is a number, not a stack.
     """
     due = 1
     while due:
         if due > end - position:  # each takes at least one byte
-            return 0
+            return -1
         tag = data[position]
         position += 1
         width = _LENGTH_BYTES[tag]
         if width < 0 or width > end - position:
-            return 0
+            return -1
         length = int.from_bytes(data[position : position + width]) if width else tag & _LENGTH_BITS[tag]
         position += width + _FIXED_BYTES[tag] + length * _BYTES_EACH[tag]
         due += length * _VALUES_EACH[tag] - 1
         if position > end:
-            return 0
+            return -1
     return position

@@ -1,0 +1,101 @@
+"""The two forms of the journal's loops, and frames to feed them with."""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import pairwise
+from types import SimpleNamespace
+
+import msgpack
+import pytest
+from hypothesis import strategies as st
+
+from hub.batch import value_ends
+from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.journal import layout, packing, unpacking
+from hub.journal.block import Block, Record
+
+PURE = SimpleNamespace(
+    read_layout=layout.read_layout,
+    pack=packing.pack,
+    select=packing.select,
+    merge=packing.merge,
+    to_frames=unpacking.to_frames,
+    frames_of_columns=unpacking.frames_of_columns,
+)
+
+TWINS = [pytest.param(PURE, id="pure")]
+if importlib.util.find_spec("hub.journal._packing") is not None:
+    from hub.journal import _packing
+
+    TWINS.append(pytest.param(_packing, id="compiled"))
+else:
+    skip = pytest.mark.skip(reason="the compiled twin is NOT BUILT here (no C compiler?): only the pure one is tested")
+    TWINS.append(pytest.param(PURE, id="compiled", marks=skip))
+
+both = pytest.mark.parametrize("twin", TWINS)
+
+Parts = list[tuple[int, bytes]]
+
+
+def batch(topic: bytes, count: int, body: bytes, *, encoding: int = 0) -> bytes:
+    """A BATCH frame that says it holds `count` values."""
+    flags = FLAG_BATCH | encoding << 1
+    return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + body, key=topic, flags=flags)
+
+
+def single(topic: bytes, body: bytes, *, encoding: int = 0) -> bytes:
+    """A frame with one value."""
+    return encode_frame(KIND_MESSAGES, body, key=topic, flags=encoding << 1)
+
+
+def naive(parts: Parts, first: int) -> list[Record]:
+    """What should be recorded: one value at a time, nothing clever."""
+    records: list[Record] = []
+    for time_us, frames in parts:
+        for frame in iterate_frames(frames):
+            found = [frame.body]
+            if frame.flags & FLAG_BATCH:
+                ends = value_ends(frame)
+                found = [frame.body[4:], *[b""] * (frame.messages - 1)]
+                if ends is not None:
+                    found = [frame.body[start:end] for start, end in pairwise([4, *ends])]
+            for value in found:
+                offset = first + len(records)
+                records.append(Record(offset, time_us, frame.key.decode(), frame.encoding, value))
+    return records
+
+
+def records_of(*blocks: bytes) -> list[Record]:
+    """What stands in blocks."""
+    return [record for block in blocks for record in Block.parse(block).records()]
+
+
+topics = st.sampled_from([b"/a", b"/b", "/ä/ö".encode(), b"", b"/zeek/conn"])
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(), st.text(), st.binary()),
+    lambda inner: st.one_of(st.lists(inner, max_size=20), st.dictionaries(st.text(max_size=4), inner, max_size=20)),
+    max_leaves=12,
+)
+packed = values.map(msgpack.packb)
+bodies = st.one_of(packed, st.binary(max_size=12))
+encodings = st.sampled_from([0, 0, 0, 1, 3])
+single_frames = st.builds(
+    lambda topic, body, encoding: single(topic, body, encoding=encoding), topics, bodies, encodings
+)
+sound_batches = st.builds(
+    lambda topic, some: batch(topic, len(some), b"".join(some)), topics, st.lists(packed, min_size=1, max_size=9)
+)
+odd_batches = st.builds(
+    lambda topic, count, some, encoding: batch(topic, count, some, encoding=encoding),
+    topics,
+    st.integers(1, 12),
+    st.binary(max_size=12),
+    encodings,
+)
+frames = st.one_of(single_frames, sound_batches, odd_batches)
+parts_lists: st.SearchStrategy[Parts] = st.lists(
+    st.tuples(st.integers(-(2**63), 2**63 - 1), st.lists(frames, max_size=4).map(b"".join)), max_size=5
+)
+some_parts = parts_lists.filter(lambda parts: any(data for _, data in parts))
+firsts = st.one_of(st.integers(0, 1_000), st.integers(0, 2**62 - 1_000))
