@@ -13,9 +13,9 @@ from typing import Protocol
 
 import structlog
 
-from hub.config import Settings
 from hub.core import Core
 from hub.overflow import QueueLimits
+from hub.settings import Settings
 from peers.journal.journal import NoJournal, Recording
 from peers.keepalive import Keepalive
 from peers.links import Links

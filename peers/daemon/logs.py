@@ -40,7 +40,7 @@ from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogL
 from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, filter_by_level
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from hub.config import LogSettings
+from hub.settings import LogSettings
 
 __all__ = ["RateLimit", "configure", "report_suppressed"]
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hub.config import KEYS, ConfigError, Settings, closest, merge
+from hub.config import KEYS, ConfigError, closest, merge
+from hub.settings import Settings
 from peers.endpoints import Endpoint, InvalidEndpointError, Scheme
 
 __all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "load", "variable"]

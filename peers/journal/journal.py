@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from hub.config import JournalSettings, Limits
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.routes import Route
+from hub.settings import JournalSettings, Limits
 from peers.journal.readers import Deliver, Readers
 from peers.journal.recorder import Answer, Recorder, RecorderStatistics
 from peers.journal.staging import OnCommitted, Staging, StagingStatistics

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import ssl
 
-from hub.config import ZeekSettings
 from hub.errors import UsageError
+from hub.settings import ZeekSettings
 
 __all__ = ["TlsError", "client_context", "server_context"]
 

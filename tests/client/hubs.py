@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from hub.config import Limits, Settings
 from hub.errors import PeerError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.settings import Limits, Settings
 from peers.backoff import Backoff
 from peers.client import BadMessage, Client, Hello, connect
 from peers.client.opening import Connecting

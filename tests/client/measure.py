@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from hub.config import Settings
+from hub.settings import Settings
 from peers.client import MessageStream, QueueWish, blocking, connect
 from peers.endpoints import Endpoint
 from tests.client.hubs import Hub

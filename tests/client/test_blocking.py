@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hub.config import Settings
 from hub.errors import BusyError, ClosedError, ConnectionLostError, InvalidTopicError, RejectedError, UsageError
+from hub.settings import Settings
 from peers.client import InvalidValueError, Message
 from peers.client.blocking import BlockingClient, connect
 from peers.client.settings import ClientSettings

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
-from hub.config import Settings
 from hub.errors import BusyError, CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
+from hub.settings import Settings
 from peers.client import Client, InvalidValueError, connect
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import decode_batch

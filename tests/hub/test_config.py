@@ -9,19 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.config import (
-    DEFAULT,
-    KEYS,
-    ConfigError,
-    Key,
-    Kind,
-    Settings,
-    merge,
-    parse_size,
-    value_at,
-)
+from hub.config import DEFAULT, KEYS, ConfigError, Key, Kind, merge, parse_size, value_at
 from hub.errors import UsageError
 from hub.overflow import Overflow, QueueLimits
+from hub.settings import Settings
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hub.config import Settings
 from hub.core import PREFIXES_LIMIT
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handler import Handler, Role
 from hub.overflow import Overflow
+from hub.settings import Settings
 from tests.hub.fakes import FakeOutlet, FarSide, Turn, handler_of
 
 # Messages.

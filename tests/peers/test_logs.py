@@ -16,8 +16,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.config import LogSettings
 from hub.overflow import Overflow
+from hub.settings import LogSettings
 from peers.daemon.logs import RateLimit, configure, report_suppressed
 
 HOSTILE = "\x1b[31m\r\n2026-01-01 00:00:00 [info     ] forged\x00\u202e\u2028\x9b\ud800"

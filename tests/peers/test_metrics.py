@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hub import __version__
 from hub.batch import Batch
-from hub.config import Settings
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
+from hub.settings import Settings
 from peers import metrics
 from peers.metrics import CONTENT_TYPE, exposition
 from peers.node import Node

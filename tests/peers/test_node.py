@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from hub.batch import Batch
-from hub.config import Limits, Settings
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
+from hub.settings import Limits, Settings
 from peers.node import Node
 from peers.wire.hello import Hello, QueueWish
 from tests.hub.fakes import FakeOutlet

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import DEFAULT, KEYS, ConfigError, Kind, Settings, value_at
+from hub.config import DEFAULT, KEYS, ConfigError, Kind, value_at
 from hub.overflow import Overflow
+from hub.settings import Settings
 from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable
 from peers.endpoints import Endpoint
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from hub.config import Limits, Settings
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.settings import Limits, Settings
 from peers.backoff import Backoff
 from peers.endpoints import Endpoint
 from peers.node import Node

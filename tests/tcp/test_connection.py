@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hub.batch import decode_values
-from hub.config import Settings
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from hub.overflow import Overflow, QueueLimits
+from hub.settings import Settings
 from peers.wire.control import Notice, decode_notice, encode_close, encode_subscription
 from peers.wire.hello import SOFTWARE, Hello, QueueWish
 from peers.wire.kinds import Kind

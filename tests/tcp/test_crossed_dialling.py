@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hub.config import Settings
 from hub.handler import Role
 from hub.overflow import QueueLimits
+from hub.settings import Settings
 from peers.node import Node
 from peers.tcp.connection import Connection
 from tests.hub.fakes import handler_of

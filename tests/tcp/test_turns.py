@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hub.config import Settings
 from hub.frame import encode_frame
 from hub.handler import Role
 from hub.overflow import QueueLimits
+from hub.settings import Settings
 from peers.node import Node
 from peers.stream import TURN_EVENTS
 from peers.tcp.connection import Connection

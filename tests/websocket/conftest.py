@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hub.config import Settings
+from hub.settings import Settings
 from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
 from tests.websocket.hubs import Hub
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from hub.config import Limits, Settings, WebSocketSettings
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.settings import Limits, Settings, WebSocketSettings
 from peers.endpoints import Endpoint
 from peers.node import Node
 from peers.tcp.listener import bind

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import ZeekSettings
+from hub.settings import ZeekSettings
 from peers.zeek.tls import TlsError, client_context, server_context
 
 CERTIFICATES = Path(__file__).parent / "certificates"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hub.config import Settings
+from hub.settings import Settings
 from tests.zeek.peering.hubs import ZeekHub
 from tests.zeek.peering.scripted import HIGH
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from hub.config import Settings
 from hub.overflow import QueueLimits
+from hub.settings import Settings
 from peers.backoff import Backoff
 from peers.endpoints import Endpoint, Scheme
 from peers.tcp.listener import bind

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
-from hub.config import Settings, ZeekSettings
 from hub.errors import CloseCode
 from hub.handler import Role
 from hub.overflow import Overflow, QueueLimits
+from hub.settings import Settings, ZeekSettings
 from peers.zeek.data import Count, Table, decode, encode
 from peers.zeek.native.codes import BrokerCode
 from peers.zeek.native.envelope import EnvelopeType

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hub.config import Settings, ZeekSettings
 from hub.frame import KIND_MESSAGES, encode_frame
+from hub.settings import Settings, ZeekSettings
 from peers.zeek.data import decode, to_text
 from peers.zeek.native.envelope import EnvelopeType, encode_envelope
 from peers.zeek.native.handshake_messages import NIL_ID

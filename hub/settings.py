@@ -1,0 +1,233 @@
+"""`Settings`: what can be set on a hub, in which unit and range, and what it is without being set.
+
+The annotations carry it all, so that documentation, environment and command line are made from them (`hub.config`).
+
+Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
+vouches for the values. No key uses 0 for "none" or "no limit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hub.overflow import QueueLimits
+
+__all__ = [
+    "RANGED",
+    "JournalSettings",
+    "Limits",
+    "LogSettings",
+    "QueueMaximum",
+    "Settings",
+    "WebSocketSettings",
+    "ZeekSettings",
+]
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+_GIB = 1024 * _MIB
+_TIB = 1024 * _GIB
+
+_NAME_BYTES = 64
+"""The wire's HELLO takes names of up to 64 bytes."""
+
+_SMALLEST_FRAME_BYTES = 4 * _KIB
+"""A subscription to one prefix of the greatest length (1024 bytes) and a browser's HTTP request both fit."""
+
+_SMALLEST_QUEUE_BYTES = _KIB
+"""Below this a queue holds no message of ordinary size, which would be "drop all" under another name."""
+
+_PATH_BYTES = 4096
+"""PATH_MAX of Linux."""
+
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+_ORIGIN = r"^(null|[a-z][a-z0-9+.-]*://[^/?#@\s\x00-\x1f\x7fA-Z]+)$"
+"""An origin as browsers send it: scheme, host, perhaps a port. Capitals or a slash at its end would never match."""
+
+
+def _between(unit: str, least: float, most: float, description: str) -> Meta:
+    """Describe a number of `unit` within a closed range."""
+    return Meta(ge=least, le=most, description=description, extra={"unit": unit})
+
+
+# A billion messages or a tebibyte is no bound that anybody means: above it is a slip of the keyboard.
+_QueueMessages = Annotated[int, _between("messages", 1, 10**9, "Most messages that a queue holds.")]
+_QueueBytes = Annotated[
+    int, _between("bytes", _SMALLEST_QUEUE_BYTES, _TIB, "Most memory that the messages in a queue take.")
+]
+
+
+class QueueMaximum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The largest queue that a client may wish for; a larger wish is granted this much."""
+
+    messages: Annotated[
+        int, _between("messages", 1, 10**9, "Most messages that a client or a listener's URL may ask for.")
+    ] = 1_000_000
+    bytes: Annotated[
+        int,
+        _between("bytes", _SMALLEST_QUEUE_BYTES, _TIB, "Most memory that a client or a listener's URL may ask for."),
+    ] = 256 * _MIB
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one hub takes from its clients, and how long it waits for them."""
+
+    connections: Annotated[
+        int, _between("connections", 1, 1_000_000, "Connections open at one time; one more is closed with 1013.")
+    ] = 10_000
+    prefixes_per_client: Annotated[
+        int,
+        _between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
+    ] = 1_000
+    frame_bytes: Annotated[
+        int,
+        _between("bytes", _SMALLEST_FRAME_BYTES, _GIB, "Largest body of a frame or WebSocket message; above it 1009."),
+    ] = 16 * _MIB
+    handshake_bytes: Annotated[
+        int, _between("bytes", _SMALLEST_FRAME_BYTES, 16 * _MIB, "Most that is read before the handshake is over.")
+    ] = 64 * _KIB
+    handshake_s: Annotated[float, _between("seconds", 0.1, 3600.0, "Time for the handshake, then closed.")] = 5.0
+    ping_after_s: Annotated[float, _between("seconds", 0.1, 86_400.0, "Silence after which a ping is sent.")] = 20.0
+    ping_timeout_s: Annotated[
+        float, _between("seconds", 0.1, 3600.0, "Time for the answer to a ping, then closed with 1002.")
+    ] = 10.0
+    routes: Annotated[
+        int, _between("routing keys", 1, 10_000_000, "Routing keys whose handlers are remembered between messages.")
+    ] = 65_536
+    drain_s: Annotated[
+        float, _between("seconds", 0.0, 3600.0, "Time to flush queues when the hub stops; 0 closes at once.")
+    ] = 5.0
+
+
+class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may connect from a browser."""
+
+    origins: Annotated[
+        tuple[Annotated[str, Meta(pattern=_ORIGIN)], ...],
+        Meta(
+            description="Web pages (by origin) that may connect, beside the hub's own page.",
+            extra={"unit": "origins such as 'https://example.org'"},
+        ),
+    ] = ()
+
+
+def _path(description: str) -> Meta:
+    """Describe the path of a file, empty for none."""
+    return Meta(pattern=_PRINTABLE, description=description, extra={"most_bytes": _PATH_BYTES})
+
+
+class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is common to all Zeeks that this hub peers with."""
+
+    certificate: Annotated[
+        str, _path("PEM file of the hub's certificate and its chain; with it TLS is mutual, without it anonymous.")
+    ] = ""
+    key: Annotated[str, _path("PEM file of the key of that certificate.")] = ""
+    ca: Annotated[str, _path("PEM file of the authorities that vouch for Zeeks' certificates.")] = ""
+    topics: Annotated[
+        tuple[Annotated[str, Meta(max_length=1024)], ...],
+        Meta(
+            description="Prefixes that Zeeks are asked for even while nobody here subscribes to them.",
+            extra={"unit": "prefixes such as '/zeek/'"},
+        ),
+    ] = ()
+    forwarding: Annotated[
+        Literal["on", "off"],
+        Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),
+    ] = "on"
+
+
+class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether and how what the hub carries is recorded."""
+
+    path: Annotated[str, _path("File of the journal, made where it is absent; empty records nothing.")] = ""
+    topics: Annotated[
+        tuple[Annotated[str, Meta(max_length=1024)], ...],
+        Meta(min_length=1, description="Prefixes of what is recorded.", extra={"unit": "prefixes such as '/zeek/'"}),
+    ] = ("/",)
+    sync: Annotated[
+        Literal["normal", "full"],
+        Meta(description="What a confirmed message survives: normal, that the hub is killed; full, power loss too."),
+    ] = "normal"
+    commit_s: Annotated[
+        float, _between("seconds", 0.001, 10.0, "How long messages are collected before they are committed together.")
+    ] = 0.01
+    buffer_bytes: Annotated[
+        int,
+        _between(
+            "bytes", 64 * _KIB, 64 * _GIB, "What may wait to be committed; above it publishers are not read from."
+        ),
+    ] = 32 * _MIB
+    keep_bytes: Annotated[
+        int, _between("bytes", 64 * _KIB, 1024 * _TIB, "Size above which the oldest records are deleted.")
+    ] = 64 * _GIB
+    keep_s: Annotated[float, _between("seconds", 1.0, 100 * 366 * 86_400.0, "Age above which records are deleted.")] = (
+        366 * 86_400.0
+    )
+    readers: Annotated[
+        int, _between("processes", 1, 64, "Processes that read for clients, each once it is needed.")
+    ] = 2
+    staged_bytes: Annotated[
+        int,
+        _between(
+            "bytes", 64 * _KIB, 64 * _GIB, "What may wait for the COMMIT of its writer; above it STAGE is refused."
+        ),
+    ] = 512 * _MIB
+    staged_s: Annotated[
+        float, _between("seconds", 1.0, 86_400.0, "How long what was staged waits for its COMMIT before it is dropped.")
+    ] = 600.0
+
+
+class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is logged, and in which form."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severe lines that are written.")
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "text", "json"],
+        Meta(description="Form of a line; auto is text on a terminal and JSON otherwise."),
+    ] = "auto"
+
+
+_Urls = Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=2048)]
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set on a hub."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=_PRINTABLE,
+            description="Name shown to clients and peers; empty is the host's name.",
+            extra={"most_bytes": _NAME_BYTES},
+        ),
+    ] = ""
+    listen: Annotated[
+        tuple[_Urls, ...],
+        Meta(min_length=1, description="Where the hub listens.", extra={"unit": "URLs such as 'tcp://127.0.0.1:7400'"}),
+    ] = ("tcp://127.0.0.1:7400", "ws://127.0.0.1:7401")
+    peers: Annotated[
+        tuple[_Urls, ...],
+        Meta(
+            description="Hubs that this one connects to, and again whenever the link is lost.",
+            extra={"unit": "URLs such as 'tcp://hub.example.org:7400'"},
+        ),
+    ] = ()
+    queue: QueueLimits = QueueLimits()
+    queue_max: QueueMaximum = QueueMaximum()
+    limits: Limits = Limits()
+    websocket: WebSocketSettings = WebSocketSettings()
+    zeek: ZeekSettings = ZeekSettings()
+    journal: JournalSettings = JournalSettings()
+    log: LogSettings = LogSettings()
+
+
+RANGED: Mapping[str, Any] = {"queue.messages": _QueueMessages, "queue.bytes": _QueueBytes}
+"""`QueueLimits` is a value of the core and carries no ranges; these are the ones for what people set."""
