@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.errors import JournalCorruptError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.journal.block import Block, Record, merge, pack, select
+from hub.journal.block import Block, Record, merge, pack, select, to_frames
 
 FRAMES = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
 BROKER = encode_frame(KIND_MESSAGES, b"\3abc", key=b"/z", flags=BROKER_FLAGS)
@@ -107,6 +107,8 @@ def test_says_that_a_block_is_damaged() -> None:
         select(b"x" * 40, 0, 1)
     with pytest.raises(JournalCorruptError, match="begins at 7"):
         merge([PLAIN, PLAIN])
+    with pytest.raises(JournalCorruptError, match="shorter than a header"):
+        to_frames(PLAIN[:39])
 
 
 def test_keeps_its_functions_apart_from_its_bytes() -> None:
@@ -114,3 +116,4 @@ def test_keeps_its_functions_apart_from_its_bytes() -> None:
     small = pack([(1_000, FRAMES)], 7, limit_records=1)
     assert merge(small) == PLAIN
     assert select(PLAIN, 8, 9) == small[1]
+    assert to_frames(PLAIN) == [(FRAMES, 3)]

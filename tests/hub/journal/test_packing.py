@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
+from hub.journal import packing
 from hub.journal.block import Block
 from tests.hub.journal.twins import (
     PURE,
@@ -181,3 +182,12 @@ def test_merges_only_neighbours(twin: SimpleNamespace) -> None:
     for blocks in ([one, three], [two, one], [sparse], [sparse, three], many, []):
         with pytest.raises(ValueError, match=r"\w"):
             twin.merge(blocks)
+
+
+def test_merges_no_more_than_a_section_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends have 31 bits: what is longer stays in several blocks. Here with a limit that a test can reach."""
+    blocks = packing.pack([(1, single(b"/a", b"x" * 6) * 2)], 0, 1)
+    assert packing.merge(blocks)
+    monkeypatch.setattr(packing, "SECTION_LIMIT_BYTES", 11)
+    with pytest.raises(ValueError, match="too many bytes"):
+        packing.merge(blocks)
