@@ -1,15 +1,13 @@
-"""Settings: what can be set, in which unit and range, and how several layers of plain values become one `Settings`.
+"""Keys: every setting by its path, as a table, and how several layers of plain values become one `Settings`.
 
-Purpose: one place that knows every key. `Settings` is the typed result, `KEYS` the same as a table (for the
-documentation, the environment and the command line), `merge` lays layers of plain nested dictionaries over the
-defaults and remembers which layer each value came from.
+`KEYS` is made from the annotations of `hub.settings`: for the documentation, the environment and the command line.
+`merge` lays layers of plain nested dictionaries over the defaults and remembers which layer each value came from.
 
 Owner of the state: nobody, these are frozen values. Where the layers come from (file, environment, flags) is the
 business of `peers.daemon.sources`; this module reads nothing.
 
 Invariants: a `Settings` made by `merge` is within every range and agrees with itself (no default queue is larger
-than the largest one that a client may wish for). No key uses 0 for "none" or "no limit". The constructors do not
-check: who builds a `Settings` by hand vouches for the values.
+than the largest one that a client may wish for).
 
 Cost: paid at start and at a reload, never per message.
 """
