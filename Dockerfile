@@ -8,6 +8,7 @@ WORKDIR /source
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY hub hub
 COPY peers peers
+COPY pyspark_hub pyspark_hub
 RUN python -m venv /opt/topichub \
  && /opt/topichub/bin/pip install --no-cache-dir '.[fast]'
 
