@@ -2,9 +2,9 @@
 
     python -m peers.journal.reader PATH DESCRIPTOR
 
-It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. It
-ends with the socket. A thread in the hub's process would be slower, and would slow the hub: two threads that read share
-one interpreter lock.
+It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. The
+body of RECORDS is in the form that the order asks for (`peers.journal.forms`). It ends with the socket. A thread in the
+hub's process would be slower, and would slow the hub: two threads that read share one interpreter lock.
 
 Owner: its own process. Cost: a copy from the file, a checksum, and a write.
 """
@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 
 from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
 from hub.frame import HEADER, HEADER_BYTES
+from peers.journal.forms import Order, body_parts, decode_order
 from peers.journal.view import View
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
-from peers.wire.records import Fetch, Records, decode_fetch, records_parts
 
 __all__ = ["main", "serve"]
 
@@ -31,24 +31,24 @@ _NICENESS = 5
 _RECEIVE_BYTES = 64 * 1024
 
 
-def answer(view: Callable[[], View], fetch: Fetch) -> list[bytes]:
+def answer(view: Callable[[], View], order: Order) -> list[bytes]:
     """Return the frame that answers a FETCH, in parts."""
     try:
         opened = view()
-        start = fetch.start if fetch.time is None else opened.offset_at(fetch.time)
-        found = opened.fetch(start, fetch.end, fetch.prefixes, fetch.bytes)
+        start = order.start if order.time is None else opened.offset_at(order.time)
+        found = opened.fetch(start, order.end, order.prefixes, order.bytes)
+        parts = body_parts(order, found)
     except GoneError as error:
-        return [_refusal(fetch, CloseCode.GONE, error.text, error.first)]
+        return [_refusal(order, CloseCode.GONE, error.text, error.first)]
     except JournalCorruptError as error:
-        return [_refusal(fetch, CloseCode.JOURNAL_FAILED, str(error))]
+        return [_refusal(order, CloseCode.JOURNAL_FAILED, str(error))]
     except StorageError as error:
-        return [_refusal(fetch, CloseCode.TRY_AGAIN_LATER, str(error))]
-    parts = records_parts(Records(fetch.request, found.start, found.next, *found.extent, found.blocks))
+        return [_refusal(order, CloseCode.TRY_AGAIN_LATER, str(error))]
     return [HEADER.pack(sum(map(len, parts)), Kind.RECORDS, 0, 0), *parts]
 
 
-def _refusal(fetch: Fetch, code: CloseCode, text: str, offset: int | None = None) -> bytes:
-    return encode_notice(Notice("error", request=fetch.request, code=code, text=text, offset=offset))
+def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None) -> bytes:
+    return encode_notice(Notice("error", request=order.request, code=code, text=text, offset=offset))
 
 
 def serve(path: str, connection: socket.socket) -> None:
@@ -62,11 +62,11 @@ def serve(path: str, connection: socket.socket) -> None:
 
     for body in _bodies(connection):
         try:
-            fetch = decode_fetch(body)
+            order = decode_order(body)
         except RejectedError as error:
             parts = [encode_notice(Notice("error", code=error.code, text=error.text))]
         else:
-            parts = answer(view, fetch)
+            parts = answer(view, order)
         _send(connection, parts)
 
 

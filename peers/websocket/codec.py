@@ -29,6 +29,7 @@ from peers.forms import Form
 from peers.websocket.forms import json_form, msgpack_form
 from peers.websocket.messages import (
     ClientMessage,
+    Fetch,
     Hello,
     HubMessage,
     Ping,
@@ -91,6 +92,7 @@ class _JsonPublish(msgspec.Struct, frozen=True, tag="publish"):
     value: Any = msgspec.UNSET
     values: list[Any] | msgspec.UnsetType = msgspec.UNSET
     request: RequestNumber = 0
+    confirm: bool = False
 
 
 class _RawPublish(msgspec.Struct, frozen=True, tag="publish"):
@@ -98,6 +100,7 @@ class _RawPublish(msgspec.Struct, frozen=True, tag="publish"):
     value: msgspec.Raw = msgspec.Raw()
     values: msgspec.Raw = msgspec.Raw()
     request: RequestNumber = 0
+    confirm: bool = False
 
 
 class _RawSubscribe(msgspec.Struct, frozen=True, tag="subscribe"):
@@ -110,10 +113,10 @@ class _RawUnsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
     request: RequestNumber = 0
 
 
-_TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping")
+_TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping", "fetch")
 
-_from_json = msgspec.json.Decoder(Hello | Subscribe | Unsubscribe | Ping | _JsonPublish).decode
-_from_msgpack = msgspec.msgpack.Decoder(Hello | _RawSubscribe | _RawUnsubscribe | Ping | _RawPublish).decode
+_from_json = msgspec.json.Decoder(Hello | Subscribe | Unsubscribe | Ping | Fetch | _JsonPublish).decode
+_from_msgpack = msgspec.msgpack.Decoder(Hello | _RawSubscribe | _RawUnsubscribe | Ping | Fetch | _RawPublish).decode
 _JSON_ENVELOPE = _EnvelopeReader(
     "JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode
 )
@@ -145,7 +148,7 @@ def _check_utf8(payload: bytes) -> None:
 
 def _decode_text(payload: bytes) -> ClientMessage:
     try:
-        message: Hello | Subscribe | Unsubscribe | Ping | _JsonPublish = _from_json(payload)
+        message: Hello | Subscribe | Unsubscribe | Ping | Fetch | _JsonPublish = _from_json(payload)
     except msgspec.ValidationError as error:
         raise _refused(_JSON_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
     except _MALFORMED as error:
@@ -173,7 +176,7 @@ def _publication_of_json(message: _JsonPublish) -> Publication:
     except (OverflowError, ValueError, TypeError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
         raise RefusedError(CloseCode.BAD_DATA, f"publish: a value has no msgpack form: {reason}", request) from error
-    return _publication(message.topic, packed, len(values), request, single=single)
+    return _publication(message, packed, len(values), single=single)
 
 
 def _decode_msgpack(payload: bytes) -> ClientMessage:
@@ -181,7 +184,7 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
         text = _too_many("bytes that may begin an array or map", found, _CONTAINERS_LIMIT)
         raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
     try:
-        message: Hello | _RawSubscribe | _RawUnsubscribe | Ping | _RawPublish = _from_msgpack(payload)
+        message: Hello | _RawSubscribe | _RawUnsubscribe | Ping | Fetch | _RawPublish = _from_msgpack(payload)
     except msgspec.ValidationError as error:
         raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
     except _MALFORMED as error:
@@ -204,28 +207,31 @@ def _publication_of_msgpack(message: _RawPublish) -> Publication:
     if bool(value) == bool(values):
         raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, message.request)
     if value:
-        return _publication(message.topic, value, 1, message.request, single=True)
+        return _publication(message, value, 1, single=True)
     items, start = _array(values, "values", message.request)
-    return _publication(message.topic, values[start:], items, message.request, single=False)
+    return _publication(message, values[start:], items, single=False)
 
 
 _VALUE_OR_VALUES = "publish: expected `value` (one) or `values` (a list), one of the two"
 
 
-def _publication(topic: str, packed: bytes, messages: int, request: int, *, single: bool) -> Publication:
+def _publication(message: _JsonPublish | _RawPublish, packed: bytes, messages: int, *, single: bool) -> Publication:
     """Make the frame of values that stand back to back in `packed`."""
+    request = message.request
+    if message.confirm and not request:
+        raise RefusedError(CloseCode.BAD_DATA, "publish: what is to be confirmed bears a `request`", 0, messages)
     if not 0 < messages <= ITEMS_LIMIT:
         text = f"publish: {messages} values, expected 1 to {ITEMS_LIMIT}"
         raise RefusedError(CloseCode.TOO_BIG if messages else CloseCode.BAD_DATA, text, request, messages)
     try:
-        key = check_topic(topic).encode()
+        key = check_topic(message.topic).encode()
     except InvalidTopicError as error:
         raise RefusedError(CloseCode.BAD_DATA, str(error), request, messages) from error
     if single or messages == 1:
         frame = encode_frame(KIND_MESSAGES, packed, key=key)
     else:
         frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + packed, key=key, flags=FLAG_BATCH)
-    return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request)
+    return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request, message.confirm)
 
 
 def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:

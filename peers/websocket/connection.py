@@ -12,8 +12,8 @@ Purpose: the shell. How to talk over a WebSocket is in `peers.websocket.session`
 
 Owner: the event loop. Invariants: one write for what a read brought; what the session answers is written
 before the messages that it lets through, and a `dropped` where the lost messages would have stood; a client that makes
-us answer without reading is not read on until it does; one read, and so one stretch of work for one client, is at most
-`READ_LIMIT_BYTES`.
+us answer without reading is not read on until it does, nor is one that feeds a journal which is behind, until that has
+caught up; one read, and so one stretch of work for one client, is at most `READ_LIMIT_BYTES`.
 
 Cost: per read and per batch, not per message. Memory: see docs/performance.md.
 """
@@ -65,6 +65,9 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         "_choked",
         "_conversation",
         "_gap_is_told",
+        "_is_held",
+        "_is_speaking",
+        "_is_stalled",
         "_loopback",
         "_node",
         "_queue",
@@ -89,6 +92,9 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._refusal = ""
         self._choked = False
+        self._is_stalled = False  # has made us answer, and does not read
+        self._is_held = False  # feeds a journal that is behind
+        self._is_speaking = False  # will write what the session has to say, in this turn
         self._gap_is_told = False
         self._conversation: Conversation | None = None  # once the handshake is over
         self.handler: Handler | None = None
@@ -113,7 +119,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Act on what came."""
         self._silence.heard_s = self._node.loop.time()
-        core = self._node.core
+        core, journal = self._node.core, self._node.journal
+        taken = journal.taken
         core.begin_read()
         try:
             for event in self._session.receive(bytes(self._buffer[:nbytes])):
@@ -124,14 +131,31 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             core.end_read()
         if self._session.closed or self._transport.is_closing():
             return
+        if journal.is_behind and journal.taken != taken:
+            self._hold_back()
         if answered and self._choked:
-            self._transport.pause_reading()
+            self._stall()
         elif nbytes == READ_LIMIT_BYTES:  # there is more: after the others had their turn
             self._transport.pause_reading()
             self._node.after_turn(self._read_on)
 
+    def _hold_back(self) -> None:
+        """The journal is behind, and this client feeds it: read on when it has caught up."""
+        self._is_held = True
+        self._transport.pause_reading()
+        self._node.journal.wait_room(self._let_go)
+
+    def _let_go(self) -> None:
+        self._is_held = False
+        self._read_on()
+
+    def _stall(self) -> None:
+        """The client does not read what it makes us write: read on when it does."""
+        self._is_stalled = True
+        self._transport.pause_reading()
+
     def _read_on(self) -> None:
-        if not self._transport.is_closing():
+        if not (self._is_held or self._is_stalled or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def eof_received(self) -> bool:
@@ -155,8 +179,9 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             return
         if self._node.draining:
             self.drain()
+        self._is_stalled = False
         if not self._transport.is_reading():
-            self._transport.resume_reading()
+            self._read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back everything that the connection had."""
@@ -191,6 +216,20 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             handler.pause()
         self._node.log.info("client connected", address=self.address, name=name, overflow=limits.overflow.value)
         return handler
+
+    def speak(self) -> None:
+        """Write what the session has to say at the end of the turn: many answers, one write."""
+        if not self._is_speaking:
+            self._is_speaking = True
+            self._node.after_turn(self._speak)
+
+    def _speak(self) -> None:
+        self._is_speaking = False
+        if self._session.closed or self._transport.is_closing():
+            return
+        self._write_outgoing()
+        if self._choked:
+            self._stall()
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""

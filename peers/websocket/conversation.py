@@ -17,11 +17,23 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import UNSET
+
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from peers.node import Node
-from peers.websocket.messages import ClientMessage, Hello, Publication, RefusedError, Subscribe, Unsubscribe, Welcome
+from peers.websocket.journal_requests import JournalRequests
+from peers.websocket.messages import (
+    ClientMessage,
+    Fetch,
+    Hello,
+    Publication,
+    RefusedError,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
 from peers.websocket.session import Session
 from peers.wire.hello import grant
 
@@ -33,6 +45,9 @@ class Seat(Protocol):
 
     def join(self, name: str, limits: QueueLimits) -> Handler:
         """Make the client a handler of the core, with that name and queue."""
+
+    def speak(self) -> None:
+        """Write what the session has to say, soon: it was answered outside of a read."""
 
     def end(self, code: int, text: str) -> None:
         """Close the connection, with a code and a text that says why."""
@@ -52,7 +67,7 @@ class Conversation(Protocol):
 
 
 class HubConversation:
-    """The hub's own: welcome, hello, subscriptions that come and go, publications, confirmations.
+    """The hub's own: welcome, hello, subscriptions that come and go, publications, confirmations, the journal.
 
     Args:
         node: The hub.
@@ -61,7 +76,7 @@ class HubConversation:
         seat: Its connection.
     """
 
-    __slots__ = ("_handler", "_hello_due", "_node", "_queue", "_seat", "_session")
+    __slots__ = ("_handler", "_hello_due", "_journal", "_node", "_queue", "_seat", "_session")
 
     def __init__(self, node: Node, session: Session, queue: QueueLimits, seat: Seat) -> None:
         self._node = node
@@ -70,6 +85,7 @@ class HubConversation:
         self._seat = seat
         self._hello_due = True
         self._handler: Handler | None = None
+        self._journal: JournalRequests | None = None  # once it is asked for something
 
     def begin(self) -> None:
         """Welcome the client."""
@@ -82,6 +98,8 @@ class HubConversation:
                 self._publish(message)
             case Subscribe() | Unsubscribe():
                 self._change_subscription(message)
+            case Fetch():
+                self._fetch(message)
             case Hello():
                 self._greet(message)
 
@@ -91,21 +109,36 @@ class HubConversation:
 
     def _publish(self, publication: Publication) -> None:
         refused = publish(self._node, self._joined(), publication)
-        if refused is None:
-            self._session.confirm(publication.request)
-        else:
+        if refused is not None:
             self._session.reject(refused)
+        elif publication.confirm:
+            self._requests().confirm(publication)
+        else:
+            self._session.confirm(publication.request)
 
     def _change_subscription(self, change: Subscribe | Unsubscribe) -> None:
         handler = self._joined()
         if isinstance(change, Unsubscribe):
             self._node.core.unsubscribe(handler, change.prefixes)
-        else:
-            refused = subscribe(self._node, handler, change)
-            if refused is not None:
-                self._session.reject(refused)
-                return
-        self._session.confirm(change.request)
+            self._session.confirm(change.request)
+            return
+        refused = subscribe(self._node, handler, change)
+        if refused is not None:
+            self._session.reject(refused)
+        else:  # within the same step: what is recorded from here on is delivered, and nothing that was before
+            self._session.confirm(change.request, self._node.journal.position())
+
+    def _fetch(self, fetch: Fetch) -> None:
+        self._joined()
+        try:
+            self._requests().fetch(fetch)
+        except RefusedError as error:
+            self._session.reject(error)
+
+    def _requests(self) -> JournalRequests:
+        if self._journal is None:
+            self._journal = JournalRequests(self._node, self._session, self._seat)
+        return self._journal
 
     def _greet(self, hello: Hello) -> None:
         """The client says who it is."""
@@ -127,9 +160,9 @@ class HubConversation:
 
     def _welcome(self, limits: QueueLimits) -> None:
         node = self._node
-        self._session.send(
-            Welcome(hub=node.id.hex(), name=node.name, queue=limits, frame=node.settings.limits.frame_bytes)
-        )
+        frame_bytes = node.settings.limits.frame_bytes
+        journal = node.journal.id.hex() or UNSET
+        self._session.send(Welcome(node.id.hex(), node.name, limits, frame_bytes, journal=journal))
 
 
 def publish(node: Node, handler: Handler, publication: Publication) -> RefusedError | None:

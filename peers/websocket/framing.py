@@ -25,7 +25,7 @@ _LONG_MARK = 127
 _MEDIUM_LIMIT_BYTES = 0xFFFF
 
 
-def encode_message(opcode: int, *parts: bytes) -> bytes:
+def encode_message(opcode: int, *parts: bytes | memoryview) -> bytes:
     """Return the parts, one behind the other, as one whole frame."""
     size = sum(map(len, parts))
     if size < _MEDIUM_MARK:

@@ -12,18 +12,22 @@ import msgspec
 from hub.batch import Batch
 from hub.errors import RejectedError
 from hub.overflow import QueueLimits
+from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import SOFTWARE, QueueWish
+from peers.wire.records import FETCH_WAIT_LIMIT_MS
 
 __all__ = [
     "ClientMessage",
     "Confirmed",
     "Dropped",
     "Error",
+    "Fetch",
     "Hello",
     "HubMessage",
     "Ping",
     "Pong",
     "Publication",
+    "Recorded",
     "RefusedError",
     "RequestNumber",
     "Subscribe",
@@ -33,6 +37,14 @@ __all__ = [
 
 RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
 """A number of the client's choice, 0 for none."""
+
+_FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+"""The same, where there must be one, and where it goes on to a reader process."""
+
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+_LATEST_MS = 9e15
+"""Over it a double does not tell one ms from the next."""
 
 
 # Client to hub.
@@ -65,6 +77,20 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
     request: RequestNumber = 0
 
 
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    """A piece of the journal is asked for, see `peers.wire.records.Fetch`."""
+
+    request: _FetchNumber
+    start: _Offset = 0
+    time_ms: Annotated[float, msgspec.Meta(ge=0.0, le=_LATEST_MS)] | None = None
+    """ms since 1970 UTC; fractions are µs."""
+    end: _Offset | None = None
+    prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
+    bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """None for what suits the encoding."""
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
+
+
 class Publication(NamedTuple):
     """Messages to publish, as one MESSAGES frame."""
 
@@ -72,6 +98,8 @@ class Publication(NamedTuple):
     routing_key: bytes
     messages: int
     request: int
+    confirm: bool = False
+    """Whether the publisher wants to know their offset in the journal."""
 
     @property
     def batch(self) -> Batch:
@@ -79,7 +107,7 @@ class Publication(NamedTuple):
         return Batch(self.frame, self.messages)
 
 
-ClientMessage = Hello | Subscribe | Unsubscribe | Ping | Publication
+ClientMessage = Hello | Subscribe | Unsubscribe | Ping | Fetch | Publication
 
 
 # Hub to client.
@@ -93,12 +121,25 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     queue: QueueLimits
     frame: int
     software: str = SOFTWARE
+    journal: str | msgspec.UnsetType = msgspec.UNSET
+    """Id of the hub's journal, where it has one."""
 
 
-class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
+class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):
     """A request was carried out."""
 
     request: int
+    offset: int | None = None
+    """Of a subscription, where there is a journal: everything recorded from here on is delivered, nothing before."""
+
+
+class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
+    """What was published is in the journal."""
+
+    request: int
+    offset: int
+    """Of the first of the values."""
+    count: int
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped"):
@@ -113,6 +154,8 @@ class Error(msgspec.Struct, frozen=True, tag="error", omit_defaults=True):
     code: int
     text: str
     request: int = 0
+    offset: int | None = None
+    """With code 4011: the oldest offset that is retained."""
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
@@ -121,7 +164,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
     request: int
 
 
-HubMessage = Welcome | Confirmed | Dropped | Error | Pong
+HubMessage = Welcome | Confirmed | Recorded | Dropped | Error | Pong
 
 
 class RefusedError(RejectedError):

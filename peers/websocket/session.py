@@ -145,15 +145,20 @@ class Session:
         if self.phase is Phase.OPEN and (frame := self.encode(message)):
             self._outgoing.append(frame)
 
+    def send_ready(self, payload: memoryview) -> None:
+        """Put a message that is encoded already into what goes out next, unless the conversation is over."""
+        if self.phase is Phase.OPEN:
+            self._outgoing.append(encode_message(self.codec.opcode, payload))
+
     def encode(self, message: HubMessage) -> bytes:
         """Return a message as a ready frame of this conversation's tongue, empty if that has no words for it."""
         payload = self.codec.encode(message)
         return encode_message(self.codec.opcode, payload) if payload else b""
 
-    def confirm(self, request: int) -> None:
-        """Tell the client that its request was carried out, if it wants to know."""
+    def confirm(self, request: int, offset: int | None = None) -> None:
+        """Tell the client that its request was carried out, if it wants to know; for a subscription, from where on."""
         if request:
-            self.send(Confirmed(request))
+            self.send(Confirmed(request, offset))
 
     def reject(self, error: RefusedError) -> None:
         """Tell the client that one message of its was refused."""

@@ -13,6 +13,7 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Limits, Settings, WebSocketSettings
 from peers.endpoints import Endpoint
+from peers.journal.journal import Journal
 from peers.node import Node
 from peers.tcp.listener import bind
 from peers.websocket.connection import WebSocketConnection
@@ -52,6 +53,9 @@ class Hub:
         self.clock = ShiftedLoop()
         self.node.loop = self.clock  # type: ignore[assignment]
         self.connections: list[WebSocketConnection] = []
+        self.journal: Journal | None = None
+        if settings.journal.path:
+            self.node.journal = self.journal = Journal(self.node.core, settings.journal, settings.limits)
         self.endpoint: Endpoint
         self._loopback = loopback
         self._server: asyncio.Server
@@ -91,7 +95,8 @@ class Hub:
             assert (await client.message())["type"] == "welcome"
         if prefixes:
             await client.say("subscribe", prefixes=list(prefixes), request=1)
-            assert await client.message() == {"type": "confirmed", "request": 1}
+            confirmed = await client.message()
+            assert (confirmed["type"], confirmed["request"]) == ("confirmed", 1)
         return client
 
     def shrink_buffers(self) -> None:
@@ -120,6 +125,8 @@ class Hub:
             connection.abort()
         await self.node.wait_released()
         await until(lambda: not len(self.node.keepalive))  # those that were refused, too
+        if self.journal is not None:
+            await self.journal.stop()
 
 
 async def until(condition: Callable[[], object]) -> None:

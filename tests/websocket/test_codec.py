@@ -19,11 +19,13 @@ from peers.websocket.messages import (
     Confirmed,
     Dropped,
     Error,
+    Fetch,
     Hello,
     HubMessage,
     Ping,
     Pong,
     Publication,
+    Recorded,
     RefusedError,
     Subscribe,
     Unsubscribe,
@@ -81,6 +83,21 @@ def test_subscriptions(codec: Codec, kind: type[Subscribe | Unsubscribe]) -> Non
 def test_ping(codec: Codec) -> None:
     """A ping bears its request."""
     assert codec.decode(encode(codec, {"type": "ping", "request": 7})) == Ping(7)
+
+
+def test_fetch(codec: Codec) -> None:
+    """Only the request is needed; whole numbers are times too."""
+    assert codec.decode(encode(codec, {"type": "fetch", "request": 7})) == Fetch(7)
+    fields = {"request": 1, "start": 2**62, "end": 5, "prefixes": ["/a", "/b"], "bytes": 6, "wait_ms": 60_000}
+    found = codec.decode(encode(codec, {"type": "fetch", "time_ms": 1_700_000_000_000} | fields))
+    assert found == Fetch(1, 2**62, 1.7e12, 5, ("/a", "/b"), 6, 60_000)
+
+
+def test_confirmation_asked_for(codec: Codec) -> None:
+    """A publication says whether its publisher wants to know the offset."""
+    plain = {"type": "publish", "topic": "/a", "value": 1, "request": 3}
+    found = [codec.decode(encode(codec, plain | fields)) for fields in ({}, {"confirm": False}, {"confirm": True})]
+    assert [isinstance(one, Publication) and one.confirm for one in found] == [False, False, True]
 
 
 @pytest.mark.parametrize("value", [None, 0, False, "", [], {}, [None], {"values": 1}, -1.5, "ü"])
@@ -295,10 +312,22 @@ def test_what_the_hub_says(codec: Codec) -> None:
             "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
             "frame": 7,
         },
+        Welcome(hub="ab", name="n", queue=limits, frame=7, journal="cd"): {
+            "type": "welcome",
+            "hub": "ab",
+            "name": "n",
+            "software": SOFTWARE,
+            "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
+            "frame": 7,
+            "journal": "cd",
+        },
         Confirmed(3): {"type": "confirmed", "request": 3},
+        Confirmed(3, 0): {"type": "confirmed", "request": 3, "offset": 0},
+        Recorded(3, 0, 2): {"type": "recorded", "request": 3, "offset": 0, "count": 2},
         Dropped(4): {"type": "dropped", "count": 4},
         Error(1007, "why"): {"type": "error", "code": 1007, "text": "why"},
         Error(1007, "why", 5): {"type": "error", "code": 1007, "text": "why", "request": 5},
+        Error(4011, "gone", 5, 0): {"type": "error", "code": 4011, "text": "gone", "request": 5, "offset": 0},
         Pong(0): {"type": "pong", "request": 0},
     }
     for message, fields in said.items():

@@ -8,7 +8,8 @@ core ─ on_filter ─▶ Wanted ── not covered ──▶ close, to be conne
 ```
 
 Owner: the event loop. Invariants: one write for what a read brought; a leaf from the handshake until the connection is
-over; at most `READ_LIMIT_BYTES` of one Zeek's are worked on before others have their turn.
+over; at most `READ_LIMIT_BYTES` of one Zeek's are worked on before others have their turn; a Zeek that feeds a journal
+which is behind is not read on until that has caught up.
 
 The hub asks for what its clients and peers want. What the Zeek sends between the end of one connection and the ack of
 the next is not seen: who cannot have that subscribes to what covers all that it will want.
@@ -113,7 +114,8 @@ class BridgeConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Act on what came."""
         self._silence.heard_s = self._node.loop.time()
-        core = self._node.core
+        core, journal = self._node.core, self._node.journal
+        taken = journal.taken
         core.begin_read()
         try:
             for event in self._session.receive(bytes(self._buffer[:nbytes])):
@@ -121,8 +123,13 @@ class BridgeConnection(asyncio.BufferedProtocol):
             self._write_outgoing()
         finally:
             core.end_read()
-        if nbytes == READ_LIMIT_BYTES and not self._session.closed and not self._transport.is_closing():
-            self._transport.pause_reading()  # there is more: after the others had their turn
+        if self._session.closed or self._transport.is_closing():
+            return
+        if journal.is_behind and journal.taken != taken:
+            self._transport.pause_reading()
+            journal.wait_room(self._read_on)
+        elif nbytes == READ_LIMIT_BYTES:  # there is more: after the others had their turn
+            self._transport.pause_reading()
             self._node.after_turn(self._read_on)
 
     def _read_on(self) -> None:

@@ -20,6 +20,7 @@ from peers.zeek.bridge import connection as module
 from peers.zeek.bridge.connection import RENEW_S, BridgeConnection
 from tests.websocket.conftest import StartHub
 from tests.websocket.hubs import Hub, settings_of, until
+from tests.websocket.journals import SlowJournal
 from tests.websocket.raw_client import RawClient, frame
 from tests.zeek.api.clients import ZeekClient, count
 from tests.zeek.bridge.zeeks import Bridged, Zeek, linked, publishing
@@ -380,3 +381,24 @@ async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek)
             await connection.recv()
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
+
+
+async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: Hub, zeek: Zeek) -> None:
+    """Others are; once the journal has caught up, what the Zeek had to say is taken."""
+    journal = hub.node.journal = SlowJournal(hub.node.core, "/recorded", buffer_bytes=1)
+    reader = await ZeekClient.subscribed(hub, "/")
+    async with Bridged(hub, zeek.endpoint) as bridge:
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        (bridged,) = [one for one in hub.node.connections if isinstance(one, BridgeConnection)]
+        await connection.send(count("/elsewhere", 1).decode())
+        assert await reader.text() == count("/elsewhere", 1)
+        assert bridged._transport.is_reading()
+        await connection.send(count("/recorded", 2).decode())
+        assert await reader.text() == count("/recorded", 2)
+        assert not bridged._transport.is_reading()
+        await connection.send(count("/recorded", 3).decode())
+        assert await reader.settle() == []
+        journal.write()
+        assert await reader.text() == count("/recorded", 3)
+        assert bridge.attempts == 1

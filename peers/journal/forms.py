@@ -1,0 +1,121 @@
+"""`Order`: a FETCH, and the form that its answer is to have. The forms are made where the journal is read.
+
+| form | body of the RECORDS frame that the reader process answers with |
+|---|---|
+| `frame` | as `peers.wire.records` draws it |
+| `json` | a `records` message of `hub.v1.json`, ready to be wrapped |
+| `msgpack` | a `records` message of `hub.v1.msgpack`, ready to be wrapped; blocks as they are |
+
+No state, no I/O. Cost: of JSON 2.5 µs a record of 100 bytes, in the reader's process; of the others a copy.
+
+Not here: who asks (`peers.websocket.journal_requests`), how values become JSON (`peers.conversion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import Encoding
+from hub.journal.block import Block, Record
+from peers.conversion import json_of, json_of_broker
+from peers.journal.view import Fetched
+from peers.wire.records import Fetch, Records, records_parts
+
+__all__ = ["Form", "Order", "body_parts", "decode_order"]
+
+Form = Literal["frame", "json", "msgpack"]
+
+
+class Order(Fetch, frozen=True, omit_defaults=True):
+    """What a reader process is told to do. A FETCH as it came from the wire is one, too."""
+
+    form: Form = "frame"
+
+
+_decode = msgspec.msgpack.Decoder(Order).decode
+_unreadable = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_pack = msgspec.msgpack.Encoder().encode
+_text = msgspec.json.Encoder().encode
+
+
+def decode_order(body: bytes) -> Order:
+    """Read an order.
+
+    Raises:
+        RejectedError: It is none.
+    """
+    try:
+        return _decode(body)
+    except _unreadable as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
+
+
+def body_parts(order: Order, found: Fetched) -> list[bytes]:
+    """Return what answers an order, in parts that need not be copied together.
+
+    Raises:
+        JournalCorruptError: One of the blocks is none.
+    """
+    match order.form:
+        case "frame":
+            return records_parts(Records(order.request, found.start, found.next, *found.extent, found.blocks))
+        case "msgpack":
+            return [_pack(_heading(order, found) | {"blocks": found.blocks})]
+        case "json":
+            return _json_parts(order, found)
+
+
+def _heading(order: Order, found: Fetched) -> dict[str, object]:
+    first, head = found.extent
+    return {
+        "type": "records",
+        "request": order.request,
+        "start": found.start,
+        "next": found.next,
+        "first": first,
+        "head": head,
+    }
+
+
+def _json_parts(order: Order, found: Fetched) -> list[bytes]:
+    """Convert records up to the limit; blocks are larger, so that the answer may end within one."""
+    texts: list[bytes] = []
+    dropped = 0
+    left_bytes = order.bytes
+    following = found.next
+    for record in _records(found.blocks):
+        if left_bytes <= 0:
+            following = record.offset
+            break
+        left_bytes -= len(record.body)
+        value = json_of(record.body) if record.encoding == Encoding.MSGPACK else _json_of_other(record)
+        if value is None:
+            dropped += 1
+        else:
+            texts.append(_json_record(record, value))
+    heading = _heading(order, found._replace(next=following)) | ({"dropped": dropped} if dropped else {})
+    return [_text(heading)[:-1], b',"records":[', b",".join(texts), b"]}"]
+
+
+def _records(blocks: list[bytes]) -> Iterator[Record]:
+    for data in blocks:
+        yield from Block.parse(data, verify=False).records()  # checked when it was read
+
+
+def _json_of_other(record: Record) -> bytes | None:
+    return json_of_broker(record.body) if record.encoding == Encoding.BROKER else None
+
+
+def _json_record(record: Record, value: bytes) -> bytes:
+    offset, at_us, topic, _, _ = record
+    return b'{"offset":%d,"time_ms":%d.%03d,"topic":%b,"value":%b}' % (
+        offset,
+        at_us // 1000,
+        at_us % 1000,
+        _text(topic),
+        value,
+    )

@@ -1,0 +1,66 @@
+"""A journal that records nothing before the test says so, and whose readers are the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hub.core import Core
+from hub.errors import CloseCode, RejectedError
+from hub.routes import Route
+from peers.journal.forms import Order
+from peers.journal.journal import NoJournal
+from peers.journal.readers import Deliver
+from peers.journal.recorder import Answer, Recorder
+from peers.journal.writer import Entry, Probe
+from peers.wire.records import Fetch
+
+
+class SlowJournal(NoJournal):
+    """A hub's journal with a real recorder, and a writer that waits for `write`."""
+
+    id = bytes(range(16))
+
+    def __init__(self, core: Core, *topics: str, buffer_bytes: int = 1_000_000) -> None:
+        self.entries: list[Entry | Probe] = []
+        self.orders: list[tuple[Order, Deliver]] = []
+        self.recorder = Recorder(
+            core, topics or ("/",), self.entries.append, buffer_bytes=buffer_bytes, next_offset=100
+        )
+
+    @property
+    def taken(self) -> int:  # type: ignore[override]
+        """As the recorder has it."""
+        return self.recorder.taken
+
+    @property
+    def is_behind(self) -> bool:  # type: ignore[override]
+        """As the recorder has it."""
+        return self.recorder.is_behind
+
+    def wait_room(self, resume: Callable[[], None]) -> None:
+        """As the recorder does."""
+        self.recorder.wait_room(resume)
+
+    def position(self) -> int | None:
+        """As the recorder has it."""
+        return self.recorder.position()
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
+        """Answer at `write`."""
+        if self.recorder.handler in route.handlers:
+            self.recorder.answer_at_commit(messages, answer)
+        else:
+            answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here"))
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:
+        """Leave it to the test."""
+        assert isinstance(fetch, Order)
+        self.orders.append((fetch, deliver))
+
+    def write(self) -> None:
+        """Everything that was taken is on the disk now."""
+        position = self.recorder.position()
+        assert position is not None
+        size = sum(len(entry.frames) for entry in self.entries if isinstance(entry, Entry))
+        self.entries.clear()
+        self.recorder.on_committed(position, size)
