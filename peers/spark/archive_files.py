@@ -1,0 +1,149 @@
+"""What an archive looks like, and one as a DataFrame.
+
+```
+ARCHIVE/date=2026-11-21/root=zeek/batch=7/part-*.parquet      zstd
+ARCHIVE/_hub/                                                 state of the job that writes it; readers skip it
+
+offset BIGINT, timestamp TIMESTAMP (UTC, µs), topic STRING, value BINARY (msgpack)    in the files
+date DATE, root STRING, batch BIGINT                                                  from the folders' names
+```
+
+`root` is the first component of a topic without slashes: `zeek` of `/zeek/dns`, and of a topic without a leading slash
+the text up to its first one. Names of folders have an end, so longer roots are cut (`ROOT_LIMIT_CHARACTERS`).
+
+Invariant: a filter on topics or times never loses a message by way of folders: `date` and `root` only skip folders that
+hold none. Cost: reading is columnar, so that what is not asked for is not read; folders are listed once.
+
+Not here: writing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
+
+from hub.errors import UsageError
+from hub.topics import check_prefix
+
+__all__ = ["COLUMNS", "NO_ROOT", "PARTITIONS", "ROOT_LIMIT_CHARACTERS", "Selection", "read_archive", "root_of"]
+
+COLUMNS = "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"
+"""In the files."""
+
+PARTITIONS = "date DATE, root STRING, batch BIGINT"
+"""In the names of folders, outermost first. Given to Spark, for it would take a root such as 007 for a number."""
+
+ROOT_LIMIT_CHARACTERS = 60
+"""Of a root, more is cut off. A file's name may have 255 bytes; a character is up to 4, or 3 where Spark escapes it."""
+
+NO_ROOT = ""
+"""Root of `/` and `//x`. In the name of a folder that is Hive's default partition, which is read as NULL."""
+
+_DELTA_LOG = "_delta_log"
+
+
+class Selection(NamedTuple):
+    """Which messages of an archive are meant; all without any."""
+
+    prefixes: Sequence[str] = ()
+    """Topics that start with one of these; the empty sequence means all."""
+    start: datetime | None = None
+    """Not before it; UTC unless it says otherwise."""
+    end: datetime | None = None
+    """Before it; the same."""
+
+    def check(self) -> Selection:
+        """Return it if it can mean anything.
+
+        Raises:
+            UsageError: A prefix that no hub would take, or an end that is not after the start.
+        """
+        for prefix in self.prefixes:
+            check_prefix(prefix)
+        if self.start is not None and self.end is not None and microseconds(self.start) >= microseconds(self.end):
+            raise UsageError(f"--start, --end: {self.start} is not before {self.end}")
+        return self
+
+
+def microseconds(time: datetime) -> int:
+    """Return µs since 1970 UTC; a time without a zone is UTC."""
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return int(time.timestamp()) * 1_000_000 + time.microsecond
+
+
+def root_of(topic: Column) -> Column:
+    """Return the root of a topic, as `root=` bears it."""
+    component = F.regexp_extract(topic, "^/?([^/]*)", 1)
+    return F.substring(component, 1, ROOT_LIMIT_CHARACTERS)
+
+
+def read_archive(spark: SparkSession, path: str, selection: Selection = Selection()) -> DataFrame:  # noqa: B008 -- a value
+    """Return the messages of an archive, with the columns `COLUMNS` and `PARTITIONS`.
+
+    Args:
+        spark: The session.
+        path: A local folder, or a URL that this Spark can read.
+        selection: Which messages.
+
+    Raises:
+        UsageError: There is no archive, or it needs a package that is not installed.
+    """
+    frame = _whole(spark, path).withColumn("root", F.coalesce("root", F.lit(NO_ROOT)))
+    if selection.prefixes:
+        frame = frame.where(reduce(or_, map(_begins, selection.prefixes)))
+    if selection.start is not None:
+        frame = frame.where(_at(selection.start) <= F.col("timestamp")).where(_day(selection.start) <= F.col("date"))
+    if selection.end is not None:
+        frame = frame.where(_at(selection.end) > F.col("timestamp")).where(_day(selection.end) >= F.col("date"))
+    return frame
+
+
+def _whole(spark: SparkSession, path: str) -> DataFrame:
+    schema = f"{COLUMNS}, {PARTITIONS}"
+    try:
+        files = _files(path)
+        if not files:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).option("basePath", path).parquet(*files)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise UsageError(f"{path}: there is no such archive") from error
+        raise
+
+
+def _files(path: str) -> list[str]:
+    """Return what is to be read: the folder, or the files that are valid now where it is a Delta table."""
+    if not (Path(path) / _DELTA_LOG).is_dir():
+        return [path]
+    try:
+        from deltalake import DeltaTable  # noqa: PLC0415 -- an extra
+    except ImportError as error:
+        raise UsageError(f"{path} is a Delta table, to read it: pip install 'topichub[delta]'") from error
+    return list(DeltaTable(path).file_uris())
+
+
+def _begins(prefix: str) -> Column:
+    """Return whether a topic has the prefix, with what its root must be then, so that other folders are skipped."""
+    matches = F.col("topic").startswith(prefix)
+    component, slash, _ = prefix.removeprefix("/").partition("/")
+    component = component[:ROOT_LIMIT_CHARACTERS]
+    if not component:
+        return matches
+    root = F.col("root")
+    return matches & (root == component if slash else root.startswith(component))
+
+
+def _at(time: datetime) -> Column:
+    return F.timestamp_micros(F.lit(microseconds(time)))
+
+
+def _day(time: datetime) -> Column:
+    return F.to_date(_at(time))

@@ -1,0 +1,50 @@
+"""The zip for executors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hub.errors import UsageError
+from peers.spark.package import write_package
+
+
+def test_it_runs_from_the_zip_alone(tmp_path: Path) -> None:
+    """Sources of all packages, and no compiled ones; what executors need can be imported from it."""
+    package = tmp_path / "topichub.zip"
+    count = write_package(package)
+    names = zipfile.ZipFile(package).namelist()
+    assert len(names) == count
+    assert {"hub/multimap.py", "peers/spark/routing/by_topic.py"} <= set(names)
+    assert all(name.endswith(".py") for name in names)
+    program = (
+        "import hub, peers.client, peers.spark.routing.by_topic as by_topic;"
+        f"assert hub.__file__.startswith({str(package)!r}), hub.__file__;"
+        f"assert by_topic.__file__.startswith({str(package)!r}), by_topic.__file__;"
+        "import hub.stretch"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(package)!r}); {program}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
+    """Whenever they are packed."""
+    for name in ("a", "b"):
+        write_package(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    """Is named."""
+    with pytest.raises(UsageError, match=r"nothing/x\.zip: No such file"):
+        write_package(tmp_path / "nothing" / "x.zip")
