@@ -18,6 +18,7 @@ run: $(VENV)/.run ## set up and start a hub: TCP 7400, WebSocket and page 7401 (
 
 test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
+	@tests/spark/install-java
 	$(BIN)/python -m pytest $(ARGS)
 
 check: lint types contracts ## linters, types, import contracts
