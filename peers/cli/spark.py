@@ -1,0 +1,173 @@
+"""`hub spark`: jobs on archives, run by Apache Spark. What they do is in `peers.spark`; here are options and output.
+
+Spark is loaded when a job runs, not before.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Group, Parameter
+
+from hub.errors import UsageError
+from peers.spark.package import write_package
+from peers.spark.routing.way import Way
+from peers.spark.session import Job, SessionSettings, running_job
+from peers.spark.summary import Figure, amount, columns, figures, rate, show
+
+if TYPE_CHECKING:
+    from peers.spark.routing.matcher import Matcher, Totals
+    from peers.spark.routing.route import Routes
+
+__all__ = ["Engine", "app"]
+
+_SPARK = Group("Spark", sort_key=1)
+_OUTPUT = Group("Output", sort_key=2)
+
+app = App(name="spark", help="Process archives with Apache Spark, here or on a cluster.")
+
+
+def _help(text: str, group: Group = _OUTPUT) -> Parameter:
+    return Parameter(help=text, group=group, negative_iterable=())
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Engine:
+    """Where a job runs."""
+
+    master: Annotated[str, _help("Master URL; spark-submit's own wins.", _SPARK)] = SessionSettings.master
+    driver_memory: Annotated[
+        str, _help("Java heap of the driver, such as 4g; with --master local[*] there is no other.", _SPARK)
+    ] = SessionSettings.driver_memory
+    shuffle_partitions: Annotated[
+        int, _help("Tasks behind a shuffle; 0: twice the cores here, Spark's default on a cluster.", _SPARK)
+    ] = SessionSettings.shuffle_partitions
+    conf: Annotated[list[str] | None, _help("Further setting of Spark, KEY=VALUE; repeatable.", _SPARK)] = None
+    progress: Annotated[bool, _help("Show a progress bar, where standard error is a terminal.")] = True
+
+    def running(self, name: str) -> AbstractContextManager[Job]:
+        """Return the context of a job; see `running_job`.
+
+        Raises:
+            UsageError: A setting cannot be understood.
+        """
+        settings = SessionSettings(
+            name=f"topichub {name}",
+            master=self.master,
+            driver_memory=self.driver_memory,
+            shuffle_partitions=self.shuffle_partitions,
+            conf=dict(map(_setting, self.conf or ())),
+        )
+        return running_job(settings, shown=self.progress)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf: KEY=VALUE expected, {text!r} given")
+    return key, value
+
+
+@app.command
+def package(path: Path, /) -> None:
+    """Write this project's code as a zip for `spark-submit --py-files`.
+
+    Jobs with --master make and send it by themselves. The Python of the executors needs what the project depends on.
+    """
+    count = write_package(path)
+    show(figures([("files", "files", amount(count)), ("size", "bytes", amount(path.stat().st_size))]))
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class RouteOutput:
+    """What `hub spark route` gives, beside the table."""
+
+    counts: Annotated[Path | None, _help("Write messages and bytes of each subscriber to this CSV file.")] = None
+    deliveries: Annotated[
+        str | None, _help("Write who gets each message to this new folder, as Parquet: offset, subscribers.")
+    ] = None
+    pairs: Annotated[bool, _help("Deliveries are one row each: offset, subscriber.")] = False
+    top: Annotated[int, _help("Subscribers in the table, those with the most messages.")] = 20
+
+
+@app.command
+def route(
+    archive: str,
+    subscriptions: Path,
+    /,
+    output: RouteOutput | None = None,
+    engine: Engine | None = None,
+    *,
+    way: Annotated[Way, _help("Match topics, or explode messages; auto looks which is cheaper.", _SPARK)] = Way.AUTO,
+) -> None:
+    """Tell which subscriber would get which message of an archive, by the hub's own matching.
+
+    SUBSCRIPTIONS is CSV with the header name,prefix or NDJSON with these fields. A subscriber may have several prefixes
+    and gets each message once. In deliveries, subscribers are numbers; _subscribers in their folder has the names.
+    """
+    from peers.spark.routing.matcher import Matcher  # noqa: PLC0415 -- Spark is loaded when a job runs
+    from peers.spark.routing.subscriptions import read_subscriptions  # noqa: PLC0415 -- the same
+
+    output = output or RouteOutput()
+    if output.pairs and output.deliveries is None:
+        raise UsageError("--pairs: --deliveries is needed, too")
+    matcher = Matcher(read_subscriptions(subscriptions))
+    with (engine or Engine()).running("route") as job:
+        from peers.spark.archive_files import read_archive  # noqa: PLC0415 -- the same
+        from peers.spark.routing.deliveries import write_deliveries  # noqa: PLC0415 -- the same
+        from peers.spark.routing.route import route as matched  # noqa: PLC0415 -- the same
+
+        begun = time.monotonic()
+        job.progress.tell("matching topics")
+        routes = matched(read_archive(job.spark, archive), matcher, way)
+        job.progress.tell("counting")
+        totals, messages = routes.totals()
+        if output.deliveries is not None:
+            job.progress.tell("writing deliveries")
+            write_deliveries(routes, output.deliveries, pairs=output.pairs)
+    _show_routes(routes, totals, messages, time.monotonic() - begun)
+    _show_subscribers(matcher, totals, output.top)
+    if output.counts is not None:
+        numbered = zip(range(len(matcher.names)), matcher.names, totals.messages, totals.bytes, strict=True)
+        _write_csv(output.counts, ("number", "name", "messages", "bytes"), numbered)
+
+
+def _show_routes(routes: Routes, totals: Totals, messages: int, elapsed_s: float) -> None:
+    rows: list[Figure] = [
+        ("messages", "messages", amount(messages)),
+        ("wanted by nobody", "messages", amount(messages - totals.wanted)),
+        ("deliveries", "deliveries", amount(totals.delivered)),
+        ("delivered", "bytes", amount(sum(totals.bytes))),
+        ("subscribers", "subscribers", amount(len(routes.matcher.names))),
+        ("prefixes", "prefixes", amount(len(routes.matcher.prefixes))),
+        ("way", "", routes.way),
+        ("elapsed", "s", f"{elapsed_s:.1f}"),
+        ("matched", "messages/s", rate(messages, elapsed_s)),
+    ]
+    show(figures(rows), "")
+
+
+def _show_subscribers(matcher: Matcher, totals: Totals, top: int) -> None:
+    most = sorted(range(len(matcher.names)), key=lambda number: (-totals.messages[number], matcher.names[number]))
+    rows = [(matcher.names[n], amount(totals.messages[n]), amount(totals.bytes[n])) for n in most[: max(0, top)]]
+    show(columns(("subscriber", "messages", "bytes"), rows))
+    if len(most) > len(rows):
+        show(f"and {len(most) - len(rows):,} more")
+
+
+def _write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    try:
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(heads)
+            writer.writerows(rows)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
