@@ -3,7 +3,7 @@
 ```
 FETCH     msgpack map, see `Fetch`
 RECORDS   u32 request, u32 number of blocks, u64 start, u64 next, u64 first, u64 head, then per block u64 length, block
-STAGE     u32 request, u16 length of the transaction's name, name, u32 part, MESSAGES frames back to back
+STAGE     u32 request, u16 length of the transaction's name, name, u64 part, MESSAGES frames back to back
 COMMIT    msgpack map, see `Commit`
 ```
 
@@ -56,7 +56,7 @@ TRANSACTION_LIMIT_BYTES = 255
 _RECORDS = Struct(">IIQQQQ")
 _LENGTH = Struct(">Q")
 _STAGE = Struct(">IH")
-_PART = Struct(">I")
+_PART = Struct(">Q")
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Request = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
