@@ -71,6 +71,7 @@ class StreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_is_held_back",
         "_is_lost",
         "_node",
         "_putting_off",
@@ -97,6 +98,7 @@ class StreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport = NO_TRANSPORT
         self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._putting_off = False  # the rest of a read waits for its turn
+        self._is_held_back = False  # feeds a journal that is behind
         self._is_lost = False
         self.handler: Handler | None = None
         self.dialled = dialled
@@ -177,8 +179,16 @@ class StreamConnection(asyncio.Protocol):
     def _hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
         if not self._transport.is_closing():
+            self._is_held_back = True
             self._transport.pause_reading()
-            self._node.journal.wait_room(self._resume_reading)
+            self._node.journal.wait_room(self._let_go)
+
+    def _let_go(self) -> None:
+        """The journal has caught up."""
+        self._is_held_back = False
+        # A sign of life: what the far side has said meanwhile was not read.
+        self._silence.heard_s = self._node.loop.time()
+        self._resume_reading()
 
     def _put_off(self) -> None:
         if not self._session.closed:
@@ -193,8 +203,12 @@ class StreamConnection(asyncio.Protocol):
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        """Read on, unless a turn's rest is waiting or the far side does not read what it makes us write."""
-        if self._is_lost or self._putting_off or self._transport.is_closing():
+        """Read on, unless something is in the way.
+
+        That is a turn's rest that waits, a journal that is behind, or that the far side does not read what it makes us
+        write.
+        """
+        if self._is_lost or self._putting_off or self._is_held_back or self._transport.is_closing():
             return
         if self.handler is None or self.handler.writable or self._session.closed:
             self._transport.resume_reading()
@@ -224,6 +238,10 @@ class StreamConnection(asyncio.Protocol):
         if not outgoing or self._transport.is_closing():
             return
         self._transport.write(outgoing)
+        self._wait_for_reader()
+
+    def _wait_for_reader(self) -> None:
+        """Do not read on while the far side does not read what it has made us write."""
         if self.handler is not None and not self.handler.writable and not self._session.closed:
             self._transport.pause_reading()
 
@@ -238,6 +256,7 @@ class StreamConnection(asyncio.Protocol):
         node = self._node
         node.keepalive.forget(self)
         node.release(self)
+        node.journal.forget_room(self._let_go)
         self._leave()
         node.rejected_messages += self._refused_messages
         if self.lost is not None and not self.lost.done():

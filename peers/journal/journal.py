@@ -12,20 +12,32 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from hub.core import Core
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError
 from hub.handler import Handler
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
+from hub.topics import check_prefix
 from peers.journal.readers import Deliver, Readers
 from peers.journal.recorder import Answer, Recorder, RecorderStatistics
-from peers.journal.staging import OnCommitted, Staging, StagingStatistics
+from peers.journal.staging import OnCommitted, OnStaged, Staging, StagingStatistics
 from peers.journal.store import Retention, Store
-from peers.journal.writer import Writer
+from peers.journal.writer import Progress, Writer
 from peers.wire.records import Commit, Fetch, Stage, encode_fetch
 
-__all__ = ["Journal", "JournalStatistics", "NoJournal", "Recording"]
+__all__ = ["Cancel", "Journal", "JournalStatistics", "NoJournal", "Recording"]
+
+Cancel = Callable[[], None]
 
 _US = 1_000_000
+
+_SETTLE_S = 1.0
+"""How long the hub waits, when it stops, for confirmations that are due."""
+
+_COMMIT_WAIT_S = 1.0
+"""How long a FETCH waits at least for what is on its way to the disk."""
+
+_FRAME_LIMIT_BYTES = 512 * 1024 * 1024
+"""The largest body that is recorded: SQLite takes a gigabyte at most."""
 
 
 class JournalStatistics(NamedTuple):
@@ -33,10 +45,6 @@ class JournalStatistics(NamedTuple):
 
     recorder: RecorderStatistics
     staging: StagingStatistics
-    first: int
-    """The oldest offset that is retained."""
-    size_bytes: int
-    """Of its blocks."""
     readers: int
     """Processes."""
     fetches: int
@@ -66,11 +74,14 @@ class Recording(Protocol):
     def confirm(self, route: Route, messages: int, answer: Answer) -> None:
         """Answer once what was published last, this way, is committed."""
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:
-        """Have a piece read."""
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Do not call it: the connection has ended."""
 
-    def stage(self, source: Handler, stage: Stage) -> None:
-        """Keep messages until their COMMIT; raises `RejectedError`."""
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+        """Have a piece read. Call what is returned when nobody waits for the answer any more."""
+
+    def stage(self, stage: Stage, answer: OnStaged) -> None:
+        """Keep messages until their COMMIT."""
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged."""
@@ -103,13 +114,17 @@ class NoJournal:
         """Nothing is recorded."""
         answer(_none())
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:  # noqa: ARG002
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Nobody waits."""
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:  # noqa: ARG002
         """There is nothing to read."""
         deliver(_none())
+        return _nothing
 
-    def stage(self, source: Handler, stage: Stage) -> None:  # noqa: ARG002
+    def stage(self, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
         """There is nothing to write to."""
-        raise _none()
+        answer(_none())
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
         """There is nothing to write to."""
@@ -118,6 +133,10 @@ class NoJournal:
     def statistics(self) -> JournalStatistics | None:
         """There is nothing to count."""
         return None
+
+
+def _nothing() -> None:
+    """There is nothing to cancel."""
 
 
 def _none() -> RejectedError:
@@ -137,28 +156,31 @@ class Journal:
     """
 
     def __init__(self, core: Core, settings: JournalSettings, limits: Limits) -> None:
+        _check_limits(limits)
         self._loop = asyncio.get_running_loop()
+        self._prefixes_limit = limits.prefixes_per_client
+        self._waiting: set[Callable[[], None]] = set()  # FETCHes that wait for a commit
         retention = Retention(settings.keep_bytes, int(settings.keep_s * _US))
-        self._store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
-        self._writer = Writer(self._store, settings.commit_s)
+        store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
+        self.id = store.id
+        self._writer = Writer(store, settings.commit_s)
         self._recorder = Recorder(
             core,
             settings.topics,
             self._writer.submit,
             buffer_bytes=settings.buffer_bytes,
-            next_offset=self._store.next,
+            at=Progress(store.first, store.next, store.size_bytes),
         )
-        self._readers = Readers(settings.path, settings.readers)
+        self._readers = Readers(store.path, settings.readers)
         self._staging = Staging(
             core,
             self._recorder,
             limit_bytes=settings.staged_bytes,
             kept_s=settings.staged_s,
             frame_limit_bytes=limits.frame_bytes,
-            writes=self._store.writes,
+            writes=store.writes,
             after_turn=self._loop.call_soon,
         )
-        self.id = self._store.id
         self._writer.start(self._recorder)
 
     @property
@@ -186,35 +208,61 @@ class Journal:
         else:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub"))
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Do not call it: the connection has ended."""
+        self._recorder.forget_room(resume)
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read; where nothing is there yet, but is on its way or waited for, once it is."""
+        try:
+            self._check(fetch.prefixes)
+        except RejectedError as error:
+            deliver(error)
+            return _nothing
         recorder = self._recorder
         start = fetch.start
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
-            self._fetch_later(fetch, deliver)
-        else:
-            self._readers.fetch(encode_fetch(fetch), deliver)
+            return self._fetch_later(fetch, deliver)
+        self._readers.fetch(encode_fetch(fetch), deliver)
+        return _nothing
 
-    def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> None:
-        """Have it read at the next commit, or when the time to wait is up."""
+    def _check(self, prefixes: tuple[str, ...]) -> None:
+        """See to it that what waits is no larger than what a client may subscribe to.
+
+        Raises:
+            RejectedError: There are too many, or one is none.
+        """
+        if len(prefixes) > self._prefixes_limit:
+            text = f"FETCH: {len(prefixes)} prefixes, the limit for a client is {self._prefixes_limit}"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
+        try:
+            for prefix in prefixes:
+                check_prefix(prefix)
+        except InvalidTopicError as error:
+            raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
+
+    def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+        """Have it read at the next commit, or when the time to wait is up; return what cancels that."""
         order = encode_fetch(fetch)
 
-        def now() -> None:
+        def forget() -> None:
+            self._waiting.discard(now)
             timer.cancel()
             self._recorder.forget_call(now)
+
+        def now() -> None:
+            forget()
             self._readers.fetch(order, deliver)
 
         timer = self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), now)
+        self._waiting.add(now)
         self._recorder.call_at_commit(fetch.start, now)
+        return forget
 
-    def stage(self, source: Handler, stage: Stage) -> None:
-        """Keep messages until their COMMIT.
-
-        Raises:
-            RejectedError: They cannot be recorded, or too much waits.
-        """
-        self._staging.stage(source, stage, self._loop.time())
+    def stage(self, stage: Stage, answer: OnStaged) -> None:
+        """Keep messages until their COMMIT; answer once they are checked."""
+        self._staging.stage(stage, self._loop.time(), answer)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged, or drop it; answer once it is on the disk."""
@@ -235,10 +283,8 @@ class Journal:
         return JournalStatistics(
             self._recorder.statistics(),
             self._staging.statistics(),
-            self._store.first,
-            self._store.size_bytes,
             len(self._readers),
-            self._readers.pending,
+            self._readers.pending + len(self._waiting),
         )
 
     async def settle(self) -> None:
@@ -253,15 +299,20 @@ class Journal:
         await asyncio.wait([settled], timeout=_SETTLE_S)
 
     async def stop(self) -> None:
-        """Write what was taken, then close the file and end the readers."""
+        """End the readers, write what was taken, and close the file: then all of it stands in that one file."""
         self._staging.finish()
         self._recorder.stop()
+        await self._readers.stop()
         await self._loop.run_in_executor(None, self._writer.stop)
         await asyncio.sleep(0)  # what the writer has told last is brought to those who wait
-        await self._readers.stop()
 
 
-_SETTLE_S = 1.0
+def _check_limits(limits: Limits) -> None:
+    """See to it that all that the hub takes can be recorded.
 
-_COMMIT_WAIT_S = 1.0
-"""How long a FETCH waits at least for what is on its way to the disk."""
+    Raises:
+        JournalUnavailableError: A message could be too large.
+    """
+    if limits.frame_bytes > _FRAME_LIMIT_BYTES:
+        text = f"limits.frame_bytes is {limits.frame_bytes}, a hub with a journal takes at most {_FRAME_LIMIT_BYTES}"
+        raise JournalUnavailableError(text)

@@ -5,15 +5,17 @@ fetch(FETCH) ─▶ the reader with the least to do ─▶ one frame, in order �
 ```
 
 A process is started when one is needed and none is idle, up to a limit. One that dies is forgotten: what it was
-asked is answered by an error that says to try again, and the next FETCH starts another.
+asked is answered by an error that says to try again, and the next FETCH starts another. So is one that cannot be
+started.
 
-Owner: the event loop. Invariants: each `fetch` is answered once. Memory: answers on their way, each at most what its
-FETCH asks for, or one record.
+Owner: the event loop. Invariants: each `fetch` is answered once; no process is left behind. Memory: orders that wait,
+and one answer a process that is on its way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -50,6 +52,7 @@ class Readers:
         self._path = path
         self._limit = limit
         self._readers: list[_Reader] = []
+        self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def __len__(self) -> int:
@@ -70,21 +73,44 @@ class Readers:
             text = f"{PENDING_LIMIT} readers wait already, which is the limit"
             deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             return
-        reader = min(self._readers, key=_load, default=None)
-        if reader is None or (reader.pending and len(self._readers) < self._limit):
-            reader = _Reader(self._path, self._forget)
-            self._readers.append(reader)
+        try:
+            reader = self._choose()
+        except OSError as error:
+            text = f"no process to read the journal could be started ({error.strerror}); try again"
+            deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
+            return
         reader.order(order, deliver)
 
+    def _choose(self) -> _Reader:
+        """Return the reader with the least to do, a new one if all have something to do.
+
+        Raises:
+            OSError: There is none, and none can be started.
+        """
+        reader = min(self._readers, key=_load, default=None)
+        if reader is None or (reader.pending and len(self._readers) < self._limit):
+            try:
+                reader = _Reader(self._path, self._forget)
+            except OSError:
+                if reader is None:
+                    raise
+            else:
+                self._readers.append(reader)
+        return reader
+
     def _forget(self, reader: _Reader) -> None:
-        if reader in self._readers:
-            self._readers.remove(reader)
+        self._readers.remove(reader)
+        ending = asyncio.get_running_loop().create_task(reader.reap())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     async def stop(self) -> None:
         """End all processes."""
         self._closed = True
         for reader in list(self._readers):
-            await reader.stop()
+            await reader.hang_up()
+        while self._ending:
+            await asyncio.wait(self._ending)
 
 
 def _load(reader: _Reader) -> int:
@@ -92,24 +118,29 @@ def _load(reader: _Reader) -> int:
 
 
 class _Reader(asyncio.BufferedProtocol):
-    """One process. Frames are read into a buffer of their own size, so that they are copied once."""
+    """One process. Frames are read into a buffer of their own size, so that they are copied once.
+
+    Raises:
+        OSError: It cannot be started.
+    """
 
     def __init__(self, path: str, on_end: Callable[[_Reader], None]) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "peers.journal.reader", path, str(theirs.fileno())]
-        self._process = subprocess.Popen(  # noqa: S603 -- our own program
-            command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        theirs.close()
+        try:
+            with theirs:
+                self._process = _start(path, theirs)
+        except BaseException:
+            ours.close()
+            raise
         self._on_end = on_end
         self._header = bytearray(HEADER_BYTES)
         self._frame: bytearray | None = None  # once its header is there
         self._filled = 0
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []
-        self._ended = False
         self.pending: deque[Deliver] = deque()
         loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = loop.create_future()
         ours.setblocking(False)
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=ours))
 
@@ -121,11 +152,15 @@ class _Reader(asyncio.BufferedProtocol):
         else:
             self._transport.write(order)
 
-    async def stop(self) -> None:
+    async def hang_up(self) -> None:
         """End the process: it ends by itself when its socket does."""
         await asyncio.wait([self._connecting])
         if self._transport is not None:
             self._transport.abort()
+            await self._ended
+
+    async def reap(self) -> None:
+        """Wait for the end of the process, and see to it."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._process.wait, _END_S)
         except subprocess.TimeoutExpired:
@@ -162,13 +197,23 @@ class _Reader(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         """The process has ended: tell those who wait."""
-        if self._ended:
-            return
-        self._ended = True
+        self._ended.set_result(None)
         self._on_end(self)
         error = RejectedError(CloseCode.TRY_AGAIN_LATER, "the reader of the journal has ended; ask again")
         if self.pending:
             structlog.get_logger("peers").warning("a reader of the journal has ended", pid=self._process.pid)
         while self.pending:
             self.pending.popleft()(error)
-        self._process.poll()
+
+
+def _start(path: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a process that finds the same modules as this one, whatever stands in the working directory.
+
+    Raises:
+        OSError: There are too many processes, or too little memory.
+    """
+    command = [sys.executable, "-P", "-m", "peers.journal.reader", path, str(connection.fileno())]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    return subprocess.Popen(  # noqa: S603 -- our own program
+        command, pass_fds=(connection.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True, env=variables
+    )

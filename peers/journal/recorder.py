@@ -10,9 +10,12 @@ Offsets are given here, in the order in which the core offers messages, which is
 the place of a message between others is known at once, while it is not yet on the disk.
 
 When the file cannot be written (full disk, damage), messages are routed on and not recorded: those whose publishers
-asked for confirmation are answered by an error, and all that are missing are counted. Offsets go on without a gap.
+asked for confirmation are answered by an error, and all that are missing are counted. Offsets go on without a gap. Each
+failure begins a new epoch: what was submitted before is thrown away by the writer, and counted here.
 
-Owner: the event loop; `committed`, `failed` and `recovered` come from the writer's thread and are brought over.
+Owner: the event loop; `on_committed`, `on_failed` and `on_recovered` are called in the writer's thread and bring what
+they say over. Bound: what waits to be written is charged with its objects; those who feed the journal are not read
+while it is more than `buffer_bytes`. Who waits for a commit, or for room, is known once, and may be forgotten.
 
 Cost: one call a write of its handler, one entry a batch.
 """
@@ -35,8 +38,8 @@ from hub.events import Event
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
-from peers.journal.store import Write
-from peers.journal.writer import Entry, Probe
+from peers.journal.schema import Write
+from peers.journal.writer import Entry, Probe, Progress
 
 __all__ = ["JOURNAL_TOPIC", "Answer", "Recorder", "RecorderStatistics"]
 
@@ -50,20 +53,25 @@ Answer = Callable[[int | RejectedError], None]
 
 
 class _Ticket(NamedTuple):
-    """Somebody waits for the commit of what stands before `next`."""
+    """Somebody waits until everything up to an entry is committed."""
 
+    entry: int
+    """Its number in this epoch."""
     first: int
-    next: int
     answer: Answer
 
 
 class RecorderStatistics(NamedTuple):
     """The journal's writing side at one moment."""
 
+    first: int
+    """The oldest offset that is retained."""
     next: int
     """The offset that the next message gets."""
     committed: int
     """Everything before it is on the disk."""
+    size_bytes: int
+    """Of all blocks on the disk."""
     recorded_messages_total: int
     """Since the hub has started."""
     lost_messages_total: int
@@ -84,7 +92,7 @@ class Recorder:
         topics: Prefixes of what is recorded.
         submit: Hands an entry to the writer.
         buffer_bytes: What may be on its way before those who feed it are not read.
-        next_offset: The first one to give.
+        at: What is in the journal now.
         clock_us: µs since 1970.
     """
 
@@ -95,7 +103,7 @@ class Recorder:
         submit: Callable[[Entry | Probe], None],
         *,
         buffer_bytes: int,
-        next_offset: int,
+        at: Progress,
         clock_us: Callable[[], int] | None = None,
     ) -> None:
         self._core = core
@@ -104,18 +112,23 @@ class Recorder:
         self._submit = submit
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        self._next = next_offset
-        self._committed = next_offset
+        self._at = at  # as the writer has told
+        self._next = at.next
         self._epoch = 0
+        self._submitted = self._done = 0  # entries of this epoch
         self._waiting_bytes = 0
         self._recorded = 0
         self._lost = 0
         self._pauses = 0
         self._tickets: deque[_Ticket] = deque()
-        self._room: list[Callable[[], None]] = []
-        self._readers: list[tuple[int, Callable[[], None]]] = []
+        self._room: dict[Callable[[], None], None] = {}
+        self._readers: dict[Callable[[], None], int] = {}  # who is called when that offset is committed
         self._probing: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._reason = ""  # of the last failure
         self.error: StorageError | None = None
+        self.on_writes: Callable[[list[Write]], None] = _ignore
+        """Told what writers have committed, as the file has it, when it can be written again."""
         self.taken = 0
         """Messages taken since the start: whoever publishes sees by it whether it feeds the journal."""
         self.is_behind = False
@@ -134,10 +147,9 @@ class Recorder:
         if self.error is not None:
             self._lost += messages
             return
-        now_us, epoch, submit = self._clock_us(), self._epoch, self._submit
+        now_us, epoch = self._clock_us(), self._epoch
         for batch in batches:
-            self._waiting_bytes += len(batch.frames)
-            submit(Entry(epoch, now_us, batch.frames))
+            self._put(Entry(epoch, now_us, batch.frames))
         self._next += messages
         self.is_behind = self._waiting_bytes > self._buffer_bytes
 
@@ -146,6 +158,11 @@ class Recorder:
 
     def close(self, code: int, text: str) -> None:
         """Never called: its policy is not to disconnect."""
+
+    def _put(self, entry: Entry) -> None:
+        self._submitted += 1
+        self._waiting_bytes += entry.size_bytes
+        self._submit(entry)
 
     # Where messages stand.
 
@@ -157,10 +174,10 @@ class Recorder:
     @property
     def committed(self) -> int:
         """Everything before this offset is on the disk."""
-        return self._committed
+        return self._at.next
 
     def answer_at_commit(self, messages: int, answer: Answer) -> None:
-        """Answer once the messages that were offered last are committed.
+        """Answer once the messages that were offered last, and everything before them, are committed.
 
         Args:
             messages: How many of them.
@@ -168,26 +185,30 @@ class Recorder:
         """
         position = self.position()
         if position is None:
-            answer(self._refusal())
-        elif position <= self._committed:
+            answer(self.refusal())
+        elif self._done == self._submitted:
             answer(position - messages)
         else:
-            self._tickets.append(_Ticket(position - messages, position, answer))
+            self._tickets.append(_Ticket(self._submitted, position - messages, answer))
 
     def call_at_commit(self, offset: int, call: Callable[[], None]) -> None:
         """Call once the record of this offset is committed; also when nothing is recorded any more."""
-        self._readers.append((offset, call))
+        self._readers[call] = offset
 
     def forget_call(self, call: Callable[[], None]) -> None:
         """Do not call."""
-        self._readers = [one for one in self._readers if one[1] is not call]
+        self._readers.pop(call, None)
+
+    def refusal(self) -> RejectedError:
+        """Return why messages are not recorded now, or were not when that failed last."""
+        return RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._reason}")
 
     # Batches of writers.
 
     def begin_batch(self) -> None:
         """What is offered from now on is committed together, at `end_batch`; whatever else comes with it."""
         self.handler.write_pending()
-        self._submit(Entry(self._epoch, 0, b"", opens=1))
+        self._put_mark(Entry(self._epoch, 0, b"", opens=1))
 
     def end_batch(self, write: Write | None) -> None:
         """Commit.
@@ -196,7 +217,11 @@ class Recorder:
             write: Remembered with it.
         """
         self.handler.write_pending()
-        self._submit(Entry(self._epoch, 0, b"", opens=-1, write=write))
+        self._put_mark(Entry(self._epoch, 0, b"", opens=-1, write=write))
+
+    def _put_mark(self, mark: Entry) -> None:
+        if self.error is None:
+            self._put(mark)
 
     @property
     def epoch(self) -> int:
@@ -208,27 +233,31 @@ class Recorder:
     def wait_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` once there is room again."""
         self._pauses += 1
-        self._room.append(resume)
+        self._room[resume] = None
+
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Do not call."""
+        self._room.pop(resume, None)
 
     def _give_room(self) -> None:
         self.is_behind = False
-        room, self._room = self._room, []
+        room, self._room = self._room, {}
         for resume in room:
             resume()
 
     # What the writer tells, in its thread.
 
-    def on_committed(self, next_offset: int, frames_bytes: int) -> None:
-        """Everything before `next_offset` is committed."""
-        self._bring(lambda: self._committed_now(next_offset, frames_bytes))
+    def on_committed(self, progress: Progress) -> None:
+        """Entries are committed."""
+        self._bring(lambda: self._committed_now(progress))
 
     def on_failed(self, error: StorageError, next_offset: int) -> None:
         """Nothing from `next_offset` on was, or will be."""
         self._bring(lambda: self._failed_now(error, next_offset))
 
-    def on_recovered(self, epoch: int, next_offset: int) -> None:
+    def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
         """Entries of that epoch are taken."""
-        self._bring(lambda: self._recovered_now(epoch, next_offset))
+        self._bring(lambda: self._recovered_now(epoch, progress, writes))
 
     def _bring(self, call: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop has ended
@@ -236,12 +265,13 @@ class Recorder:
 
     # The same, in the loop.
 
-    def _committed_now(self, next_offset: int, frames_bytes: int) -> None:
-        self._recorded += next_offset - self._committed
-        self._committed = next_offset
-        self._waiting_bytes -= frames_bytes
+    def _committed_now(self, progress: Progress) -> None:
+        self._recorded += progress.next - self._at.next
+        self._at = progress
+        self._done += progress.entries
+        self._waiting_bytes -= progress.entries_bytes
         tickets = self._tickets
-        while tickets and tickets[0].next <= next_offset:
+        while tickets and tickets[0].entry <= self._done:
             ticket = tickets.popleft()
             ticket.answer(ticket.first)
         self._call_readers()
@@ -249,46 +279,58 @@ class Recorder:
             self._give_room()
 
     def _call_readers(self) -> None:
-        due = [call for offset, call in self._readers if offset < self._committed or self.error is not None]
-        if due:
-            self._readers = [one for one in self._readers if one[1] not in due]
-            for call in due:
-                call()
+        due = [call for call, offset in self._readers.items() if offset < self.committed or self.error is not None]
+        for call in due:
+            self._readers.pop(call, None)
+            call()
 
     def _failed_now(self, error: StorageError, next_offset: int) -> None:
         self.handler.write_pending()
         news = self.error is None
         self._epoch += 1
-        self.error = error
+        self.error, self._reason = error, str(error)
         self._lost += self._next - next_offset
-        self._next = self._committed = next_offset
-        self._waiting_bytes = 0
+        self._next = next_offset
+        self._at = self._at._replace(next=next_offset)
+        self._forget_entries()
         tickets, self._tickets = self._tickets, deque()
         for ticket in tickets:
-            ticket.answer(self._refusal())
+            ticket.answer(self.refusal())
         self._call_readers()
         self._give_room()
-        self._probing = self._loop.call_later(_PROBE_S, lambda: self._submit(Probe(self._epoch)))
+        if not self._stopped:
+            self._probing = self._loop.call_later(_PROBE_S, lambda: self._submit(Probe(self._epoch)))
         if news:
-            self._log.error("the journal cannot be written; messages go on, but are not recorded", reason=str(error))
-            self._core.announce(Event(JOURNAL_TOPIC, {"state": "failed", "reason": str(error)}))
+            self._log.error("the journal cannot be written; messages go on, but are not recorded", reason=self._reason)
+            self._core.announce(
+                Event(JOURNAL_TOPIC, {"state": "failed", "reason": self._reason, "offset": next_offset})
+            )
 
-    def _recovered_now(self, epoch: int, next_offset: int) -> None:
+    def _recovered_now(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
         if epoch != self._epoch:
             return
         self.handler.write_pending()
         self.error = None
-        self._next = self._committed = next_offset
-        self._log.warning("the journal is written again", offset=next_offset, lost_messages=self._lost)
-        self._core.announce(Event(JOURNAL_TOPIC, {"state": "recovered", "offset": next_offset, "lost": self._lost}))
+        found = progress.next - self._next  # of a commit that had failed, and is there after all
+        self._recorded += found
+        self._lost -= found
+        self._next = progress.next
+        self._at = progress
+        self._forget_entries()
+        self.on_writes(writes)
+        self._log.warning("the journal is written again", offset=progress.next, lost_messages=self._lost)
+        value = {"state": "recovered", "offset": progress.next, "lost": self._lost}
+        self._core.announce(Event(JOURNAL_TOPIC, value))
 
-    def _refusal(self) -> RejectedError:
-        return RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self.error}")
+    def _forget_entries(self) -> None:
+        """What was submitted is not written any more."""
+        self._submitted = self._done = self._waiting_bytes = 0
 
     # The rest.
 
     def stop(self) -> None:
         """Take nothing more; what was taken is on its way to the writer."""
+        self._stopped = True
         self.handler.write_pending()
         if self._probing is not None:
             self._probing.cancel()
@@ -297,11 +339,17 @@ class Recorder:
     def statistics(self) -> RecorderStatistics:
         """The recorder as it is now."""
         return RecorderStatistics(
+            first=self._at.first,
             next=self._next,
-            committed=self._committed,
+            committed=self._at.next,
+            size_bytes=self._at.size_bytes,
             recorded_messages_total=self._recorded,
             lost_messages_total=self._lost,
             waiting_bytes=self._waiting_bytes,
             pauses_total=self._pauses,
             error=str(self.error or ""),
         )
+
+
+def _ignore(_: list[Write]) -> None:
+    """Stand in where nobody wants to know."""

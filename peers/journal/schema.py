@@ -1,15 +1,15 @@
 """What stands in the file: one SQLite database, and what its errors mean.
 
 ```
-meta      name, value                                    `id`: 16 random bytes, made with the file
+meta      name, value                                    `id`: 16 random bytes, made with the file, and their checksum
 blocks    first, next, earliest_us, latest_us, bytes,    one row a block, without its records: small, so that time,
           topics, crc                                    size and topics are searched without touching them
 data      first, block                                   the block itself (hub.journal.block), with its own checksum
-writes    query, batch, first, next                      the last batch that each writer has committed
+writes    query, batch, first, next, crc                 the last batch that each writer has committed
 ```
 
 Invariants: the blocks of a journal cover its offsets without gap or overlap; `crc` covers its row, so that a damaged
-row cannot make a reader pass over records.
+row neither makes a reader pass over records nor a writer's batch count twice, or never.
 
 Owner of the state: the file. Not here: writing (`peers.journal.store`), reading (`peers.journal.view`).
 """
@@ -26,7 +26,17 @@ import apsw
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 
-__all__ = ["APPLICATION_ID", "FORMAT", "PAGE_BYTES", "SCHEMA", "BlockRow", "check_format", "translated"]
+__all__ = [
+    "APPLICATION_ID",
+    "FORMAT",
+    "PAGE_BYTES",
+    "SCHEMA",
+    "BlockRow",
+    "Write",
+    "check_format",
+    "sealed_id",
+    "translated",
+]
 
 APPLICATION_ID = 0x4855424A
 """ASCII "HUBJ", in the header of the file, so that `file` and we can tell a journal from other databases."""
@@ -43,13 +53,17 @@ CREATE TABLE blocks(
     first INTEGER PRIMARY KEY, next INTEGER NOT NULL, earliest_us INTEGER NOT NULL, latest_us INTEGER NOT NULL,
     bytes INTEGER NOT NULL, topics BLOB NOT NULL, crc INTEGER NOT NULL
 );
-CREATE INDEX blocks_by_time ON blocks(latest_us, first);
+CREATE INDEX blocks_by_time ON blocks(latest_us, first, bytes);
 CREATE TABLE data(first INTEGER PRIMARY KEY, block BLOB NOT NULL);
-CREATE TABLE writes(query TEXT PRIMARY KEY, batch INTEGER NOT NULL, first INTEGER NOT NULL, next INTEGER NOT NULL)
-    WITHOUT ROWID;
+CREATE TABLE writes(
+    query TEXT PRIMARY KEY, batch INTEGER NOT NULL, first INTEGER NOT NULL, next INTEGER NOT NULL, crc INTEGER NOT NULL
+) WITHOUT ROWID;
 """
+"""`bytes` stands in the index so that the size of a journal is summed up without a look at its listings of topics."""
 
-_NUMBERS = Struct("<5q")
+_BLOCK_NUMBERS = Struct("<5q")
+_WRITE_NUMBERS = Struct("<3q")
+_CRC_BYTES = 4
 
 
 class BlockRow(NamedTuple):
@@ -67,11 +81,25 @@ class BlockRow(NamedTuple):
     @property
     def expected_crc(self) -> int:
         """What `crc` must be."""
-        return zlib.crc32(self.topics, zlib.crc32(_NUMBERS.pack(*self[:5])))
+        return zlib.crc32(self.topics, zlib.crc32(_BLOCK_NUMBERS.pack(*self[:5])))
 
     def sealed(self) -> BlockRow:
         """Return the row with its checksum."""
         return self._replace(crc=self.expected_crc)
+
+
+class Write(NamedTuple):
+    """The last batch that a writer has committed."""
+
+    query: str
+    batch: int
+    first: int
+    next: int
+
+    @property
+    def crc(self) -> int:
+        """Its checksum."""
+        return zlib.crc32(self.query.encode(), zlib.crc32(_WRITE_NUMBERS.pack(*self[1:])))
 
 
 @contextmanager
@@ -84,7 +112,7 @@ def translated(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except (apsw.CorruptError, apsw.NotADBError, apsw.ConstraintError, apsw.SQLError, UnicodeDecodeError) as error:
         raise JournalCorruptError(f"{path}: not a journal, or damaged ({error}); see `hub journal verify`") from error
     except apsw.FullError as error:
         raise JournalUnavailableError(f"{path}: the disk is full") from error
@@ -97,11 +125,16 @@ def _plain(error: apsw.Error) -> str:
     return str(error).partition(": ")[2] or str(error)
 
 
+def sealed_id(journal_id: bytes) -> bytes:
+    """Return the id of a journal as it stands in the file, with its checksum."""
+    return journal_id + zlib.crc32(journal_id).to_bytes(_CRC_BYTES, "little")
+
+
 def check_format(connection: apsw.Connection, path: str) -> bytes:
     """Check that a database is a journal that this version reads; return its id.
 
     Raises:
-        JournalCorruptError: It is none.
+        JournalCorruptError: It is none, or damaged.
         JournalUnavailableError: It is one of another version.
     """
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
@@ -109,7 +142,7 @@ def check_format(connection: apsw.Connection, path: str) -> bytes:
         raise JournalCorruptError(f"{path}: a database, but not a journal; choose another file")
     if version != FORMAT:
         raise JournalUnavailableError(f"{path}: a journal of format {version}, this version reads format {FORMAT}")
-    row = connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()
-    if row is None or not isinstance(row[0], bytes):
-        raise JournalCorruptError(f"{path}: the journal has no id")
-    return row[0]
+    sealed = connection.execute("SELECT value FROM meta WHERE name = 'id'").get
+    if not isinstance(sealed, bytes) or sealed != sealed_id(sealed[:-_CRC_BYTES]):
+        raise JournalCorruptError(f"{path}: the id of the journal is missing or damaged; see `hub journal verify`")
+    return sealed[:-_CRC_BYTES]

@@ -1,23 +1,31 @@
 """`Staging`: messages that writers have brought and that wait for their COMMIT.
 
 ```
-STAGE(transaction, part, frames) ─▶ kept ─ COMMIT(query, batch, parts) ─▶ routed, some in each turn; journalled at once
-                                        └─ abort, or staged_s without anything new ─▶ dropped
+STAGE(transaction, part, frames) ─▶ checked ─▶ kept ─ COMMIT(query, batch, parts) ─▶ routed; journalled at once
+                                                  └─ abort, or staged_s without anything new ─▶ dropped
 ```
 
 A writer of many tasks (Spark) brings what each task has made, and tells in the end which parts count. A batch whose
 number is not above the last one that its query has committed was committed before: nothing is routed or recorded, and
-the answer says so. So a batch that is repeated after a crash of either side stands in the journal once.
+the answer says so. So a batch that is repeated after a crash of either side stands in the journal once. A COMMIT ends
+its transaction, whatever becomes of it: what was refused is staged again.
 
-Owner: the event loop. Bound: `limit_bytes` over all transactions. Invariants: the parts of one batch are recorded in
-one transaction of the file; subscribers get messages in the order of the journal. Subscribers may see a part of a batch
-that is not recorded in the end, if the hub dies in between: live delivery is at most once, as always.
+Orders are carried out one after the other, in the order in which they came, a turn's share at a time: whatever
+one frame holds, the loop is not kept by it.
+
+Owner: the event loop. Bound: `limit_bytes` over all that is staged, ordered, or not on the disk yet, with the objects
+around it. Invariants: the parts of one batch are recorded in one transaction of the file; subscribers get messages in
+the order of the journal. Subscribers may see a part of a batch that is not recorded in the end, if the hub dies in
+between: live delivery is at most once, as always.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
+
+import structlog
 
 from hub.batch import Batch
 from hub.core import Core
@@ -25,14 +33,23 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.handler import Handler
 from hub.stretch import Run, Stretch
 from peers.journal.recorder import Recorder
-from peers.journal.store import Write
+from peers.journal.schema import Write
+from peers.journal.store import WRITERS_LIMIT
 from peers.wire.records import Commit, Stage
 from peers.wire.scanner import NEED_DATA, Rejected, Scanner
 
-__all__ = ["Committed", "OnCommitted", "Staging", "StagingStatistics"]
+__all__ = ["Committed", "OnCommitted", "OnStaged", "Staging", "StagingStatistics"]
 
-_TURN_BYTES = 1024 * 1024
-"""Routed in one turn of the loop: a millisecond or two."""
+_TURN_COST = 1_000
+"""What is done in one turn of the loop; see `peers.stream.TURN_EVENTS`. A new topic, or a frame, costs 1."""
+
+_COST_BYTES = 1024
+"""Of messages that cost 1 together, so that a turn routes a mebibyte: a millisecond or two."""
+
+_ROUTES_PER_COST = 4
+
+_OVERHEAD_BYTES = 1024
+"""What is charged for an order beside its frames: the objects around it, and a transaction of its own."""
 
 
 class Committed(NamedTuple):
@@ -46,6 +63,8 @@ class Committed(NamedTuple):
 
 
 OnCommitted = Callable[[Committed | RejectedError], None]
+OnStaged = Callable[[RejectedError | None], None]
+Refuse = Callable[[RejectedError], None]
 
 
 class StagingStatistics(NamedTuple):
@@ -53,36 +72,32 @@ class StagingStatistics(NamedTuple):
 
     transactions: int
     bytes: int
+    """Staged, ordered, and on their way to the disk."""
     committed_total: int
     repeated_total: int
     """Batches that were committed before."""
     dropped_total: int
-    """Transactions that were given up, by their writers or after `staged_s`."""
+    """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
 
 
 class _Transaction:
     """What one writer has staged."""
 
-    __slots__ = ("owner", "parts", "size_bytes", "touched_s")
+    __slots__ = ("parts", "size_bytes", "touched_s")
 
-    def __init__(self, owner: Handler) -> None:
-        self.owner = owner
+    def __init__(self) -> None:
         self.parts: dict[int, list[bytes]] = {}
         self.size_bytes = 0
         self.touched_s = 0.0
 
 
 class _Order(NamedTuple):
-    """A batch whose routing is under way."""
+    """Something that is to be done."""
 
-    commit: Commit
-    source: Handler
-    epoch: int
-    """Of the recorder when it was begun; -1 before."""
-    first: int
-    chunks: list[bytes]
-    """What is left of it, the last first."""
-    answer: OnCommitted
+    steps: Iterator[int]
+    """Does it, and says after each step what that has cost."""
+    refuse: Refuse
+    """Says that it is not done."""
 
 
 class Staging:
@@ -94,7 +109,7 @@ class Staging:
         limit_bytes: Most that waits.
         kept_s: How long.
         frame_limit_bytes: Largest body.
-        writes: What queries have committed, as the journal knows it.
+        writes: What queries have committed, as the journal knows it, the oldest first.
         after_turn: Calls a function in the next turn of the loop.
     """
 
@@ -114,54 +129,43 @@ class Staging:
         self._limit_bytes = limit_bytes
         self._kept_s = kept_s
         self._frame_limit_bytes = frame_limit_bytes
-        self._writes = {write.query: write for write in writes}
         self._after_turn = after_turn
-        self._transactions: dict[str, _Transaction] = {}
-        self._orders: list[_Order] = []  # one at a time is routed, the first
+        self._writes: dict[str, Write] = {}  # the last batch of each query, also on its way to the disk
+        self._on_disk: dict[str, Write] = {}
+        self._transactions: dict[str, _Transaction] = {}  # the one that nobody has touched for longest first
+        self._orders: deque[_Order] = deque()
+        self._is_routing = False  # the first order is in the middle of a batch
         self._size_bytes = 0
         self._committed = 0
         self._repeated = 0
         self._dropped = 0
+        self._take_writes(writes)
+        recorder.on_writes = self._take_writes
 
-    def stage(self, source: Handler, stage: Stage, now_s: float) -> None:
+    def _take_writes(self, writes: list[Write]) -> None:
+        """This is what the file says."""
+        self._on_disk = {write.query: write for write in writes}
+        self._writes = dict(self._on_disk)
+
+    # Orders.
+
+    def stage(self, stage: Stage, now_s: float, answer: OnStaged) -> None:
         """Keep messages until their COMMIT.
 
-        Raises:
-            RejectedError: They are no messages, not all of them would be recorded, or too much waits.
+        Args:
+            stage: What was brought.
+            now_s: The time, for `sweep`.
+            answer: Called once it is kept, or why not: they are no messages, not all of them would be recorded, or too
+                much waits.
         """
-        size = len(stage.frames)
-        if self._size_bytes + size > self._limit_bytes:
-            text = (
-                f"{self._size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
-                "commit smaller batches, or raise journal.staged_bytes"
-            )
-            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
-        self._check(stage.frames)
-        transaction = self._transactions.setdefault(stage.transaction, _Transaction(source))
-        transaction.parts.setdefault(stage.part, []).append(stage.frames)
-        transaction.touched_s = now_s
-        transaction.size_bytes += size
-        self._size_bytes += size
+        size = _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
+        if self._charge(size, answer):
 
-    def _check(self, frames: bytes) -> None:
-        """See to it that every message can be routed, and will be recorded."""
-        journal = self._recorder.handler
-        scanner = Scanner(self._core.routes, self._frame_limit_bytes)
-        scanner.feed(frames)
-        try:
-            while (item := scanner.next_item()) is not NEED_DATA:
-                if isinstance(item, Rejected):
-                    raise RejectedError(item.code, item.text)
-                routes = [item.route] if isinstance(item, Run) else item.routes if isinstance(item, Stretch) else None
-                if routes is None:
-                    raise RejectedError(CloseCode.BAD_DATA, "STAGE: MESSAGES frames without CONFIRM expected")
-                if any(journal not in route.handlers for route in routes):
-                    text = "STAGE: a topic that is not recorded here; see journal.topics of the hub"
-                    raise RejectedError(CloseCode.NOT_ALLOWED, text)
-        except ProtocolError as error:
-            raise RejectedError(error.code, error.text) from error
-        if scanner.held_bytes:
-            raise RejectedError(CloseCode.BAD_DATA, "STAGE: the last frame is not whole")
+            def refuse(error: RejectedError) -> None:
+                self._size_bytes -= size
+                answer(error)
+
+            self._put(_Order(self._stage(stage, size, now_s, answer, refuse), refuse))
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged, or drop it.
@@ -171,32 +175,118 @@ class Staging:
             commit: What to do.
             answer: Called once it is on the disk, or cannot be.
         """
+        size = _OVERHEAD_BYTES + 8 * len(commit.parts)
+        if self._charge(size, answer):
+
+            def done(outcome: Committed | RejectedError) -> None:
+                self._size_bytes -= size
+                answer(outcome)
+
+            self._put(_Order(self._commit(source, commit, done), done))
+
+    def _charge(self, size: int, answer: Refuse) -> bool:
+        if self._size_bytes + size <= self._limit_bytes:
+            self._size_bytes += size
+            return True
+        text = (
+            f"{self._size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
+            "commit smaller batches, or raise journal.staged_bytes"
+        )
+        answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
+        return False
+
+    def _put(self, order: _Order) -> None:
+        self._orders.append(order)
+        if len(self._orders) == 1:
+            self._after_turn(self._work)
+
+    def _work(self) -> None:
+        """Do a turn's share of the orders."""
+        left = _TURN_COST
+        while self._orders and left > 0:
+            left -= self._step()
+        if self._orders:
+            self._after_turn(self._work)
+
+    def _step(self) -> int:
+        """Do the next step of the first order; return what it has cost."""
+        order = self._orders[0]
+        try:
+            return next(order.steps)
+        except StopIteration:
+            pass
+        except Exception:  # noqa: BLE001 -- whatever it is, those who wait behind it must not wait on
+            structlog.get_logger("peers").exception("a bug of the journal, please report it")
+            order.refuse(RejectedError(CloseCode.JOURNAL_FAILED, "a bug of the hub, please report it"))
+        self._is_routing = False
+        self._orders.popleft()
+        return 1
+
+    # STAGE.
+
+    def _stage(self, stage: Stage, size: int, now_s: float, answer: OnStaged, refuse: Refuse) -> Iterator[int]:
+        """Check it and keep it."""
+        try:
+            yield from self._check(stage.frames)
+        except RejectedError as error:
+            refuse(error)
+            return
+        transaction = self._transactions.pop(stage.transaction, None) or _Transaction()
+        self._transactions[stage.transaction] = transaction
+        transaction.parts.setdefault(stage.part, []).append(stage.frames)
+        transaction.touched_s = now_s
+        transaction.size_bytes += size
+        answer(None)
+
+    def _check(self, frames: bytes) -> Iterator[int]:
+        """See to it that every message can be routed, and will be recorded.
+
+        Raises:
+            RejectedError: One cannot, or will not.
+        """
+        journal = self._recorder.handler
+        scanner = Scanner(self._core.routes, self._frame_limit_bytes)
+        scanner.feed(frames)
+        try:
+            while (item := scanner.next_item()) is not NEED_DATA:
+                if isinstance(item, Rejected):
+                    raise RejectedError(item.code, item.text)
+                if not isinstance(item, Run | Stretch):
+                    raise RejectedError(CloseCode.BAD_DATA, "STAGE: MESSAGES frames without CONFIRM expected")
+                routes = [item.route] if isinstance(item, Run) else item.routes
+                if any(journal not in route.handlers for route in set(routes)):
+                    text = "STAGE: a topic that is not recorded here; see journal.topics of the hub"
+                    raise RejectedError(CloseCode.NOT_ALLOWED, text)
+                yield 1 + len(routes) // _ROUTES_PER_COST
+        except ProtocolError as error:
+            raise RejectedError(error.code, error.text) from error
+        if scanner.held_bytes:
+            raise RejectedError(CloseCode.BAD_DATA, "STAGE: the last frame is not whole")
+
+    # COMMIT.
+
+    def _commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> Iterator[int]:
         transaction = self._transactions.pop(commit.transaction, None)
-        if transaction is not None:
-            self._size_bytes -= transaction.size_bytes
+        size = transaction.size_bytes if transaction is not None else 0
+
+        def done(outcome: Committed | RejectedError) -> None:
+            self._size_bytes -= size
+            answer(outcome)
+
+        before = self._writes.get(commit.query) if commit.query else None
         if commit.abort:
             self._dropped += transaction is not None
-            answer(Committed(0, 0, again=False))
-            return
-        before = self._writes.get(commit.query) if commit.query else None
-        if before is not None and commit.batch <= before.batch:
-            self._repeat(commit, before, answer)
-            return
-        if commit.query and any(order.commit.query == commit.query for order in self._orders):
-            text = f"COMMIT: another batch of {commit.query!r} is being committed; try again"
-            answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
-            return
-        parts = transaction.parts if transaction is not None else {}
-        missing = [part for part in commit.parts if part not in parts]
-        if missing:
-            text = f"COMMIT: part {missing[0]} of transaction {commit.transaction!r} was not staged, or was dropped"
-            answer(RejectedError(CloseCode.GONE, text))
-            return
-        chunks = [frames for part in commit.parts for frames in parts[part]]
-        chunks.reverse()
-        self._orders.append(_Order(commit, source, -1, 0, chunks, answer))
-        if len(self._orders) == 1:
-            self._begin()
+            done(Committed(0, 0, again=False))
+        elif before is not None and commit.batch <= before.batch:
+            self._repeat(commit, before, done)
+        else:
+            try:
+                chunks = _chunks(commit, transaction)
+            except RejectedError as error:
+                self._dropped += transaction is not None
+                done(error)
+                return
+            yield from self._route(source, commit, chunks, done)
 
     def _repeat(self, commit: Commit, before: Write, answer: OnCommitted) -> None:
         """Answer for a batch that was committed before, once that is on the disk."""
@@ -209,117 +299,121 @@ class Staging:
 
         self._recorder.answer_at_commit(0, told)
 
-    def _begin(self) -> None:
-        """Begin with the first order."""
-        order = self._orders[0]
-        position = self._recorder.position()
-        if position is None:
-            self._orders.pop(0)
-            order.answer(RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._recorder.error}"))
-            self._next()
+    def _route(self, source: Handler, commit: Commit, chunks: list[bytes], answer: OnCommitted) -> Iterator[int]:
+        """Route the messages of a batch, and have them committed."""
+        recorder = self._recorder
+        first, epoch = recorder.position(), recorder.epoch
+        if first is not None:
+            yield from self._route_all(source, chunks, epoch)
+        following = recorder.position()
+        if first is None or following is None or recorder.epoch != epoch:
+            self._dropped += 1
+            answer(recorder.refusal())
             return
-        self._orders[0] = order._replace(epoch=self._recorder.epoch, first=position)
-        self._recorder.begin_batch()
-        self._route_some()
-
-    def _route_some(self) -> None:
-        """Route a turn's share of the first order."""
-        order = self._orders[0]
-        if self._recorder.epoch != order.epoch:
-            self._orders.pop(0)
-            order.answer(RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._recorder.error}"))
-            self._next()
-            return
-        self._core.begin_read()
-        try:
-            size = 0
-            while order.chunks and size < _TURN_BYTES:
-                frames = order.chunks.pop()
-                size += len(frames)
-                self._route(order.source, frames)
-        finally:
-            self._core.end_read()
-        if order.chunks:
-            self._after_turn(self._continue)
-        else:
-            self._end(order)
-
-    def _continue(self) -> None:
-        if self._orders:
-            self._route_some()
-
-    def _route(self, source: Handler, frames: bytes) -> None:
-        scanner = Scanner(self._core.routes, self._frame_limit_bytes)
-        scanner.feed(frames)
-        while (item := scanner.next_item()) is not NEED_DATA:
-            if isinstance(item, Run):
-                self._core.publish(source, item.route, Batch(item.frames, item.messages))
-            elif isinstance(item, Stretch):
-                self._core.publish_stretch(source, item)
-
-    def _end(self, order: _Order) -> None:
-        """All is routed: have it committed."""
-        self._orders.pop(0)
-        commit = order.commit
-        position = self._recorder.position()
-        if position is None:
-            order.answer(RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._recorder.error}"))
-            self._next()
-            return
-        write = Write(commit.query, commit.batch, order.first, position) if commit.query else None
-        self._recorder.end_batch(write)
-        before = self._writes.get(commit.query)
-        if write is not None:
-            self._writes[commit.query] = write
+        write = Write(commit.query, commit.batch, first, following)
+        recorder.end_batch(write if commit.query else None)
+        _remember(self._writes, write)
 
         def told(outcome: int | RejectedError) -> None:
-            if isinstance(outcome, RejectedError):
-                self._restore(write, before)
-                order.answer(outcome)
-            else:
-                self._committed += 1
-                order.answer(Committed(order.first, position - order.first, again=False))
+            self._settle(write, is_on_disk=not isinstance(outcome, RejectedError))
+            committed = Committed(first, following - first, again=False)
+            answer(outcome if isinstance(outcome, RejectedError) else committed)
 
-        self._recorder.answer_at_commit(0, told)
-        self._next()
+        recorder.answer_at_commit(0, told)
 
-    def _restore(self, write: Write | None, before: Write | None) -> None:
-        """A batch was not committed after all."""
-        if write is None or self._writes.get(write.query) is not write:
+    def _route_all(self, source: Handler, chunks: list[bytes], epoch: int) -> Iterator[int]:
+        """Begin a batch and route its messages, for as long as the journal takes them."""
+        self._recorder.begin_batch()
+        self._is_routing = True
+        chunks.reverse()
+        try:
+            while chunks and self._recorder.epoch == epoch:
+                yield from self._publish(source, chunks.pop(), epoch)
+        except Exception:
+            self._recorder.end_batch(None)  # else nothing would be committed ever again
+            raise
+
+    def _publish(self, source: Handler, frames: bytes, epoch: int) -> Iterator[int]:
+        core = self._core
+        scanner = Scanner(core.routes, self._frame_limit_bytes)
+        scanner.feed(frames)
+        position = 0
+        while self._recorder.epoch == epoch and (item := scanner.next_item()) is not NEED_DATA:
+            core.begin_read()
+            try:
+                if isinstance(item, Run):
+                    core.publish(source, item.route, Batch(item.frames, item.messages))
+                    size, routes = len(item.frames), 1
+                elif isinstance(item, Stretch):
+                    core.publish_stretch(source, item)
+                    size, routes = item.ends[-1] - position, len(item.routes)
+            finally:
+                core.end_read()
+            position += size
+            yield 1 + routes // _ROUTES_PER_COST + size // _COST_BYTES
+
+    def _settle(self, write: Write, *, is_on_disk: bool) -> None:
+        """A batch was committed, or could not be: then nothing is that was on its way."""
+        if is_on_disk:
+            self._committed += 1
+            _remember(self._on_disk, write)
             return
-        if before is None:
-            del self._writes[write.query]
-        else:
+        self._dropped += 1
+        before = self._on_disk.get(write.query)
+        if before is not None:
             self._writes[write.query] = before
+        else:
+            self._writes.pop(write.query, None)
 
-    def _next(self) -> None:
-        if self._orders:
-            self._after_turn(self._begin_next)
-
-    def _begin_next(self) -> None:
-        if self._orders:
-            self._begin()
+    # The rest.
 
     def finish(self) -> None:
-        """The hub stops: route what is being committed, now."""
+        """The hub stops: route the rest of the batch that is being routed, now; refuse what has not begun."""
+        while self._is_routing:
+            self._step()
         while self._orders:
-            order = self._orders[0]
-            if order.epoch == self._recorder.epoch and order.chunks:
-                self._route_some()
-            else:
-                self._orders.pop(0)
-                order.answer(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
+            self._orders.popleft().refuse(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
 
     def sweep(self, now_s: float) -> int:
         """Drop what nobody has touched for too long; return how many transactions."""
-        stale = [name for name, one in self._transactions.items() if now_s - one.touched_s > self._kept_s]
-        for name in stale:
+        dropped = 0
+        while self._transactions:
+            name, oldest = next(iter(self._transactions.items()))
+            if now_s - oldest.touched_s <= self._kept_s:
+                break
             self._size_bytes -= self._transactions.pop(name).size_bytes
-        self._dropped += len(stale)
-        return len(stale)
+            dropped += 1
+        self._dropped += dropped
+        return dropped
 
     def statistics(self) -> StagingStatistics:
         """What waits, and what became of it."""
         return StagingStatistics(
             len(self._transactions), self._size_bytes, self._committed, self._repeated, self._dropped
         )
+
+
+def _remember(writes: dict[str, Write], write: Write) -> None:
+    """Put the last batch of a query behind those of all others."""
+    if not write.query:
+        return
+    writes.pop(write.query, None)
+    writes[write.query] = write
+    if len(writes) > WRITERS_LIMIT:
+        del writes[next(iter(writes))]
+
+
+def _chunks(commit: Commit, transaction: _Transaction | None) -> list[bytes]:
+    """Return the frames of a batch, in the order of its parts.
+
+    Raises:
+        RejectedError: A part is not there, or named twice.
+    """
+    parts = transaction.parts if transaction is not None else {}
+    if len(set(commit.parts)) < len(commit.parts):
+        raise RejectedError(CloseCode.BAD_DATA, "COMMIT: a part is named twice")
+    missing = [part for part in commit.parts if part not in parts]
+    if missing:
+        text = f"COMMIT: part {missing[0]} of transaction {commit.transaction!r} was not staged, or was dropped"
+        raise RejectedError(CloseCode.GONE, text)
+    return [frames for part in commit.parts for frames in parts[part]]

@@ -6,49 +6,45 @@ add(parts) ... commit()   one transaction:  small blocks at the end ──merged
 ```
 
 What one commit brings becomes one block or more, readable at once. Small ones pile up to a tail of at most
-`TAIL_BLOCKS` blocks; when they make a full block together they are replaced by it, so that in the end all blocks are
-large, and each record was written twice at most.
+`TAIL_BLOCKS` blocks; when they make a full block together they are replaced by it, so that in the end blocks are large.
+Under load each record is written twice at most; what trickles in by single messages is written again with every
+`TAIL_BLOCKS` commits until it makes half a block.
 
 Owner: one thread (`peers.journal.writer`). Invariants: a commit is all or nothing, and offsets are dense: what failed
 has taken none; when `commit` has returned, records survive a crash of the process, with `sync="full"` also one of
 the machine.
 
-Not here: when to commit (`peers.journal.writer`), reading (`peers.journal.view`).
+Not here: when to commit (`peers.journal.writer`), what is merged (`peers.journal.merging`), reading
+(`peers.journal.view`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby, pairwise
+from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
-from hub.errors import JournalCorruptError, JournalUnavailableError
-from hub.journal.block import Block, merge, pack
-from hub.journal.listing import listing, merged
-from peers.journal.schema import APPLICATION_ID, FORMAT, PAGE_BYTES, SCHEMA, BlockRow, check_format, translated
+from hub.errors import JournalCorruptError
+from hub.journal.block import Block, pack
+from hub.journal.listing import listing
+from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
+from peers.journal.merging import BLOCK_BYTES, BLOCK_RECORDS, TAIL_BLOCKS, Stored, is_small, plan
+from peers.journal.opening import connect, create, lock
+from peers.journal.schema import BlockRow, Write, check_format, translated
 
-__all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "TAIL_BLOCKS", "Retention", "Store", "Write"]
+__all__ = ["WRITERS_LIMIT", "Retention", "Store"]
 
-BLOCK_RECORDS = 8_192
-"""Records of a full block. Reading is quickest with 1,000 to 16,000; see docs/performance.md."""
-
-BLOCK_BYTES = 1024 * 1024
-"""Values of a full block, bytes."""
-
-TAIL_BLOCKS = 128
-"""Most blocks of a tail. More would make readers of the newest records slow, fewer would merge more often."""
+WRITERS_LIMIT = 10_000
+"""Writers whose last batch is remembered. A Spark query keeps its name for as long as it keeps its checkpoint; of more
+of them, those whose last commit is the oldest are forgotten."""
 
 _DELETED_PER_COMMIT = 64
 """Most blocks that retention deletes in one commit, so that a commit does not take long."""
-
-_WAL_BYTES = 64 * 1024 * 1024
-"""The write-ahead log is moved into the file when it has grown so far, and is cut back to it."""
 
 _PROBE_BYTES = 4 * 1024 * 1024
 """Written, and taken back, to see whether there is room again: a few full blocks, with what goes around them."""
@@ -61,13 +57,13 @@ class Retention(NamedTuple):
     age_us: int
 
 
-class Write(NamedTuple):
-    """The last batch that a writer has committed."""
+class _Before(NamedTuple):
+    """What is restored when a transaction fails."""
 
-    query: str
-    batch: int
     first: int
     next: int
+    size_bytes: int
+    tail: list[Stored]
 
 
 class Store:
@@ -83,56 +79,50 @@ class Store:
         JournalUnavailableError: It cannot be opened, or another hub has it.
     """
 
+    first: int
+    """The oldest offset that is retained."""
+    next: int
+    """What the next record gets; of an open transaction."""
+    size_bytes: int
+    """Of all blocks."""
+    writes: list[Write]
+    """The last batch of each writer, as it was when the file was opened; the oldest commit first."""
+
     def __init__(self, path: str, *, full_sync: bool, retention: Retention) -> None:
-        self.path = path
+        self.path = str(Path(path).resolve())  # so that one file has one lock, however it is called
         self._retention = retention
         self._full_sync = full_sync
-        self._before: tuple[int, int, int, list[tuple[BlockRow, bytes]]] | None = None  # of the open transaction
-        self._lock = _lock(path)
+        self._before: _Before | None = None  # of the open transaction
+        self._tail: list[Stored] = []
+        self._lock = lock(self.path)
         try:
-            with translated(path):
-                self._connection = _connect(path, full_sync=full_sync)
-                self.id = check_format(self._connection, path)
-                self._load()
+            with translated(self.path):
+                self._connection = create(self.path, full_sync=full_sync)
+                try:
+                    self._read()
+                except BaseException:
+                    self._connection.close()
+                    raise
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _load(self) -> None:
-        execute = self._connection.execute
-        first, size = execute("SELECT min(first), coalesce(sum(bytes), 0) FROM blocks").get
-        newest = execute("SELECT * FROM blocks ORDER BY first DESC LIMIT ?", (TAIL_BLOCKS,)).fetchall()
-        rows = [BlockRow(*row) for row in reversed(newest)]
-        self.first: int = first or 0
-        self.next: int = rows[-1].next if rows else 0
-        self.size_bytes: int = size
-        self._tail: list[tuple[BlockRow, bytes]] = []
-        for row in reversed(rows):
-            if not _is_small(row):
+    def _read(self) -> None:
+        """Take in what the file holds. The newest block is looked at in any case."""
+        connection, path = self._connection, self.path
+        self.id = check_format(connection, path)
+        edges = edge_rows(connection, path)
+        self.first, self.next = (edges[0].first, edges[1].next) if edges is not None else (0, 0)
+        self.size_bytes = connection.execute("SELECT coalesce(sum(bytes), 0) FROM blocks").get
+        self.writes = stored_writes(connection, path)
+        newest = connection.execute("SELECT * FROM blocks ORDER BY first DESC LIMIT ?", (TAIL_BLOCKS,)).fetchall()
+        self._tail = []
+        for values in newest:
+            row = block_row(values, path)
+            block = stored_block(connection, row, path)
+            if not is_small(row):
                 break
-            self._tail.insert(0, (row, self._block(row)))
-        if rows and not self._tail:
-            self._block(rows[-1])  # the newest block is looked at in any case
-
-    def _block(self, row: BlockRow) -> bytes:
-        """Read a block again.
-
-        Raises:
-            JournalCorruptError: It is damaged.
-        """
-        if row.crc != row.expected_crc:
-            raise JournalCorruptError(f"{self.path}: the row of the block at offset {row.first} is damaged")
-        found = self._connection.execute("SELECT block FROM data WHERE first = ?", (row.first,)).get
-        block = Block.parse(found or b"")
-        if (block.first, block.next) != (row.first, row.next):
-            raise JournalCorruptError(f"{self.path}: the block at offset {row.first} is another one")
-        return bytes(block.data)
-
-    @property
-    def writes(self) -> list[Write]:
-        """The last batch of each writer."""
-        with translated(self.path):
-            return [Write(*row) for row in self._connection.execute("SELECT query, batch, first, next FROM writes")]
+            self._tail.insert(0, (row, bytes(block.data)))
 
     def add(self, parts: list[tuple[int, bytes]]) -> None:
         """Write records into the open transaction; begins one if there is none.
@@ -142,16 +132,17 @@ class Store:
 
         Raises:
             JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands.
+            ValueError: They are no such frames; the same.
         """
         in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
-        blocks = pack(parts, self.next, BLOCK_RECORDS, BLOCK_BYTES)
-        fresh = [(_row(block, in_order=in_order), block) for block in blocks]
         with self._attempt():
+            blocks = pack(parts, self.next, BLOCK_RECORDS, BLOCK_BYTES)
+            fresh = [(_row(block, in_order=in_order), block) for block in blocks]
             self._insert(fresh)
-        for row, block in fresh:
-            self.next = row.next
-            self.size_bytes += row.size_bytes
-            self._tail.append((row, block if _is_small(row) else b""))
+            for row, block in fresh:
+                self.next = row.next
+                self.size_bytes += row.size_bytes
+                self._tail.append((row, block if is_small(row) else b""))
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
         """Commit what was added, and what is told by it.
@@ -164,12 +155,10 @@ class Store:
             JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands.
         """
         with self._attempt():
-            execute = self._connection.execute
-            for write in writes:
-                execute("INSERT OR REPLACE INTO writes(query, batch, first, next) VALUES (?, ?, ?, ?)", write)
+            self._note(list(writes))
             self._settle()
             self._retire(now_us)
-            execute("COMMIT")
+            self._connection.execute("COMMIT")
         self._before = None
 
     @contextmanager
@@ -178,37 +167,44 @@ class Store:
         with translated(self.path):
             if self._before is None:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._before = (self.first, self.next, self.size_bytes, list(self._tail))
+                self._before = _Before(self.first, self.next, self.size_bytes, list(self._tail))
             try:
                 yield
             except BaseException:
-                with suppress(apsw.Error):
-                    self._connection.execute("ROLLBACK")
-                self.first, self.next, self.size_bytes, self._tail = self._before
-                self._before = None
+                self.roll_back()
                 raise
 
-    def _settle(self) -> None:
-        """Merge small blocks that make a full one together, or that a large one follows."""
-        tail = self._tail
-        start = len(tail)
-        while start and _is_small(tail[start - 1][0]):
-            start -= 1
-        settled = [run for run in _small_runs(tail[:start]) if len(run) > 1]
-        rest = tail[start:]
-        if len(rest) > 1 and _is_full(rest):
-            settled.append(rest)
-            rest = []
-        for run in settled:
-            merged_run = _joined(run)
-            self._delete([row.first for row, _ in run])
-            self._insert(merged_run)
-            self.size_bytes += sum(row.size_bytes for row, _ in merged_run) - sum(row.size_bytes for row, _ in run)
-            if not rest and run is settled[-1] and run[-1][0] is tail[-1][0] and _is_small(merged_run[-1][0]):
-                rest = merged_run[-1:]
-        self._tail = rest
+    def roll_back(self) -> None:
+        """Forget the open transaction, if there is one."""
+        if self._before is None:
+            return
+        with suppress(apsw.Error):  # it may have been rolled back already
+            self._connection.execute("ROLLBACK")
+        self.first, self.next, self.size_bytes, self._tail = self._before
+        self._before = None
 
-    def _insert(self, blocks: Iterable[tuple[BlockRow, bytes]]) -> None:
+    def _note(self, writes: Sequence[Write]) -> None:
+        """Remember what writers have committed."""
+        execute = self._connection.execute
+        for write in writes:
+            execute("INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?)", (*write, write.crc))
+        if writes:
+            execute(
+                "DELETE FROM writes WHERE query IN (SELECT query FROM writes ORDER BY next DESC LIMIT -1 OFFSET ?)",
+                (WRITERS_LIMIT,),
+            )
+
+    def _settle(self) -> None:
+        """Merge small blocks where it is time."""
+        if len(self._tail) <= 1:
+            return
+        replaced, self._tail = plan(self._tail)
+        for old, new in replaced:
+            self._delete([row.first for row, _ in old])
+            self._insert(new)
+            self.size_bytes += sum(row.size_bytes for row, _ in new) - sum(row.size_bytes for row, _ in old)
+
+    def _insert(self, blocks: Iterable[Stored]) -> None:
         execute = self._connection.execute
         for row, block in blocks:
             execute("INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -226,7 +222,7 @@ class Store:
             return
         oldest = self._connection.execute("SELECT * FROM blocks ORDER BY first LIMIT ?", (_DELETED_PER_COMMIT,))
         gone: list[int] = []
-        for row in [BlockRow(*values) for values in oldest]:
+        for row in [block_row(values, self.path) for values in oldest]:
             kept = self.size_bytes <= self._retention.bytes and row.latest_us >= now_us - self._retention.age_us
             if kept or row.next == self.next:
                 break
@@ -244,63 +240,45 @@ class Store:
         return oldest is not None and oldest < now_us - self._retention.age_us
 
     def probe(self) -> None:
-        """See whether the file can be written, after it could not.
+        """See whether the file can be written, after it could not: open it anew, and write.
+
+        What a failed commit has left may turn out to be there after all; then `next` and `writes` say so.
 
         Raises:
-            JournalCorruptError, JournalUnavailableError: It cannot.
+            JournalCorruptError: It is damaged, or another journal, or an older state of this one.
+            JournalUnavailableError: It cannot be written.
         """
-        with translated(self.path):
-            with suppress(apsw.Error):
-                self._connection.close()
-            self._before = None
-            self._connection = _connect(self.path, full_sync=self._full_sync)
-            execute = self._connection.execute
-            execute("INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?))", (_PROBE_BYTES,))
-            execute("DELETE FROM meta WHERE name = 'probe'")
-            self._load()
+        self.roll_back()
+        before = self.id, self.first, self.next
+        try:
+            with translated(self.path):
+                with suppress(apsw.Error):
+                    self._connection.close()
+                self._connection = connect(self.path, full_sync=self._full_sync)
+                self._read()
+                self._check_same(before[0], before[2])
+                self._write_something()
+        except BaseException:
+            self.id, self.first, self.next = before
+            raise
+
+    def _check_same(self, journal_id: bytes, next_offset: int) -> None:
+        if self.id != journal_id or self.next < next_offset:
+            text = f"{self.path}: not the journal that it was; restore it, or restart the hub to use this one"
+            raise JournalCorruptError(text)
+
+    def _write_something(self) -> None:
+        execute = self._connection.execute
+        execute("INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?))", (_PROBE_BYTES,))
+        execute("DELETE FROM meta WHERE name = 'probe'")
 
     def close(self) -> None:
-        """Close the file. What was appended stays."""
+        """Close the file. What was committed stays; all of it is in the one file if nobody reads it now."""
+        with suppress(apsw.Error):
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         with suppress(apsw.Error):
             self._connection.close()
         os.close(self._lock)
-
-
-def _lock(path: str) -> int:
-    """Take the journal for this process.
-
-    Raises:
-        JournalUnavailableError: Another has it, or there is no such folder.
-    """
-    try:
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise JournalUnavailableError(f"{path}: {error.strerror}; does its folder exist, and may we write?") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise JournalUnavailableError(f"{path}: another hub has this journal open; give each its own file") from error
-    return lock
-
-
-def _connect(path: str, *, full_sync: bool) -> apsw.Connection:
-    """Open the database, or make it."""
-    connection = apsw.Connection(path)
-    connection.set_busy_timeout(1000)
-    connection.pragma("synchronous", "FULL" if full_sync else "NORMAL")
-    if not connection.pragma("page_count"):
-        connection.pragma("page_size", PAGE_BYTES)
-        connection.pragma("journal_mode", "WAL")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(SCHEMA)
-        connection.execute("INSERT INTO meta VALUES ('id', ?)", (secrets.token_bytes(16),))
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", FORMAT)
-        connection.execute("COMMIT")
-    connection.pragma("wal_autocheckpoint", _WAL_BYTES // PAGE_BYTES)
-    connection.pragma("journal_size_limit", _WAL_BYTES)
-    return connection
 
 
 def _row(data: bytes, *, in_order: bool) -> BlockRow:
@@ -314,56 +292,3 @@ def _row(data: bytes, *, in_order: bool) -> BlockRow:
     times = block.times
     earliest, latest = (times[0], times[-1]) if in_order else (min(times), max(times))
     return BlockRow(block.first, block.next, earliest, latest, len(data), listing(block.topics)).sealed()
-
-
-def _is_small(row: BlockRow) -> bool:
-    """Whether a block is less than half of a full one."""
-    return row.next - row.first < BLOCK_RECORDS // 2 and row.size_bytes < BLOCK_BYTES // 2
-
-
-def _is_full(small: list[tuple[BlockRow, bytes]]) -> bool:
-    """Whether small blocks make a full one together, or are too many."""
-    return (
-        len(small) >= TAIL_BLOCKS
-        or sum(row.next - row.first for row, _ in small) >= BLOCK_RECORDS
-        or sum(row.size_bytes for row, _ in small) >= BLOCK_BYTES
-    )
-
-
-def _small_runs(blocks: list[tuple[BlockRow, bytes]]) -> Iterator[list[tuple[BlockRow, bytes]]]:
-    """Yield each run of small blocks."""
-    for small, run in groupby(blocks, key=lambda one: _is_small(one[0])):
-        if small:
-            yield list(run)
-
-
-def _joined(run: list[tuple[BlockRow, bytes]]) -> list[tuple[BlockRow, bytes]]:
-    """Merge neighbours, so that each block is as full as the limits allow."""
-    joined: list[tuple[BlockRow, bytes]] = []
-    waiting: list[tuple[BlockRow, bytes]] = []
-    records = size = 0
-    for row, block in run:
-        if waiting and (records + row.next - row.first > BLOCK_RECORDS or size + row.size_bytes > BLOCK_BYTES):
-            joined.append(_merged(waiting))
-            waiting, records, size = [], 0, 0
-        waiting.append((row, block))
-        records += row.next - row.first
-        size += row.size_bytes
-    joined.append(_merged(waiting))
-    return joined
-
-
-def _merged(some: list[tuple[BlockRow, bytes]]) -> tuple[BlockRow, bytes]:
-    if len(some) == 1:
-        return some[0]
-    rows = [row for row, _ in some]
-    block = merge([block for _, block in some])
-    row = BlockRow(
-        rows[0].first,
-        rows[-1].next,
-        min(row.earliest_us for row in rows),
-        max(row.latest_us for row in rows),
-        len(block),
-        merged([row.topics for row in rows]),
-    )
-    return row.sealed(), block

@@ -3,7 +3,8 @@
 Purpose: ranges of offsets, of a filter, as blocks; whatever is returned was checked against its checksum.
 
 Owner: one thread or process. Invariants: one answer is one state of the file; never other bytes than those that were
-written: damage is an error that names the place.
+written: damage is an error that names the place. A state is held for one answer only: what is held longer keeps the
+hub's write-ahead log from being used again, and it grows.
 
 Cost: reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each
 block that is passed over.
@@ -11,8 +12,9 @@ block that is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,13 +22,24 @@ import apsw
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block, select
-from hub.journal.listing import may_hold
-from peers.journal.schema import BlockRow, check_format, translated
+from hub.journal.wanted import Wanted
+from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
+from peers.journal.schema import BlockRow, Write, check_format, translated
 
-__all__ = ["Extent", "Fetched", "View"]
+__all__ = ["LARGE_FACTOR", "Extent", "Fetched", "View"]
 
 _ROWS_LIMIT = 4_096
 """Most blocks that are looked at for one answer: a filter that nothing agrees with must not keep others waiting."""
+
+_READ_BYTES = 64 * 1024 * 1024
+"""Most that is read for one answer, for the same reason: about 50 ms."""
+
+LARGE_FACTOR = 4
+"""A block that is so many times larger than what is wanted is not given whole. So an answer has at most one more than
+so many times what is wanted; but for one record, which is never cut."""
+
+_RECORD_BYTES = 24
+"""What a record takes in a block beside its topic and its value."""
 
 
 class Extent(NamedTuple):
@@ -65,133 +78,197 @@ class View:
             raise JournalUnavailableError(f"{path}: there is no such journal")
         with translated(path):
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-            self._connection.set_busy_timeout(1000)
-            self.id = check_format(self._connection, path)
+            try:
+                self._connection.set_busy_timeout(1000)
+                self.id = check_format(self._connection, path)
+            except BaseException:
+                self._connection.close()
+                raise
 
     def close(self) -> None:
         """Close the file."""
         with suppress(apsw.Error):
             self._connection.close()
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """See one state of the file for as long as the block lasts.
+
+        Raises:
+            JournalCorruptError, JournalUnavailableError: It cannot be read.
+        """
+        with translated(self.path):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                with suppress(apsw.Error):
+                    self._connection.execute("COMMIT")
+
     @property
     def extent(self) -> Extent:
         """How far the journal reaches now."""
         with translated(self.path):
-            values = self._connection.execute(
-                "SELECT (SELECT first FROM blocks ORDER BY first LIMIT 1),"
-                " (SELECT next FROM blocks ORDER BY first DESC LIMIT 1)"
-            ).get
-        return Extent(*(value or 0 for value in values))
+            edges = edge_rows(self._connection, self.path)
+        return Extent(edges[0].first, edges[1].next) if edges is not None else Extent(0, 0)
+
+    @property
+    def writes(self) -> list[Write]:
+        """The last batch of each writer."""
+        with translated(self.path):
+            return stored_writes(self._connection, self.path)
 
     def offset_at(self, time_us: int) -> int:
         """Return the offset of the first record that is not older than `time_us`; the end if all are.
 
         Where the clock was set back, records behind it may be older again.
+
+        Raises:
+            JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
-        with translated(self.path):
-            found = self._connection.execute("SELECT min(first) FROM blocks WHERE latest_us >= ?", (time_us,)).get
+        with self.snapshot():
+            return self._offset_at(time_us)
+
+    def _offset_at(self, time_us: int) -> int:
+        found = self._connection.execute("SELECT min(first) FROM blocks WHERE latest_us >= ?", (time_us,)).get
         if found is None:
             return self.extent.next
-        row = self._row_at(found)
-        block = self._block(row)
-        number = next((number for number, at in enumerate(block.times) if at >= time_us), block.count)
-        return block.first + number
+        with closing(self.rows(max(0, found - 1))) as rows:
+            near = list(islice(takewhile(lambda row: row.first <= found, rows), 2))
+        late = [row for row in near if row.latest_us >= time_us]
+        times = self.block(near[-1]).times if late == near[-1:] else ()
+        number = next((number for number, at in enumerate(times) if at >= time_us), None)
+        if number is None:
+            raise JournalCorruptError(f"{self.path}: the index of times is damaged; see `hub journal verify`")
+        return near[-1].first + number
 
-    def fetch(self, start: int, end: int | None, prefixes: tuple[str, ...], limit_bytes: int) -> Fetched:
+    def fetch(
+        self,
+        start: int,
+        end: int | None,
+        prefixes: tuple[str, ...],
+        limit_bytes: int,
+        *,
+        time_us: int | None = None,
+    ) -> Fetched:
         """Read from `start` on.
 
         Args:
             start: First offset wanted.
             end: The one behind the last wanted; None for all that there is.
             prefixes: Of the topics wanted.
-            limit_bytes: Stop when so much was found; at least one block is returned if there is any. 0: nothing.
+            limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for what is over it.
+            time_us: Instead of `start`: the first record that is not older.
 
         Raises:
             GoneError: `start` is not in the journal.
             JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
-        with translated(self.path):
-            self._connection.execute("BEGIN")
-            try:
-                return self._fetch(start, end, prefixes, limit_bytes)
-            finally:
-                with suppress(apsw.Error):
-                    self._connection.execute("COMMIT")
+        with self.snapshot():
+            extent = self.extent
+            if time_us is not None:
+                start = self._offset_at(time_us)
+            _check_start(start, extent)
+            end = extent.next if end is None else min(end, extent.next)
+            blocks: list[bytes] = []
+            position = start
+            if limit_bytes and start < end:
+                position = self._collect(blocks, start, end, Wanted(prefixes), limit_bytes)
+            return Fetched(start, position, extent, blocks)
 
-    def _fetch(self, start: int, end: int | None, prefixes: tuple[str, ...], limit_bytes: int) -> Fetched:
-        extent = self.extent
-        self._check_start(start, extent)
-        end = extent.next if end is None else min(end, extent.next)
-        blocks: list[bytes] = []
-        position, size = start, 0
-        if limit_bytes and start < end:
-            with closing(self.rows(start)) as rows:
-                for number, row in enumerate(rows):
-                    if number == _ROWS_LIMIT or size >= limit_bytes or row.first >= end:
-                        break
-                    if may_hold(row.topics, prefixes):
-                        found = self._selected(row, start, end, prefixes)
-                        if found:
-                            blocks.append(found)
-                            size += len(found)
-                    position = min(row.next, end)
-        return Fetched(start, position, extent, blocks)
+    def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:
+        """Append what is wanted; return where to go on."""
+        position = start
+        size = looked_at = 0
+        with closing(self.rows(start)) as rows:
+            for number, row in enumerate(rows):
+                if number == _ROWS_LIMIT or looked_at >= _READ_BYTES or size >= limit_bytes or row.first >= end:
+                    break
+                if wanted.may_hold(row.topics):
+                    found = self._selected(row, start, end, wanted)
+                    looked_at += row.size_bytes
+                    if len(found) > LARGE_FACTOR * limit_bytes:
+                        return self._cut(blocks, found, position, min(row.next, end), limit_bytes)
+                    if found:
+                        blocks.append(found)
+                        size += len(found)
+                position = min(row.next, end)
+        return position
 
-    def _check_start(self, start: int, extent: Extent) -> None:
-        if start < extent.first:
-            text = f"offset {start} was deleted; the oldest that is kept is {extent.first}"
-            raise GoneError(text, extent.first)
-        if start > extent.next:
-            text = f"offset {start} is behind the end of the journal, which is {extent.next}"
-            raise GoneError(text, extent.first)
+    def _selected(self, row: BlockRow, start: int, end: int, wanted: Wanted) -> bytes:
+        block = self.block(row)
+        data = bytes(block.data)
+        marks = wanted.marks(block.topics)
+        if 0 in marks:
+            return select(data, start, end, marks)
+        return data if start <= row.first and row.next <= end else select(data, start, end)
 
-    def _selected(self, row: BlockRow, start: int, end: int, prefixes: tuple[str, ...]) -> bytes:
-        block = self._block(row)
-        wanted = bytes(topic.startswith(prefixes) for topic in block.topics)
-        if 0 not in wanted:
-            if start <= row.first and row.next <= end:
-                return bytes(block.data)
-            return select(bytes(block.data), start, end, None)
-        return select(bytes(block.data), start, end, wanted)
+    @staticmethod
+    def _cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_bytes: int) -> int:
+        """Append the beginning of a large block, if nothing stands before it; return where to go on."""
+        if blocks:
+            return position
+        rest = _offset_within(Block.parse(found, verify=False), limit_bytes)
+        if rest is None:
+            blocks.append(found)
+            return following
+        blocks.append(select(found, 0, rest))
+        return rest
 
     def rows(self, start: int = 0) -> Generator[BlockRow]:
         """Yield what is known of each block, from the one with offset `start` on, checked.
 
+        One state of the file is seen until the last is yielded, or the generator is closed.
+
         Raises:
             JournalCorruptError: A row is damaged, or does not follow the one before it.
+            JournalUnavailableError: It cannot be read.
         """
         expected = None
         with translated(self.path):
-            found = self._connection.execute("SELECT max(first) FROM blocks WHERE first <= ?", (start,)).get
-            rows = self._connection.execute("SELECT * FROM blocks WHERE first >= ? ORDER BY first", (found or 0,))
-            for values in rows:
-                row = BlockRow(*values)
-                if row.crc != row.expected_crc or (expected is not None and row.first != expected):
-                    raise JournalCorruptError(f"{self.path}: the index is damaged at offset {expected or row.first}")
-                expected = row.next
-                yield row
+            rows = self._connection.execute(
+                "SELECT * FROM blocks WHERE first >= coalesce((SELECT max(first) FROM blocks WHERE first <= ?), 0)"
+                " ORDER BY first",
+                (start,),
+            )
+            try:
+                for values in rows:
+                    row = block_row(values, self.path)
+                    if row.first != expected and expected is not None:
+                        text = f"{self.path}: the index is damaged at offset {expected}; see `hub journal verify`"
+                        raise JournalCorruptError(text)
+                    expected = row.next
+                    yield row
+            finally:
+                rows.close()
 
     def block(self, row: BlockRow) -> Block:
-        """Read a block, checked.
+        """Read a block, checked. For rows of the same state of the file, see `snapshot`.
 
         Raises:
             JournalCorruptError: It is not what was written.
+            JournalUnavailableError: It cannot be read.
         """
         with translated(self.path):
-            return self._block(row)
+            return stored_block(self._connection, row, self.path)
 
-    def _row_at(self, first: int) -> BlockRow:
-        with translated(self.path), closing(self.rows(first)) as rows:
-            return next(rows)
 
-    def _block(self, row: BlockRow) -> Block:
-        found = self._connection.execute("SELECT block FROM data WHERE first = ?", (row.first,)).get
-        if found is None:
-            raise JournalCorruptError(f"{self.path}: the block at offset {row.first} is missing")
-        try:
-            block = Block.parse(found)
-        except JournalCorruptError as error:
-            raise JournalCorruptError(f"{self.path}: the block at offset {row.first} is damaged: {error}") from error
-        if (block.first, block.next) != (row.first, row.next):
-            raise JournalCorruptError(f"{self.path}: the block at offset {row.first} is another one")
-        return block
+def _check_start(start: int, extent: Extent) -> None:
+    if start < extent.first:
+        text = f"offset {start} was deleted; the oldest that is kept is {extent.first}"
+        raise GoneError(text, extent.first)
+    if start > extent.next:
+        text = f"offset {start} is behind the end of the journal, which is {extent.next}"
+        raise GoneError(text, extent.first)
+
+
+def _offset_within(block: Block, limit_bytes: int) -> int | None:
+    """Return the offset of the first record that is over the limit, but never of the very first; None if none is."""
+    sizes = [len(topic.encode()) + _RECORD_BYTES for topic in block.topics]
+    size = start = 0
+    for number, (topic_no, end) in enumerate(zip(block.topic_nos, block.value_ends[1:], strict=True)):
+        size += sizes[topic_no] + end - start
+        start = end
+        if number and size > limit_bytes:
+            return block.offsets[number] if block.offsets is not None else block.first + number
+    return None

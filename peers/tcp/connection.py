@@ -88,6 +88,8 @@ class Connection(StreamConnection):
 
     def _leave(self) -> None:
         self._forget_link()
+        if self._journal is not None:
+            self._journal.close()
         if self.handler is not None:
             self._node.core.detach(self.handler, self.reason)
 
@@ -150,6 +152,7 @@ class Connection(StreamConnection):
         if self._session.has_outgoing:
             self._write_outgoing()
         self._transport.write(frame)
+        self._wait_for_reader()
 
     @property
     def far_frame_limit(self) -> int:
@@ -281,7 +284,7 @@ class Connection(StreamConnection):
         if self.handler is None:
             self._end(CloseCode.PROTOCOL_ERROR, f"no HELLO within {limits.handshake_s:g} s")
             return now_s + LINGER_S
-        step = self._silence.check(now_s, reading=True)
+        step = self._silence.check(now_s, reading=not self._is_held_back)
         if step.act is Act.LOST:
             self._end(CloseCode.PROTOCOL_ERROR, f"no answer to PING within {limits.ping_timeout_s:g} s")
             return now_s + LINGER_S

@@ -30,6 +30,7 @@ from peers.wire.kinds import Kind
 __all__ = [
     "FETCH_BYTES",
     "FETCH_WAIT_LIMIT_MS",
+    "PARTS_LIMIT",
     "TRANSACTION_LIMIT_BYTES",
     "Commit",
     "Fetch",
@@ -43,6 +44,7 @@ __all__ = [
     "encode_fetch",
     "encode_stage",
     "records_parts",
+    "request_number",
 ]
 
 FETCH_BYTES = 1024 * 1024
@@ -53,9 +55,13 @@ FETCH_WAIT_LIMIT_MS = 60_000
 
 TRANSACTION_LIMIT_BYTES = 255
 
+PARTS_LIMIT = 1_000_000
+"""Most parts of one batch: one for each task of a very large job."""
+
 _RECORDS = Struct(">IIQQQQ")
 _LENGTH = Struct(">Q")
 _STAGE = Struct(">IH")
+_REQUEST = Struct(">I")
 _PART = Struct(">Q")
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -87,7 +93,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who writes; its batches are told apart by their numbers. Empty: batches are not remembered."""
     batch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     """Number of the batch: one that is not above the last committed one of the query is recognised and not repeated."""
-    parts: list[_Offset] = []
+    parts: Annotated[list[_Offset], msgspec.Meta(max_length=PARTS_LIMIT)] = []
     """Which parts belong to it; others that were staged (of tasks that were repeated) are dropped."""
     abort: bool = False
     """Drop what was staged."""
@@ -117,7 +123,14 @@ class Records(NamedTuple):
     blocks: list[bytes]
 
 
+class _Numbered(msgspec.Struct):
+    """Of any request as a map."""
+
+    request: _Request
+
+
 _encode = msgspec.msgpack.Encoder().encode
+_decode_numbered = msgspec.msgpack.Decoder(_Numbered).decode
 _decode_fetch = msgspec.msgpack.Decoder(Fetch).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
@@ -138,6 +151,18 @@ def decode_fetch(body: bytes) -> Fetch:
         return _decode_fetch(body)
     except _UNREADABLE as error:
         raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
+
+
+def request_number(kind: Kind, body: bytes) -> int:
+    """Return the request of a frame that is otherwise unreadable, so that its refusal can be told; 0 if it has none."""
+    if kind == Kind.STAGE:
+        number: int = _REQUEST.unpack_from(body)[0] if len(body) >= _REQUEST.size else 0
+    else:
+        try:
+            number = _decode_numbered(body).request
+        except _UNREADABLE:
+            number = 0
+    return number
 
 
 def encode_commit(commit: Commit) -> bytes:

@@ -48,6 +48,7 @@ from peers.wire.records import (
     decode_fetch,
     decode_records,
     decode_stage,
+    request_number,
 )
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 
@@ -272,19 +273,19 @@ class Session(Generic[R]):
         return Confirmable(frame._replace(flags=frame.flags & ~FLAG_CONFIRM))
 
     def _fetch(self, frame: Frame) -> Event | None:
-        return self._taken(decode_fetch, frame.body)
+        return self._taken(decode_fetch, frame)
 
     def _stage(self, frame: Frame) -> Event | None:
-        return self._taken(decode_stage, frame.body)
+        return self._taken(decode_stage, frame)
 
     def _commit(self, frame: Frame) -> Event | None:
-        return self._taken(decode_commit, frame.body)
+        return self._taken(decode_commit, frame)
 
-    def _taken(self, decode: Callable[[bytes], Event], body: bytes) -> Event | None:
+    def _taken(self, decode: Callable[[bytes], Event], frame: Frame) -> Event | None:
         try:
-            return decode(body)
+            return decode(frame.body)
         except RejectedError as error:
-            self.reject(error)
+            self.reject(error, request_number(_KINDS[frame.kind], frame.body))
             return None
 
     def _records(self, frame: Frame) -> Event:

@@ -293,7 +293,7 @@ class PeeringConnection(StreamConnection):
             text = f"no handshake within {limits.handshake_s:g} s"
             self._drop(BrokerCode.PEER_TIMEOUT, text, CloseCode.PROTOCOL_ERROR)
             return now_s + LINGER_S
-        step = self._silence.check(now_s, reading=True)
+        step = self._silence.check(now_s, reading=not self._is_held_back)
         if step.act is Act.LOST:
             text = f"no answer to a ping within {limits.ping_timeout_s:g} s"
             self._drop(BrokerCode.PEER_TIMEOUT, text, CloseCode.PROTOCOL_ERROR)
