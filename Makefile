@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# As a path, not as a hook of imports: Spark looks for packages named pyspark_* on the path, and finds `format("hub")` so.
+EDITABLE := --config-settings editable_mode=compat
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint types contracts format bench bench-compare image clean
@@ -57,13 +59,13 @@ $(VENV)/bin/python:
 
 # uvloop is an extra: where no wheel fits and it cannot be built, the hub runs on asyncio's own loop.
 $(VENV)/.run: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[fast]' || $(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[fast]' $(EDITABLE) || $(BIN)/python -m pip install --quiet --editable . $(EDITABLE)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,spark]' $(EDITABLE)
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --editable '.[lint]'
+	$(BIN)/python -m pip install --quiet --editable '.[lint]' $(EDITABLE)
 	@touch $@
