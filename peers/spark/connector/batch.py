@@ -1,0 +1,82 @@
+"""`BatchReader`: a range of the journal as it is now, for `spark.read`.
+
+What is read is fixed when the query is planned: records that come later, and the journal of a hub that is replaced
+meanwhile, are not mixed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from peers.spark.connector.connection import Connection
+from peers.spark.connector.errors import OptionError
+from peers.spark.connector.options import EARLIEST, SourceOptions
+from peers.spark.connector.positions import resolve_end, resolve_start
+from peers.spark.connector.pushdown import Narrowing, narrowing
+from peers.spark.connector.ranges import OffsetRange, split
+from peers.spark.connector.reading import read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["BatchReader", "PushdownReader"]
+
+
+class BatchReader(DataSourceReader):
+    """Plans and reads.
+
+    Args:
+        schema: The columns wanted.
+        options: Of the query.
+    """
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self._narrowing = Narrowing(options.topics)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the shares of the tasks.
+
+        Raises:
+            OptionError: Start and end make no sense.
+            DataLostError: The start was deleted.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        options, narrowing = self._options, self._narrowing
+        connection = Connection(options.access)
+        state = connection.state()
+        position = options.starting or EARLIEST
+        start = resolve_start(position, state, connection, lossy=not options.fail_on_data_loss)
+        end = resolve_end(options.ending, state, connection)
+        if start > end and "time" not in {position.kind, options.ending.kind}:
+            raise OptionError(f"startingOffsets {start} are behind endingOffsets {end}")
+        start = max(start, narrowing.start)
+        if narrowing.since_ms is not None:
+            start = max(start, connection.offset_at(narrowing.since_ms))
+        if narrowing.end is not None:
+            end = min(end, narrowing.end)
+        return list(split(start, end, options.partitions, state.id.hex()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one share. Raises as `read_range`."""
+        if not isinstance(partition, OffsetRange):
+            return iter(())  # there are no shares, of which Spark makes one
+        return read_range(partition, self._schema, self._options, self._narrowing.topics)
+
+
+class PushdownReader(BatchReader):
+    """A reader that Spark may tell which rows it wants (option `pushdown`).
+
+    It is a class of its own because Spark refuses any reader that has `pushFilters`, in sessions without
+    `spark.sql.python.filterPushdown.enabled`.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
+        """Take the filters that the hub can help with, and leave all of them to Spark to check."""
+        self._narrowing = narrowing(filters, self._options.topics)
+        return filters

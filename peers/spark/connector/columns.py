@@ -1,0 +1,96 @@
+"""Which columns a query reads, and where each comes from.
+
+| column | type | |
+|---|---|---|
+| `offset` | BIGINT | of the record in the journal |
+| `timestamp` | TIMESTAMP | when the hub took the message |
+| `topic` | STRING | |
+| `value` | BINARY | msgpack, as published (a Zeek's own values as msgpack, too) |
+| `value` | STRING, decode=json | the JSON text that a WebSocket client gets |
+| any other | decode=schema | the field of that name of messages that are maps |
+
+A user's schema may name fewer of them, in any order; what it does not name is not made. No I/O.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from peers.spark.connector.errors import ColumnError
+from peers.spark.connector.options import Decode
+
+__all__ = ["RECORD_COLUMNS", "checked_schema", "default_schema", "is_field"]
+
+RECORD_COLUMNS: dict[str, DataType] = {
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "topic": StringType(),
+    "value": BinaryType(),
+}
+
+
+def default_schema(decode: Decode) -> StructType:
+    """Return the columns of a query that names none.
+
+    Raises:
+        ColumnError: It must name them.
+    """
+    if decode == "schema":
+        raise ColumnError(
+            'decode=schema needs to be told the fields: .schema("offset BIGINT, topic STRING, query STRING")'
+        )
+    return StructType([StructField(name, _type_of(name, decode)) for name in RECORD_COLUMNS])
+
+
+def _type_of(name: str, decode: Decode) -> DataType:
+    return StringType() if name == "value" and decode == "json" else RECORD_COLUMNS[name]
+
+
+def is_field(column: StructField) -> bool:
+    """Whether it is read from the messages, not from the records."""
+    return column.name not in RECORD_COLUMNS
+
+
+def checked_schema(schema: StructType, decode: Decode) -> StructType:
+    """Return the schema that a user has given, if it can be read.
+
+    Raises:
+        ColumnError: A column is unknown, or of another type.
+    """
+    for column in schema.fields:
+        if is_field(column):
+            _check_field(column, decode)
+        elif column.dataType != _type_of(column.name, decode):
+            wanted = _type_of(column.name, decode).simpleString().upper()
+            raise ColumnError(
+                f"column {column.name} is {wanted}, not {column.dataType.simpleString().upper()}{_hint(column, decode)}"
+            )
+    return schema
+
+
+def _check_field(column: StructField, decode: Decode) -> None:
+    if decode != "schema":
+        near = difflib.get_close_matches(column.name.lower(), RECORD_COLUMNS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ColumnError(
+            f"there is no column {column.name}: {hint}there are {', '.join(RECORD_COLUMNS)}; "
+            "with option decode=schema, other columns are fields of the messages"
+        )
+    if not column.nullable:
+        raise ColumnError(f"column {column.name}: a message may lack the field, so that it cannot be NOT NULL")
+
+
+def _hint(column: StructField, decode: Decode) -> str:
+    if column.name == "value" and decode == "raw" and isinstance(column.dataType, StringType):
+        return "; option decode=json gives its JSON text"
+    return ""

@@ -1,0 +1,265 @@
+"""`Connection`: a hub as a task of Spark sees it: calls that are tried again where that may help.
+
+```
+hub.ask(lambda client: client.journal())  ─▶ a client of this process for that hub ─▶ lost? ─▶ pause ─▶ another client
+```
+
+Spark ends a query with the first error of its source, so what cures itself must not become one: a lost connection, a
+hub that starts again or is busy. What a person must cure is raised at once.
+
+Owner of the state: the process. Clients are kept between calls, for Spark uses its Python processes again and a new
+connection would cost each task 5 ms. A kept client answers the hub's PINGs by itself; one that was lost is replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
+from hub.journal.block import Block
+from peers.client.blocking import BlockingClient, connect
+from peers.client.journal import JournalState
+from peers.spark.connector.errors import DataLostError, JournalReplacedError
+from peers.spark.connector.options import Access
+
+__all__ = ["Connection", "Retries", "close_all"]
+
+_NAME = "spark"
+"""Of the client, for `hub top`."""
+
+_CONNECT_S = 5.0
+"""Most to wait for a connection, unless `timeoutMs` is less."""
+
+_SMALLEST_PIECE_BYTES = 1
+"""Of an answer that is asked for where it begins, not for what it holds."""
+
+_AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_log = logging.getLogger("peers.spark")
+
+T = TypeVar("T")
+
+_clients: dict[tuple[int, Access], BlockingClient] = {}
+"""By process, for a fork must not use its parent's."""
+
+
+class Retries:
+    """How often something is tried again, and after which pause.
+
+    Args:
+        access: Says how often.
+        sleep: Waits so many seconds.
+    """
+
+    def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._access = access
+        self._sleep = sleep
+        self._used = 0
+
+    def reset(self) -> None:
+        """It went on: the next trouble is a new one."""
+        self._used = 0
+
+    def pause(self, error: Exception) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            Exception: `error`, where another attempt makes no sense or was made often enough.
+        """
+        if not _may_pass(error):
+            raise error
+        if self._used >= self._access.num_retries:
+            raise ConnectionLostError(
+                getattr(error, "code", CloseCode.GOING_AWAY),
+                f"given up after {self._used + 1} attempts, see the options numRetries and retryIntervalMs: "
+                f"{getattr(error, 'text', '') or 'the hub does not answer within timeoutMs'}",
+            ) from error
+        _log.warning("the hub at %s: %s; trying again", self._access.url, error or "no answer in time")
+        self._sleep(self._access.retry_interval_s * 2**self._used)
+        self._used += 1
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether it may cure itself."""
+    if isinstance(error, RejectedError):
+        return error.code in _AGAIN
+    return isinstance(error, ConnectionLostError | ClosedError | TimeoutError)
+
+
+class Connection:
+    """A hub with a journal.
+
+    Args:
+        access: How to reach it.
+        sleep: Waits so many seconds.
+    """
+
+    def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.access = access
+        self._sleep = sleep
+
+    def client(self) -> BlockingClient:
+        """Return this process's client of the hub.
+
+        Raises:
+            PeerError: There is no connection.
+        """
+        key = (os.getpid(), self.access)
+        client = _clients.get(key)
+        if client is not None and client.ended:
+            client.close()
+            client = None
+        if client is None:
+            client = _clients[key] = connect(
+                self.access.url,
+                name=_NAME,
+                token=self.access.token,
+                reconnect=False,
+                connect_timeout_s=min(_CONNECT_S, self.access.timeout_s),
+            )
+        return client
+
+    def retries(self) -> Retries:
+        """Begin to count attempts."""
+        return Retries(self.access, self._sleep)
+
+    def ask(self, work: Callable[[BlockingClient], T]) -> T:
+        """Do something that may be done twice.
+
+        Raises:
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        retries = self.retries()
+        while True:
+            try:
+                return work(self.client())
+            except (PeerError, ClosedError, TimeoutError) as error:
+                self.failed(error)
+                retries.pause(error)
+
+    def failed(self, error: Exception) -> None:
+        """Let go of a client that does not answer."""
+        if isinstance(error, TimeoutError):
+            client = _clients.pop((os.getpid(), self.access), None)
+            if client is not None:
+                client.close()
+
+    def state(self, expected: bytes = b"") -> JournalState:
+        """Ask how far the journal reaches.
+
+        Args:
+            expected: Id of the journal whose offsets are known; empty if none are.
+
+        Raises:
+            JournalReplacedError: It is another one.
+            PeerError: The hub has none, or cannot be reached.
+        """
+        state = self.ask(lambda client: client.journal(self.access.timeout_s))
+        check_journal(state.id, expected)
+        return state
+
+    def offset_at(self, time_ms: int) -> int:
+        """Return the offset of the first record that is not older; the end if all are.
+
+        Raises:
+            PeerError: The hub has no journal, or cannot be reached.
+        """
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+
+        def work(client: BlockingClient) -> int:
+            history = client.read(start_time=moment, piece_bytes=_SMALLEST_PIECE_BYTES, timeout_s=self.access.timeout_s)
+            return next(piece.start for piece in history.pieces())
+
+        return self.ask(work)
+
+    def blocks(
+        self, prefixes: tuple[str, ...], start: int, end: int, *, journal: bytes, lossy: bool = False
+    ) -> Iterator[Block]:
+        """Read a range; a connection that is lost is made again and reading goes on.
+
+        Args:
+            prefixes: Of the topics wanted.
+            start: First offset.
+            end: The one behind the last.
+            journal: Id of the journal.
+            lossy: Whether to go on behind what was deleted.
+
+        Raises:
+            JournalReplacedError: The hub has another journal by now.
+            DataLostError: The start was deleted.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        retries = self.retries()
+        while start < end:
+            try:
+                client = self.client()
+                check_journal(client.hub.journal if client.hub is not None else b"", journal)
+                history = client.read(*prefixes, start=start, end=end, timeout_s=self.access.timeout_s)
+                for piece in history.pieces():
+                    for data in piece.blocks:
+                        yield Block.parse(data, verify=False)
+                    start = _advanced(start, piece.next)
+                    retries.reset()
+            except GoneError as error:
+                start = min(end, beyond_loss(start, error.first, lossy=lossy))
+            except (PeerError, ClosedError, TimeoutError) as error:
+                self.failed(error)
+                retries.pause(error)
+
+
+def _advanced(start: int, after: int) -> int:
+    """Return where reading goes on.
+
+    Raises:
+        DataLostError: Nowhere: what was there when the query was planned is not there now.
+    """
+    if after <= start:
+        raise DataLostError(f"the journal ends at offset {start} by now: it was replaced by an older copy of itself")
+    return after
+
+
+def check_journal(found: bytes, expected: bytes) -> None:
+    """See to it that offsets are those of this journal.
+
+    Raises:
+        JournalReplacedError: They are not.
+    """
+    if expected and found != expected:
+        there = f"journal {found.hex()}" if found else "no journal"
+        raise JournalReplacedError(
+            f"the offsets are those of journal {expected.hex()}, the hub has {there}: start it with the journal that "
+            "it had, or begin anew (a stream: with another checkpointLocation)"
+        )
+
+
+def beyond_loss(start: int, first: int, *, lossy: bool) -> int:
+    """Return where to read on where records were deleted.
+
+    Raises:
+        DataLostError: They are missed, or `start` is not there yet.
+    """
+    if start >= first:
+        raise DataLostError(f"offset {start} is behind the end of the journal: it was replaced by an older copy")
+    if not lossy:
+        raise DataLostError(
+            f"the records {start} to {first - 1} were deleted from the journal before they were read, the oldest that "
+            f"is kept is {first}: start there, keep more (journal.keep_bytes, journal.keep_s of the hub), or go on "
+            "without them by option failOnDataLoss=false"
+        )
+    _log.warning(
+        "the records %d to %d were deleted before they were read; reading goes on at %d", start, first - 1, first
+    )
+    return first
+
+
+def close_all() -> None:
+    """Close what this process has kept."""
+    for key in [key for key in _clients if key[0] == os.getpid()]:
+        _clients.pop(key).close()

@@ -1,0 +1,293 @@
+"""The options of `format("hub")`, from texts to values.
+
+Invariant: an option that is not known is an error, for a slip of the keyboard would otherwise read everything. The
+token is in no representation and in no error. No I/O.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeVar
+
+from hub.errors import InvalidTopicError
+from hub.topics import check_prefix, check_topic
+from peers.endpoints import Endpoint, InvalidEndpointError
+from peers.spark.connector.errors import OptionError
+
+__all__ = [
+    "Access",
+    "Decode",
+    "Encode",
+    "Position",
+    "SinkOptions",
+    "SourceOptions",
+    "read_sink_options",
+    "read_source_options",
+]
+
+MAX_OFFSETS_PER_TRIGGER = 500_000
+"""Default: a first run over a long journal then is many batches of a second or less, not one that takes hours."""
+
+NUM_RETRIES = 3
+RETRY_INTERVAL_MS = 500
+"""Before the first retry; doubled for each further one. With three retries a hub has 3.5 s to come back."""
+
+TIMEOUT_MS = 30_000
+"""For one answer of the hub."""
+
+_PARTITIONS = (2, 4)
+"""Default of `minPartitions` is the number of cores within these."""
+
+Decode = Literal["raw", "json", "schema"]
+Encode = Literal["raw", "json", "text"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach the hub."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    num_retries: int = NUM_RETRIES
+    retry_interval_s: float = RETRY_INTERVAL_MS / 1000
+    timeout_s: float = TIMEOUT_MS / 1000
+
+
+class Position(NamedTuple):
+    """A place in a journal."""
+
+    kind: Literal["earliest", "latest", "offset", "time"]
+    number: int = 0
+    """An offset, or ms since 1970 UTC."""
+
+    def __str__(self) -> str:
+        return str(self.number) if self.kind in {"offset", "time"} else self.kind
+
+
+EARLIEST = Position("earliest")
+LATEST = Position("latest")
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What is to be read."""
+
+    access: Access
+    topics: tuple[str, ...]
+    """Prefixes; the empty one matches everything."""
+    starting: Position | None
+    """None for the default, which is the earliest of a batch and the latest of a stream."""
+    ending: Position
+    max_offsets: int
+    partitions: int
+    fail_on_data_loss: bool
+    decode: Decode
+    pushdown: bool
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """How it is to be written."""
+
+    access: Access
+    topic: str | None
+    """Of all messages; None takes it from the column."""
+    encode: Encode | None
+    """None takes what goes with the type of the column `value`."""
+    application: str
+    """Whose batches are told apart by `version`; empty for nobody."""
+    version: int
+
+
+_ACCESS = ("url", "token", "numRetries", "retryIntervalMs", "timeoutMs")
+_SOURCE = (
+    *_ACCESS,
+    "topics",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+    "decode",
+    "pushdown",
+)
+_SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands on although it is meant for itself."""
+
+
+class _Given:
+    """The options of one source or sink, as texts."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {key.lower(): value for key, value in options.items()}
+        names = {name.lower(): name for name in known}
+        for key in self._values:
+            if key not in names and key not in _OF_SPARK:
+                raise OptionError(_unknown(key, known))
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def value(self, name: str, convert: Callable[[str], T], default: T, expected: str) -> T:
+        """Return the value of an option, or its default.
+
+        Raises:
+            OptionError: `convert` does not take it.
+        """
+        text = self._values.get(name.lower())
+        if text is None:
+            return default
+        try:
+            return convert(text.strip())
+        except (ValueError, InvalidTopicError, InvalidEndpointError) as error:
+            said = "" if type(error) is ValueError else f" ({error})"
+            raise OptionError(f"option {name}: {text!r} is not {expected}{said}") from None
+
+    def number(self, name: str, default: int, least: int) -> int:
+        """Return a whole number that is not below `least`."""
+        return self.value(name, _at_least(least), default, f"a whole number from {least} on")
+
+    def truth(self, name: str, default: bool) -> bool:  # noqa: FBT001 -- it is the value
+        """Return true or false."""
+        return self.value(name, _truth, default, "true or false")
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str | None:
+        """Return one of some words, in lower case."""
+        text = self.value(name, str.lower, "", "")
+        if name in self and text not in choices:
+            raise OptionError(f"option {name}: {text!r} is none of {', '.join(choices)}")
+        return text or None
+
+    def access(self) -> Access:
+        """Return how to reach the hub."""
+        if "url" not in self:
+            raise OptionError('option url is missing, such as .option("url", "tcp://127.0.0.1:7400")')
+        return Access(
+            self.value("url", _checked_url, "", "the URL of a hub"),
+            self._values.get("token", ""),
+            self.number("numRetries", NUM_RETRIES, 0),
+            self.number("retryIntervalMs", RETRY_INTERVAL_MS, 0) / 1000,
+            self.number("timeoutMs", TIMEOUT_MS, 1) / 1000,
+        )
+
+
+def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+    """Read the options of a source.
+
+    Args:
+        options: As they were given.
+        streaming: Whether of a stream; None where that is not known.
+
+    Raises:
+        OptionError: One is missing, unknown, or makes no sense.
+    """
+    given = _Given(options, _SOURCE)
+    if streaming and ("endingOffsets" in given or "endingTimestamp" in given):
+        raise OptionError("a stream has no end: endingOffsets and endingTimestamp are for batch queries")
+    decode = given.choice("decode", ("raw", "json", "schema"))
+    return SourceOptions(
+        access=given.access(),
+        topics=given.value("topics", _prefixes, ("",), "a comma list of topic prefixes such as /zeek/,/app/"),
+        starting=_position(given, "starting", ("earliest", "latest")),
+        ending=_position(given, "ending", ("latest",)) or LATEST,
+        max_offsets=given.number("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER, 1),
+        partitions=given.number("minPartitions", _default_partitions(), 1),
+        fail_on_data_loss=given.truth("failOnDataLoss", default=True),
+        decode="json" if decode == "json" else "schema" if decode == "schema" else "raw",
+        pushdown=given.truth("pushdown", default=False),
+    )
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Read the options of a sink.
+
+    Raises:
+        OptionError: One is missing, unknown, or makes no sense.
+    """
+    given = _Given(options, _SINK)
+    encode = given.choice("encode", ("raw", "json", "text"))
+    if ("txnAppId" in given) != ("txnVersion" in given):
+        raise OptionError("txnAppId and txnVersion go together: who writes, and which of its batches this is")
+    return SinkOptions(
+        access=given.access(),
+        topic=given.value("topic", check_topic, None, "a topic"),
+        encode="raw" if encode == "raw" else "json" if encode == "json" else "text" if encode == "text" else None,
+        application=given.value("txnAppId", _name, "", "a name of 1 to 255 bytes"),
+        version=given.number("txnVersion", 0, 0),
+    )
+
+
+def _unknown(key: str, known: tuple[str, ...]) -> str:
+    if key == "path":
+        return "option path: the hub is named by option url, and load(), save() and start() take no path"
+    for names, place in ((_SOURCE, "reading"), (_SINK, "writing")):
+        for name in names:
+            if key == name.lower():
+                return f"option {name} is for {place}, it has no meaning here"
+    names_of = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key, names_of, n=1)
+    hint = f"did you mean {names_of[near[0]]}?" if near else f"there are {', '.join(known)}"
+    return f"there is no option {key}: {hint}"
+
+
+def _position(given: _Given, which: str, words: tuple[str, ...]) -> Position | None:
+    """Return where to start or to end, None where nothing is said."""
+    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
+    if offsets in given and timestamp in given:
+        raise OptionError(f"{offsets} and {timestamp} exclude each other")
+    if timestamp in given:
+        return Position("time", given.number(timestamp, 0, 0))
+
+    def convert(text: str) -> Position:
+        if text.lower() in words:
+            return LATEST if text.lower() == "latest" else EARLIEST
+        return Position("offset", _at_least(0)(text))
+
+    return given.value(offsets, convert, None, f"{', '.join(words)} or an offset")
+
+
+def _checked_url(text: str) -> str:
+    Endpoint.parse_remote(text)
+    return text
+
+
+def _prefixes(text: str) -> tuple[str, ...]:
+    return tuple(check_prefix(prefix.strip()) for prefix in text.split(","))
+
+
+def _name(text: str) -> str:
+    if not 0 < len(text.encode()) <= 255:
+        raise ValueError
+    return text
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        number = int(text)
+        if not least <= number < 2**63:
+            raise ValueError
+        return number
+
+    return convert
+
+
+def _truth(text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError
+
+
+def _default_partitions() -> int:
+    least, most = _PARTITIONS
+    return max(least, min(most, os.cpu_count() or 1))

@@ -1,0 +1,113 @@
+"""`RecordBatches`: blocks of the journal as batches of Arrow, with the columns that a query wants.
+
+```
+Block  times, value_ends, values ─── the same memory ──▶ timestamp, value
+       topic_nos, topics ─ dictionary, decoded by Arrow ▶ topic
+       first or offsets ───────────────────────────────▶ offset
+```
+
+No loop over records in Python, unless values are to be decoded. Small blocks, as the newest records stand in, are put
+together: a batch of Arrow costs Spark about 0.1 ms, however small.
+
+Owner: one task.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from hub.journal.block import Block
+from peers.spark.connector.columns import is_field
+from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
+from peers.spark.connector.options import Decode
+
+__all__ = ["BATCH_LEAST_ROWS", "RecordBatches"]
+
+BATCH_LEAST_ROWS = 4_096
+"""Smaller blocks are joined until they have as many: half a full block."""
+
+
+class RecordBatches:
+    """Makes batches.
+
+    Args:
+        schema: The columns.
+        decode: What becomes of values.
+
+    Raises:
+        ColumnError: A field has a type that no message has.
+    """
+
+    def __init__(self, schema: StructType, decode: Decode) -> None:
+        self.troubles = Troubles()
+        self._schema = _arrow_schema(schema)
+        self._names = [column.name for column in schema.fields]
+        self._decode = decode
+        fields = [column for column in schema.fields if is_field(column)]
+        self._field_names = [column.name for column in fields]
+        self._field_types = [self._schema.field(name).type for name in self._field_names]
+        self._fields = Fields(fields, self.troubles) if fields else None
+
+    def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the blocks, in order."""
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for block in blocks:
+            waiting.append(self.batch(block))
+            rows += block.count
+            if rows >= BATCH_LEAST_ROWS:
+                yield _joined(waiting)
+                waiting, rows = [], 0
+        if waiting:
+            yield _joined(waiting)
+
+    def batch(self, block: Block) -> pa.RecordBatch:
+        """Return the batch of one block."""
+        columns = {name: self._column(name, block) for name in self._names if name not in self._field_names}
+        if self._fields is not None:
+            decoded = self._fields.columns(block, self._field_types)
+            columns |= dict(zip(self._field_names, decoded, strict=True))
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._names], schema=self._schema)
+
+    def _column(self, name: str, block: Block) -> pa.Array:
+        if name == "value":
+            values = json_values if self._decode == "json" else binary_values
+            return values(block, self.troubles if self._fields is None else Troubles())
+        return _RECORD[name](block)
+
+
+def _offsets(block: Block) -> pa.Array:
+    if block.offsets is None:
+        return pa.array(np.arange(block.first, block.next, dtype=np.int64))
+    return pa.Array.from_buffers(pa.int64(), block.count, [None, pa.py_buffer(block.offsets)])
+
+
+def _times(block: Block) -> pa.Array:
+    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), block.count, [None, pa.py_buffer(block.times)])
+
+
+def _topics(block: Block) -> pa.Array:
+    numbers = pa.Array.from_buffers(pa.int32(), block.count, [None, pa.py_buffer(block.topic_nos)])
+    topics = pa.array(block.topics, pa.string())
+    return pa.DictionaryArray.from_arrays(numbers, topics, safe=False).dictionary_decode()
+
+
+_RECORD: dict[str, Callable[[Block], pa.Array]] = {"offset": _offsets, "timestamp": _times, "topic": _topics}
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema that Spark compares batches with; what it calls UTC has changed its name between versions."""
+    known = inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, timezone="UTC") if "timezone" in known else to_arrow_schema(schema)

@@ -1,0 +1,142 @@
+"""`StreamReader`: the journal as an endless table, for `spark.readStream`.
+
+An offset of Spark's is `{"offset": n, "journal": "<id>"}`: the next record, and the journal that it belongs to, so that
+a query whose hub has another journal by now fails instead of skipping or repeating. They stand in the checkpoint; the
+hub keeps nothing of a query, and nothing here is lost with a process.
+
+Owner of the state: Spark, which has one of these in one process for as long as the query runs, and throws it away
+without a word. What `availableNow` reads is fixed when it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from peers.client.journal import JournalState
+from peers.spark.connector.connection import Connection, beyond_loss
+from peers.spark.connector.errors import DataLostError
+from peers.spark.connector.options import LATEST, SourceOptions
+from peers.spark.connector.positions import resolve_start
+from peers.spark.connector.ranges import OffsetRange, split
+from peers.spark.connector.reading import read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["StreamReader"]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads micro-batches.
+
+    Args:
+        schema: The columns wanted.
+        options: Of the query.
+    """
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self._connection = Connection(options.access)
+        self._target: int | None = None
+        self._seen: JournalState | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Return where a query begins that has no checkpoint.
+
+        Raises:
+            OptionError: It is not there yet.
+            DataLostError: It was deleted.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        state = self._state()
+        position = self._options.starting or LATEST
+        return _told(resolve_start(position, state, self._connection, lossy=self._lossy), state)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
+        """Return how many offsets a micro-batch has at most."""
+        return ReadMaxRows(self._options.max_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        """Fix what there is to read.
+
+        Raises:
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        self._target = self._state().head
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Return where the next micro-batch ends.
+
+        Args:
+            start: Where it begins.
+            limit: How large it may be.
+
+        Raises:
+            JournalReplacedError, DataLostError: It cannot begin there.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        state = self._state(start)
+        begin = max(start["offset"], state.first if self._lossy else 0)
+        end = state.head if self._target is None else min(state.head, self._target)
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, begin + limit.max_rows)
+        return _told(max(end, start["offset"]), state)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
+        """Return how far the journal reached when it was last asked, for the query's progress."""
+        return None if self._seen is None else _told(self._seen.head, self._seen)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the shares of the tasks of a micro-batch.
+
+        Raises:
+            JournalReplacedError, DataLostError: It cannot begin there.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        state = self._state(start)
+        if end["offset"] > state.head:
+            raise DataLostError(_shrunk(end["offset"], state))
+        first = start["offset"]
+        if first < state.first:
+            first = beyond_loss(first, state.first, lossy=self._lossy)
+        return split(first, end["offset"], self._options.partitions, state.id.hex())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one share. Raises as `read_range`."""
+        if not isinstance(partition, OffsetRange):
+            return iter(())
+        return read_range(partition, self._schema, self._options, self._options.topics)
+
+    @property
+    def _lossy(self) -> bool:
+        return not self._options.fail_on_data_loss
+
+    def _state(self, start: dict[str, Any] | None = None) -> JournalState:
+        """Ask how far the journal reaches, and whether it still is the one of the query.
+
+        Raises:
+            JournalReplacedError, DataLostError: It is not.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        expected = bytes.fromhex(start["journal"]) if start is not None else b""
+        state = self._seen = self._connection.state(expected)
+        if start is not None and start["offset"] > state.head:
+            raise DataLostError(_shrunk(start["offset"], state))
+        return state
+
+
+def _told(offset: int, state: JournalState) -> dict[str, Any]:
+    return {"offset": offset, "journal": state.id.hex()}
+
+
+def _shrunk(offset: int, state: JournalState) -> str:
+    return (
+        f"the query has read up to offset {offset}, the journal ends at {state.head}: it was replaced by an older copy "
+        "of itself; begin anew with another checkpointLocation"
+    )

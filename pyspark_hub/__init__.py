@@ -1,0 +1,99 @@
+"""Registers `format("hub")` with Spark: nothing is to be called, the package only has to be installed.
+
+    spark.read.format("hub").option("url", "tcp://127.0.0.1:7400").option("topics", "/zeek/").load()
+
+At the first format that it does not know, Spark imports every package whose name begins with `pyspark_`, and takes
+its `DefaultSource`. It does so in any session of anybody, so that this module is light and never raises; what does the
+work is `peers.spark.connector`, imported when it is used. See docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError:  # not in Spark, or in one that is too old: then nobody asks for `DefaultSource`
+    __all__: list[str] = []
+else:
+    __all__ = ["DefaultSource"]
+
+    if TYPE_CHECKING:
+        from pyspark.sql.datasource import (
+            DataSourceReader,
+            DataSourceStreamArrowWriter,
+            DataSourceStreamReader,
+            DataSourceWriter,
+        )
+        from pyspark.sql.types import StructType
+
+    class DefaultSource(DataSource):
+        """A hub with a journal, as a source and a sink."""
+
+        @classmethod
+        def name(cls) -> str:
+            """Return what it is called in `format`."""
+            return "hub"
+
+        def schema(self) -> StructType:
+            """Return the columns of a query that names none.
+
+            Raises:
+                OptionError: An option makes no sense.
+                ColumnError: With decode=schema, the columns must be named.
+            """
+            from peers.spark.connector.columns import default_schema  # noqa: PLC0415 -- see above
+            from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
+
+            return default_schema(read_source_options(self.options, streaming=None).decode)
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            """Return what reads a range of the journal.
+
+            Raises:
+                OptionError, ColumnError: It cannot be read so.
+            """
+            from peers.spark.connector.batch import BatchReader, PushdownReader  # noqa: PLC0415 -- see above
+            from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
+            from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
+
+            options = read_source_options(self.options, streaming=False)
+            reader = PushdownReader if options.pushdown else BatchReader
+            return reader(checked_schema(schema, options.decode), options)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+            """Return what reads the journal as it grows.
+
+            Raises:
+                OptionError, ColumnError: It cannot be read so.
+            """
+            from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- see above
+            from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
+            from peers.spark.connector.stream import StreamReader  # noqa: PLC0415 -- the same
+
+            options = read_source_options(self.options, streaming=True)
+            return StreamReader(checked_schema(schema, options.decode), options)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
+            """Return what writes a DataFrame, all of it or nothing.
+
+            Raises:
+                OptionError, ColumnError: It cannot be written so.
+            """
+            from peers.spark.connector.sink import BatchWriter  # noqa: PLC0415 -- see above
+
+            return BatchWriter.of(schema, self.options, overwrite=overwrite)
+
+        def streamWriter(  # noqa: N802 -- Spark's name
+            self,
+            schema: StructType,
+            overwrite: bool,  # noqa: FBT001 -- Spark's signature
+        ) -> DataSourceStreamArrowWriter:
+            """Return what writes a stream, each micro-batch once.
+
+            Raises:
+                OptionError, ColumnError: It cannot be written so.
+            """
+            from peers.spark.connector.sink import StreamWriter  # noqa: PLC0415 -- see above
+
+            return StreamWriter.of(schema, self.options, overwrite=overwrite)

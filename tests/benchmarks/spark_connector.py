@@ -1,0 +1,255 @@
+"""How fast `format("hub")` reads and writes: a table.
+
+    python tests/benchmarks/spark_connector.py [--messages 2000000] [--repeat 3] [--only batch,stream]
+
+A hub with a journal in a process of its own, one local session with two cores, messages of 100 bytes on 40 topics of
+about 20 bytes. Rates are medians, after one run that is not counted; Spark's sink that drops everything is `noop`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(PROJECT))
+
+from hub.batch import encode_value, encode_values  # noqa: E402 -- run as a script, it finds the project first
+from peers.client.blocking import connect  # noqa: E402 -- the same
+from peers.spark.session import SessionSettings, running_job  # noqa: E402 -- the same
+from peers.spark.summary import amount, columns, show  # noqa: E402 -- the same
+from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPICS = [f"/bench/sensor/{number:05}" for number in range(40)]
+VALUE_BYTES = 100
+BATCH_MESSAGES = 50
+COMMITTED_PIECES = 20
+STEPS = 40
+WARM_STEPS = 10
+
+Row = tuple[str, str, str, str]
+"""What, unit, median, all of them."""
+
+
+class Bench:
+    """One session, one hub, and what both work on."""
+
+    def __init__(self, spark: SparkSession, hub: HubWithJournal, folder: Path, messages: int, repeat: int) -> None:
+        self.spark = spark
+        self.hub = hub
+        self.folder = folder
+        self.messages = messages
+        self.repeat = repeat
+
+    def fill(self) -> None:
+        """Have the messages recorded, the same ones each time."""
+        source = random.Random(7)  # noqa: S311 -- it is to be repeatable
+        values = [encode_value(source.randbytes(VALUE_BYTES - 2)) for _ in range(BATCH_MESSAGES)]
+        frames = b"".join(encode_values(topic.encode(), values) for topic in TOPICS)
+        frames_messages = len(TOPICS) * BATCH_MESSAGES
+        with connect(self.hub.url) as client:
+            pieces = self.messages // frames_messages
+            for first in range(0, pieces, COMMITTED_PIECES):
+                parts = list(range(first, min(pieces, first + COMMITTED_PIECES)))
+                for part in parts:
+                    client.stage("fill", part, frames)
+                client.commit("fill", parts)
+
+    def read(self, **options: object) -> DataFrame:
+        """Return the messages as a DataFrame."""
+        return self.spark.read.format("hub").options(url=self.hub.url, topics="/bench/", **options).load()  # type: ignore[arg-type]
+
+    def stream(self, **options: object) -> DataFrame:
+        """Return the messages as a stream."""
+        given = {"url": self.hub.url, "startingOffsets": "earliest", **options}
+        return self.spark.readStream.format("hub").options(**given).load()  # type: ignore[arg-type]
+
+    def checkpoint(self) -> str:
+        """Return a folder for a checkpoint, a new one each time."""
+        return tempfile.mkdtemp(dir=self.folder)
+
+    def rates(self, what: str, work: Callable[[], object]) -> Row:
+        """Run something that works on all messages, several times."""
+        seen = [self.messages / seconds(work) for _ in range(self.repeat + 1)][1:]
+        return what, "rows/s", amount(median(seen)), ", ".join(map(amount, seen))
+
+    # What is measured.
+
+    def batch(self) -> Iterator[Row]:
+        """Batch reads."""
+        for partitions in (1, 2, 4):
+            frame = self.read(minPartitions=partitions)
+            yield self.rates(f"batch → noop, {partitions} partitions", lambda frame=frame: noop(frame))  # type: ignore[misc]
+        pruned = self.spark.read.schema("offset BIGINT, topic STRING").format("hub").options(url=self.hub.url).load()
+        yield self.rates("batch → noop, offset and topic", lambda: noop(pruned))
+        path = str(self.folder / "parquet")
+        yield self.rates(
+            "batch → Parquet zstd",
+            lambda: self.read().write.option("compression", "zstd").mode("overwrite").parquet(path),
+        )
+        yield self.rates("batch → noop, decode=json", lambda: noop(self.read(decode="json")))
+
+    def availablenow(self) -> Iterator[Row]:
+        """Streams of what is there."""
+
+        def run(offsets: int) -> None:
+            written = self.stream(maxOffsetsPerTrigger=offsets).writeStream.format("noop")
+            query = written.option("checkpointLocation", self.checkpoint()).trigger(availableNow=True).start()
+            query.awaitTermination()
+
+        for offsets in (self.messages, 500_000, 100_000):
+            yield self.rates(f"availableNow → noop, {amount(offsets)} offsets a trigger", lambda n=offsets: run(n))  # type: ignore[misc]
+
+    def overhead(self) -> Iterator[Row]:
+        """What a micro-batch of 10 rows costs."""
+        stream = self.stream(startingOffsets="latest")
+        query = (
+            stream.writeStream.format("noop")
+            .option("checkpointLocation", self.checkpoint())
+            .trigger(processingTime="10 milliseconds")
+            .start()
+        )
+        with connect(self.hub.url) as client:
+            wait(lambda: query.isActive and query.lastProgress is not None)
+            for step in range(STEPS):
+                for number in range(10):
+                    client.publish("/step", number)
+                wait(lambda step=step: total_rows(query) >= 10 * (step + 1))  # type: ignore[misc]
+        took = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
+        query.stop()
+        took = took[WARM_STEPS:]
+        yield "micro-batch of 10 rows", "ms", amount(median(took)), f"{min(took)} to {max(took)}, {len(took)} of them"
+
+    def latency(self) -> Iterator[Row]:
+        """From publishing to seeing it in `foreachBatch`."""
+        seen: dict[int, float] = {}
+        arrived = threading.Condition()
+
+        def look(frame: DataFrame, _: int) -> None:
+            numbers = [int(row.value) for row in frame.select("value").collect()]
+            with arrived:
+                seen.update(dict.fromkeys(numbers, time.perf_counter()))
+                arrived.notify_all()
+
+        stream = self.stream(startingOffsets="latest", topics="/latency", decode="json")
+        query = stream.writeStream.foreachBatch(look).option("checkpointLocation", self.checkpoint()).start()
+        sent: dict[int, float] = {}
+        source = random.Random(7)  # noqa: S311 -- it is to be repeatable
+        with connect(self.hub.url) as client:
+            wait(lambda: query.lastProgress is not None)
+            for number in range(STEPS + WARM_STEPS):
+                time.sleep(source.uniform(0.2, 0.5))
+                sent[number] = time.perf_counter()
+                client.publish("/latency", number)
+                with arrived:
+                    arrived.wait_for(lambda number=number: number in seen, 10)  # type: ignore[misc]
+        query.stop()
+        took = sorted((seen[number] - sent[number]) * 1000 for number in range(WARM_STEPS, STEPS + WARM_STEPS))
+        yield (
+            "published → seen in foreachBatch",
+            "ms, p50",
+            amount(median(took)),
+            f"p95 {took[int(len(took) * 0.95)]:.0f}",
+        )
+
+    def sink(self) -> Iterator[Row]:
+        """Batch and streaming writes, to another hub, so that what is read stays the same."""
+        with HubWithJournal(self.folder / "other.db") as other:
+            yield from self.writes(other)
+
+    def writes(self, other: HubWithJournal) -> Iterator[Row]:
+        """Write to a hub."""
+        path = str(self.folder / "copy")
+        self.read().withColumnRenamed("topic", "was").selectExpr("concat('/copy', was) AS topic", "value").write.mode(
+            "overwrite"
+        ).parquet(path)
+        frame = self.spark.read.parquet(path)
+
+        def write() -> None:
+            frame.write.format("hub").options(url=other.url).mode("append").save()
+
+        yield self.rates("Parquet → hub, batch", write)
+        yield self.rates("Parquet → noop, for comparison", lambda: noop(frame))
+        text = frame.selectExpr("topic", "concat('{\"text\":\"', hex(value), '\"}') AS value")
+        yield self.rates(
+            "JSON text → hub, batch",
+            lambda: text.write.format("hub").options(url=other.url).mode("append").save(),
+        )
+
+        def stream() -> None:
+            copied = self.stream().selectExpr("concat('/again', topic) AS topic", "value")
+            written = copied.writeStream.format("hub").option("url", other.url)
+            query = written.option("checkpointLocation", self.checkpoint()).trigger(availableNow=True).start()
+            query.awaitTermination()
+
+        yield self.rates("hub → another hub, stream, availableNow", stream)
+
+
+def noop(frame: DataFrame) -> None:
+    """Read it and drop it."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def total_rows(query: object) -> int:
+    """Rows of a query's batches so far."""
+    return sum(each["numInputRows"] for each in query.recentProgress)  # type: ignore[attr-defined]
+
+
+def wait(condition: Callable[[], object]) -> None:
+    """Wait until something is the case."""
+    while not condition():
+        time.sleep(0.01)
+
+
+PARTS = ("batch", "availablenow", "overhead", "latency", "sink")
+
+
+def main() -> None:
+    """Measure what is asked for, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=2_000_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", default=",".join(PARTS), help="comma list of " + ", ".join(PARTS))
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="spark-connector-", dir=os.environ.get("TMPDIR", "/tmp")))  # noqa: S108 -- asked
+    rows: list[Row] = []
+    try:
+        with (
+            HubWithJournal(folder / "hub.db") as hub,
+            running_job(SessionSettings(name="benchmark", master="local[2]")) as job,
+        ):
+            bench = Bench(job.spark, hub, folder, given.messages, given.repeat)
+            job.progress.tell("filling the journal")
+            bench.fill()
+            for part in given.only.split(","):
+                job.progress.tell(part)
+                for row in getattr(bench, part)():
+                    rows.append(row)
+                    print(*row, sep="  ", file=sys.stderr)  # noqa: T201 -- it takes minutes
+    finally:
+        shutil.rmtree(folder)
+    show(columns(("", "unit", "median", "seen"), rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""A hub with a journal in a process of its own, as Spark's tasks need one, and what is published into it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hub.batch import encode_value
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from peers.client.blocking import BlockingClient, connect
+
+ROOT = Path(__file__).parents[2]
+
+
+class HubWithJournal:
+    """`hub run --journal`, which can be stopped, killed, and started again at the same address.
+
+    Args:
+        path: Of the journal; None records nothing.
+        arguments: More of `hub run`.
+    """
+
+    def __init__(self, path: Path | None, *arguments: str) -> None:
+        self.path = path
+        self.url = "tcp://127.0.0.1:0"
+        self.arguments = arguments
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
+        journal = [] if self.path is None else ["--journal", str(self.path)]
+        command = [sys.executable, "-m", "peers.cli", "run", "--listen", self.url, "--log-level", "warning"]
+        self._process = subprocess.Popen(
+            [*command, *journal, *self.arguments],
+            env=clean | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        told = [self._process.stdout.readline() for _ in range(2)]
+        assert "listens on" in told[1], told
+        self.url = told[1].split()[-1]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End it."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(number)
+            process.communicate()
+
+    def kill(self) -> None:
+        """End it without a chance to tidy up."""
+        self.stop(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop it and start it again."""
+        self.stop()
+        self.start()
+
+    def client(self) -> BlockingClient:
+        """Connect a client."""
+        return connect(self.url)
+
+    def fill(self, messages: Iterable[tuple[str, Any]]) -> int:
+        """Publish messages and wait until all are recorded; return the offset behind the last."""
+        last = -1
+        with self.client() as client:
+            pending = list(messages)
+            for topic, value in pending[:-1]:
+                client.publish(topic, value)
+            for topic, value in pending[-1:]:
+                last = client.publish_confirmed(topic, value)
+        return last + 1
+
+    def fill_numbers(self, count: int, *, topics: int = 4, first: int = 0) -> int:
+        """Publish maps with a number each, to some topics in turn."""
+        return self.fill((f"/n/{number % topics}", {"number": number}) for number in range(first, first + count))
+
+    def stage(self, *frames: bytes) -> None:
+        """Have frames recorded as they are."""
+        with self.client() as client:
+            client.stage("raw", 0, b"".join(frames))
+            client.commit("raw", [0])
+
+    def records(self, *prefixes: str) -> list[tuple[str, Any]]:
+        """Return topics and values of what is recorded."""
+        with self.client() as client:
+            return [(record.topic, record.value) for record in client.read(*prefixes)]
+
+
+def message(topic: str, value: Any) -> bytes:
+    """Return a frame with one value."""
+    return encode_frame(KIND_MESSAGES, encode_value(value), key=topic.encode())
+
+
+def packed_message(topic: str, packed: bytes, *, broker: bool = False) -> bytes:
+    """Return a frame with one value as it stands, in msgpack or as Zeek's Broker spells it."""
+    return encode_frame(KIND_MESSAGES, packed, key=topic.encode(), flags=BROKER_FLAGS if broker else 0)

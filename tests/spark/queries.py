@@ -1,0 +1,35 @@
+"""Streaming queries as the tests run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def run_stream(
+    spark: SparkSession,
+    options: Mapping[str, object],
+    look: Callable[[DataFrame, int], None],
+    checkpoint: Path,
+) -> dict[str, Any]:
+    """Run a query over what is there, give each batch to `look`, and return its last progress."""
+    stream = spark.readStream.format("hub").options(**options).load()  # type: ignore[arg-type]
+    query = (
+        stream.writeStream.foreachBatch(look)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    progress = query.lastProgress
+    return {} if progress is None else dict(progress)
+
+
+def lose_commit(checkpoint: Path, batch: int) -> None:
+    """Forget that a batch was done, as a crash in the right moment does."""
+    (checkpoint / "commits" / str(batch)).unlink()
+    (checkpoint / "commits" / f".{batch}.crc").unlink()

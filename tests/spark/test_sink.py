@@ -1,0 +1,245 @@
+"""`format("hub")` as a sink, with a real hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
+
+from hub.batch import encode_value
+from tests.spark.hubs import HubWithJournal, packed_message
+from tests.spark.queries import lose_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub of one test."""
+    with HubWithJournal(tmp_path / "hub.db") as hub:
+        yield hub
+
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(hub: HubWithJournal) -> Write:
+    """Write a DataFrame to the hub."""
+
+    def write(frame: DataFrame, mode: str = "append", **options: object) -> None:
+        frame.write.format("hub").options(url=hub.url, **options).mode(mode).save()  # type: ignore[arg-type]
+
+    return write
+
+
+def stored(hub: HubWithJournal) -> list[tuple[int, str, bytes]]:
+    """Encoding, topic and body of each record."""
+    with hub.client() as client:
+        return [
+            (record.encoding, record.topic, record.body)
+            for block in client.read().blocks()
+            for record in block.records()
+        ]
+
+
+class TestBatch:
+    """What `write` does."""
+
+    def test_json_text_becomes_values(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """A column of text is JSON unless something else is said; NULL is nil."""
+        rows = [("/a", '{"n":1,"x":[null,2.5]}'), ("/b", '"text"'), ("/b", None)]
+        write(spark.createDataFrame(rows, "topic STRING, value STRING").coalesce(1))
+        assert hub.records() == [("/a", {"n": 1, "x": [None, 2.5]}), ("/b", "text"), ("/b", None)]
+
+    def test_text_stays_text(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """With encode=text, and one topic for all rows, which wins over a column."""
+        rows = [("/ignored", "1"), ("/ignored", "{")]
+        write(spark.createDataFrame(rows, "topic STRING, value STRING").coalesce(1), encode="text", topic="/t")
+        assert hub.records() == [("/t", "1"), ("/t", "{")]
+
+    def test_what_was_read_can_be_written(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """Bytes are msgpack already; offset and time are given anew. What is broken spoils nothing else."""
+        hub.fill_numbers(3)
+        hub.stage(
+            packed_message("/bad", b"\xc1"), packed_message("/zeek", bytes([3, 0, 0, 0, 0, 0, 0, 0, 42]), broker=True)
+        )
+        frame = spark.read.format("hub").option("url", hub.url).load()
+        write(frame.sort("offset").coalesce(1))
+        before, after = stored(hub)[:5], stored(hub)[5:]
+        assert [body for _, _, body in after[:4]] == [body for _, _, body in before[:4]]
+        assert hub.records()[-1][0] == "/zeek"
+        assert after[4][0] == 0
+
+    def test_order_within_and_between_partitions(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """Rows of one partition stay in order, and a lower partition comes first."""
+        write(spark.range(0, 30_000, 1, 3).selectExpr("'/n' AS topic", "to_json(struct(id)) AS value"))
+        assert [value["id"] for _, value in hub.records()] == list(range(30_000))
+
+    def test_a_failed_write_leaves_nothing(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """All rows or none: a bad one in the last partition keeps those of the others out."""
+        frame = spark.range(0, 1000, 1, 2).selectExpr("'/n' AS topic", "IF(id = 999, '{', '1') AS value")
+        with pytest.raises(PySparkException, match="is no JSON text"):
+            write(frame)
+        assert hub.records() == []
+
+    def test_a_write_with_a_name_is_done_once(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """With txnAppId and txnVersion, repeating it adds nothing; a higher version does."""
+        frame = spark.createDataFrame([("/a", "1")], "topic STRING, value STRING")
+        for version in (4, 4, 3, 5):
+            write(frame, txnAppId="nightly", txnVersion=version)
+        assert len(hub.records()) == 2
+
+    def test_an_empty_frame_writes_nothing(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+        """And is no error."""
+        write(spark.createDataFrame([], "topic STRING, value STRING"))
+        assert hub.records() == []
+
+
+class TestRefusals:
+    """What cannot be written is an error that says what to do."""
+
+    @pytest.mark.parametrize(
+        ("columns", "options", "said"),
+        [
+            ("'/a' AS topic", {}, "there is no column value"),
+            ("'1' AS value", {}, "there is no column topic; add one, or say option topic"),
+            ("1 AS topic, '1' AS value", {}, "column topic is STRING, not INT"),
+            ("'/a' AS topic, 1.5D AS value", {}, "column value is BINARY or STRING, not DOUBLE"),
+            ("'/a' AS topic, '1' AS value, 1 AS host", {}, "column host has no place in a message"),
+            ("'/a' AS topic, '1' AS value", {"encode": "raw"}, "encode=raw takes BINARY"),
+            ("'/a' AS topic, CAST('1' AS BINARY) AS value", {"encode": "text"}, "encode=text takes a STRING"),
+            ("'/a' AS topic, '1' AS value", {"startingOffsets": "1"}, "option startingOffsets is for reading"),
+            ("'/a' AS topic, '1' AS value", {"txnAppId": "x"}, "txnAppId and txnVersion go together"),
+            ("CAST(NULL AS STRING) AS topic, '1' AS value", {}, "a row has no topic"),
+            ("'$hub/x' AS topic, '1' AS value", {}, "$hub/"),
+        ],
+    )
+    def test_columns_and_options(
+        self, spark: SparkSession, write: Write, columns: str, options: dict[str, str], said: str
+    ) -> None:
+        """Each is named."""
+        with pytest.raises(PySparkException) as caught:
+            write(spark.range(1).selectExpr(*columns.split(", ")), **options)
+        assert said in str(caught.value)
+
+    def test_overwriting(self, spark: SparkSession, write: Write) -> None:
+        """Messages that were published cannot be taken back."""
+        frame = spark.createDataFrame([("/a", "1")], "topic STRING, value STRING")
+        with pytest.raises(PySparkException, match="messages cannot be overwritten"):
+            write(frame, mode="overwrite")
+
+    def test_values_that_the_hub_does_not_take(self, spark: SparkSession, tmp_path: Path) -> None:
+        """The text names the limit."""
+        frame = spark.range(1).selectExpr("'/a' AS topic", "repeat('x', 100000) AS value")
+        with HubWithJournal(tmp_path / "small.db", "--limits-frame-bytes", "65536") as small:
+            written = frame.write.format("hub").options(url=small.url, encode="text").mode("append")
+            with pytest.raises(PySparkException, match=r"the hub takes \d+ at most"):
+                written.save()
+
+
+class TestStream:
+    """What `writeStream` does."""
+
+    @pytest.fixture
+    def copy(self, spark: SparkSession, hub: HubWithJournal, tmp_path: Path) -> Callable[..., Any]:
+        """Run a query that copies /n/ to /copy, with one checkpoint for the test."""
+
+        def copy(topic: str = "/copy", **options: object) -> None:
+            given = {"url": hub.url, "startingOffsets": "earliest", "topics": "/n/", **options}
+            stream = spark.readStream.format("hub").options(**given).load()  # type: ignore[arg-type]
+            query = (
+                stream.writeStream.format("hub")
+                .options(url=hub.url, topic=topic, checkpointLocation=str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination()
+
+        return copy
+
+    def test_each_record_is_written_once(self, hub: HubWithJournal, copy: Callable[..., Any]) -> None:
+        """Over several batches and runs, in order."""
+        hub.fill_numbers(10)
+        copy(maxOffsetsPerTrigger=4)
+        hub.fill_numbers(5, first=10)
+        copy(maxOffsetsPerTrigger=4)
+        assert [value["number"] for _, value in hub.records("/copy")] == list(range(15))
+
+    def test_a_lost_commit_is_recognised(self, hub: HubWithJournal, copy: Callable[..., Any], tmp_path: Path) -> None:
+        """Spark repeats the batch, the hub knows it and adds nothing."""
+        hub.fill_numbers(10)
+        copy()
+        lose_commit(tmp_path / "checkpoint", 0)
+        hub.restart()
+        copy()
+        assert len(hub.records("/copy")) == 10
+
+    def test_windowed_counts_go_back_to_the_hub(self, hub: HubWithJournal, spark: SparkSession, tmp_path: Path) -> None:
+        """Fields of messages, a window with a watermark, results as JSON: once a window is over, it is published."""
+        hub.fill(("/dns", {"ts": second, "query": "a" if second % 3 else "b"}) for second in [*range(10), 60])
+        stream = (
+            spark.readStream.format("hub")
+            .schema("ts TIMESTAMP, query STRING")
+            .options(url=hub.url, startingOffsets="earliest", topics="/dns", decode="schema")
+            .load()
+        )
+        counts = stream.withWatermark("ts", "1 second").groupBy(F.window("ts", "10 seconds"), "query").count()
+        values = counts.selectExpr("'/counts' AS topic", "to_json(struct(query, `count`)) AS value")
+        written = values.writeStream.format("hub").options(url=hub.url, checkpointLocation=str(tmp_path / "counts"))
+        written.trigger(availableNow=True).start().awaitTermination()
+        assert sorted((value["query"], value["count"]) for _, value in hub.records("/counts")) == [("a", 6), ("b", 4)]
+
+    def test_updates_go_through_foreach_batch(self, hub: HubWithJournal, spark: SparkSession, tmp_path: Path) -> None:
+        """Spark gives sources in Python no update mode; a batch write with a name and a number is done once, too."""
+        hub.fill(("/dns", {"query": "a"}) for _ in range(5))
+
+        def publish(frame: DataFrame, batch: int) -> None:
+            values = frame.selectExpr("'/counts' AS topic", "to_json(struct(query, `count`)) AS value")
+            for _ in range(2):  # as if it were repeated
+                written = values.write.format("hub").options(url=hub.url, txnAppId="counts", txnVersion=batch)
+                written.mode("append").save()
+
+        stream = (
+            spark.readStream.format("hub")
+            .schema("query STRING")
+            .options(url=hub.url, startingOffsets="earliest", topics="/dns", decode="schema")
+            .load()
+        )
+        query = (
+            stream.groupBy("query")
+            .count()
+            .writeStream.foreachBatch(publish)
+            .options(checkpointLocation=str(tmp_path / "counts"))
+            .outputMode("update")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert hub.records("/counts") == [("/counts", {"query": "a", "count": 5})]
+
+    def test_complete_output_is_refused(self, hub: HubWithJournal, spark: SparkSession, tmp_path: Path) -> None:
+        """It would take back what was published."""
+        stream = spark.readStream.format("hub").option("url", hub.url).load()
+        counts = stream.groupBy("topic").count().selectExpr("topic", "to_json(struct(`count`)) AS value")
+        written = counts.writeStream.format("hub").options(url=hub.url, checkpointLocation=str(tmp_path / "c"))
+        query = written.outputMode("complete").trigger(availableNow=True).start()
+        with pytest.raises(PySparkException) as caught:
+            query.awaitTermination()
+        assert "messages cannot be overwritten" in str(caught.value)
+
+
+def test_times_are_of_the_new_message(spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
+    """The columns offset and timestamp of what was read are accepted and have no effect."""
+    rows = [(7, datetime(2001, 1, 1, tzinfo=UTC), "/a", bytearray(encode_value(1)))]
+    write(spark.createDataFrame(rows, "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"))
+    with hub.client() as client:
+        (record,) = list(client.read())
+    assert record.offset == 0
+    assert record.time_us > 1_600_000_000_000_000

@@ -1,0 +1,344 @@
+"""`format("hub")` as a source, with a real hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from hub.batch import encode_value
+from peers.client.blocking import connect
+from tests.spark.hubs import HubWithJournal, packed_message
+from tests.spark.queries import lose_commit, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MANY = 25_000
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
+    """A hub with 25,000 records of 4 topics."""
+    with HubWithJournal(tmp_path_factory.mktemp("source") / "hub.db") as hub:
+        hub.fill_numbers(MANY)
+        yield hub
+
+
+@pytest.fixture
+def own_hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub of one test."""
+    with HubWithJournal(tmp_path / "own.db") as hub:
+        yield hub
+
+
+Read = Callable[..., "DataFrame"]
+
+
+@pytest.fixture
+def read(spark: SparkSession, hub: HubWithJournal) -> Read:
+    """Read the hub with some options, and perhaps a schema."""
+    return lambda schema=None, **options: reading(spark, hub.url, schema, **options)
+
+
+def reading(spark: SparkSession, url: str, schema: str | None = None, **options: object) -> DataFrame:
+    """Return a batch read."""
+    reader = spark.read.format("hub").options(url=url, **options)  # type: ignore[arg-type]
+    return (reader.schema(schema) if schema else reader).load()
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    """The numbers in the messages, sorted by offset."""
+    return [json.loads(row.value)["number"] for row in frame.sort("offset").collect()]
+
+
+class TestBatch:
+    """What `spark.read` returns."""
+
+    def test_all_records_come_with_their_columns(self, read: Read) -> None:
+        """Offset, time of the hub, topic, and the value as msgpack."""
+        frame = read()
+        rows = frame.sort("offset").collect()
+        assert frame.schema.simpleString() == "struct<offset:bigint,timestamp:timestamp,topic:string,value:binary>"
+        assert [row.offset for row in rows] == list(range(MANY))
+        assert [row.topic for row in rows[:5]] == ["/n/0", "/n/1", "/n/2", "/n/3", "/n/0"]
+        assert bytes(rows[-1].value) == encode_value({"number": MANY - 1})
+        age = datetime.now(UTC) - rows[-1].timestamp.astimezone(UTC)
+        assert 0 <= age.total_seconds() < 600
+
+    def test_large_ranges_are_read_by_several_tasks(self, read: Read) -> None:
+        """Two by default, as many as `minPartitions` says, but none of fewer than 10,000 records."""
+        assert read().rdd.getNumPartitions() == 2
+        assert read(minPartitions="1").rdd.getNumPartitions() == 1
+        assert read(minPartitions="8").rdd.getNumPartitions() == 2
+
+    def test_topics_are_prefixes(self, read: Read) -> None:
+        """A comma list; the hub filters."""
+        assert read(topics="/n/1,/n/3,/m").count() == MANY // 2
+        assert read(topics="").count() == MANY
+        assert read(topics="/nothing").count() == 0
+
+    def test_offsets_bound_the_range(self, read: Read) -> None:
+        """The end is exclusive; option names have any case."""
+        assert numbers(read(decode="json", startingOffsets="10", endingOffsets="13")) == [10, 11, 12]
+        assert numbers(read(decode="json", STARTINGOFFSETS=str(MANY - 1), endingoffsets="latest")) == [MANY - 1]
+        assert read(startingOffsets="latest").count() == 0
+        assert read(startingOffsets="earliest", endingOffsets="0").count() == 0
+
+    def test_times_bound_the_range(self, own_hub: HubWithJournal, spark: SparkSession) -> None:
+        """From the first record that is not older, to before the first that is not older than the end."""
+        own_hub.fill([("/a", 0)])
+        own_hub.fill([("/a", 1)])
+        with own_hub.client() as client:
+            _, second = [record.time_us for record in client.read()]
+        middle = str(second // 1000)
+        later = str(second // 1000 + 3_600_000)
+        assert [row.value for row in reading(spark, own_hub.url, startingTimestamp=middle, decode="json").collect()][
+            -1:
+        ] == ["1"]
+        assert reading(spark, own_hub.url, startingTimestamp=later).count() == 0
+        assert reading(spark, own_hub.url, startingTimestamp="0", endingTimestamp=later).count() == 2
+        assert reading(spark, own_hub.url, endingTimestamp="0").count() == 0
+
+    def test_json_text_is_what_websocket_clients_get(self, own_hub: HubWithJournal, spark: SparkSession) -> None:
+        """Bytes are base64, timestamps text, and what has no JSON form is NULL."""
+        own_hub.stage(
+            packed_message("/a", encode_value({"b": b"\x00", "t": datetime(2026, 11, 21, tzinfo=UTC), "n": None})),
+            packed_message("/a", b"\xc1"),
+            packed_message("/a", b"\x03\x00\x00\x00\x00\x00\x00\x00\x2a", broker=True),
+        )
+        frame = reading(spark, own_hub.url, decode="json")
+        assert frame.schema["value"].dataType.simpleString() == "string"
+        assert [row.value for row in frame.sort("offset").collect()] == [
+            '{"b":"AA==","t":"2026-11-21T00:00:00Z","n":null}',
+            None,
+            "42",
+        ]
+
+    def test_fields_become_typed_columns(self, own_hub: HubWithJournal, spark: SparkSession) -> None:
+        """Of messages that are maps; what is missing or does not fit is NULL, and no record is lost."""
+        own_hub.fill(
+            [
+                ("/dns", {"query": "a.example", "id.orig_p": 53, "rtt": 0.25, "ts": 1_700_000_000.5, "tags": ["x"]}),
+                ("/dns", {"query": 7, "id.orig_p": "53"}),
+                ("/dns", [1, 2]),
+                ("/dns", {1: 2, "query": "b.example"}),
+            ]
+        )
+        schema = (
+            "offset BIGINT, topic STRING, query STRING, `id.orig_p` INT, rtt DOUBLE, ts TIMESTAMP, tags ARRAY<STRING>"
+        )
+        rows = reading(spark, own_hub.url, schema, decode="schema").sort("offset").collect()
+        moment = datetime.fromtimestamp(1_700_000_000.5)  # noqa: DTZ006 -- collect gives local times
+        assert [tuple(row)[2:] for row in rows] == [
+            ("a.example", 53, 0.25, moment, ["x"]),
+            (None, None, None, None, None),
+            (None, None, None, None, None),
+            ("b.example", None, None, None, None),
+        ]
+
+    def test_a_users_schema_chooses_columns(self, read: Read) -> None:
+        """Those alone are read, in that order."""
+        frame = read("topic STRING, offset BIGINT", startingOffsets="7", endingOffsets="8")
+        assert [tuple(row) for row in frame.collect()] == [("/n/3", 7)]
+
+    def test_filters_can_be_pushed_down(self, read: Read, spark: SparkSession) -> None:
+        """With option `pushdown` the answer is the same, and planning narrows the range."""
+        plain, pushed = read(), read(pushdown="true")
+        for filtered in (
+            "topic LIKE '/n/1%'",
+            "topic = '/n/2' AND offset < 100",
+            "offset >= 24990",
+            "offset IN (3, 5)",
+        ):
+            assert pushed.where(filtered).count() == plain.where(filtered).count() > 0
+        assert pushed.where("offset < 100").rdd.getNumPartitions() == 1
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        try:
+            assert plain.where("offset < 100").count() == 100
+        finally:
+            spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+class TestRefusals:
+    """What is asked for wrongly is an error that says what to do."""
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"startingOffset": "1"}, "no option startingoffset: did you mean startingOffsets?"),
+            ({"topic": "/a"}, "option topic is for writing"),
+            ({"decode": "xml"}, "'xml' is none of raw, json, schema"),
+            ({"startingOffsets": "99999999"}, "99999999 is behind the end of the journal, which is 25000"),
+            ({"startingOffsets": "9", "endingOffsets": "5"}, "startingOffsets 9 are behind endingOffsets 5"),
+            ({"decode": "schema"}, "decode=schema needs to be told the fields"),
+            ({"failOnDataLoss": "maybe"}, "'maybe' is not true or false"),
+        ],
+    )
+    def test_options(self, read: Read, options: dict[str, str], said: str) -> None:
+        """Unknown ones and bad values are named."""
+        with pytest.raises(PySparkException) as caught:
+            read(**options).count()
+        assert said in str(caught.value)
+
+    def test_columns(self, read: Read) -> None:
+        """Unknown ones and other types are named."""
+        with pytest.raises(PySparkException, match="there is no column topics: did you mean topic"):
+            read("topics STRING").count()
+        with pytest.raises(PySparkException, match="column offset is BIGINT, not INT"):
+            read("offset INT").count()
+
+    def test_a_hub_without_a_journal(self, spark: SparkSession) -> None:
+        """The text says how to start one."""
+        with HubWithJournal(None) as hub, pytest.raises(PySparkException) as caught:
+            reading(spark, hub.url).count()
+        assert "--journal PATH" in str(caught.value)
+
+    def test_nobody_there_and_the_token_is_not_told(self, spark: SparkSession) -> None:
+        """After the retries the error names the hub, and never the token, which the plan does not show either."""
+        secret = {"token": "hush"}
+        frame = reading(spark, "tcp://127.0.0.1:1", numRetries="1", retryIntervalMs="1", **secret)
+        with pytest.raises(PySparkException) as caught:
+            frame.count()
+        assert "given up after 2 attempts" in str(caught.value)
+        assert "nothing listens on tcp://127.0.0.1:1" in str(caught.value)
+        assert "hush" not in str(caught.value)
+        assert "hush" not in frame._jdf.queryExecution().toString()
+
+
+class TestStream:
+    """What `spark.readStream` delivers."""
+
+    @pytest.fixture
+    def seen(self) -> list[tuple[int, list[int]]]:
+        """Batch numbers and offsets, as `foreachBatch` sees them."""
+        return []
+
+    @pytest.fixture
+    def run(
+        self, spark: SparkSession, own_hub: HubWithJournal, tmp_path: Path, seen: list[tuple[int, list[int]]]
+    ) -> Callable[..., Any]:
+        """Run a query over what is there, with one checkpoint for the test."""
+
+        def look(frame: DataFrame, batch: int) -> None:
+            seen.append((batch, [row.offset for row in frame.sort("offset").collect()]))
+
+        def run(**options: object) -> Any:
+            given = {"url": own_hub.url, "startingOffsets": "earliest", **options}
+            return run_stream(spark, given, look, tmp_path / "checkpoint")
+
+        return run
+
+    def test_available_now_reads_what_is_there_once(
+        self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
+    ) -> None:
+        """In batches of at most `maxOffsetsPerTrigger`; the next run goes on behind the last one."""
+        own_hub.fill_numbers(10)
+        run(maxOffsetsPerTrigger=4)
+        assert seen == [(0, [0, 1, 2, 3]), (1, [4, 5, 6, 7]), (2, [8, 9])]
+        own_hub.fill_numbers(2)
+        progress = run(maxOffsetsPerTrigger=4)
+        assert seen[3:] == [(3, [10, 11])]
+        for told in ("endOffset", "latestOffset"):
+            assert json.loads(progress["sources"][0][told])["offset"] == 12
+
+    def test_a_stream_begins_at_the_end(
+        self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
+    ) -> None:
+        """Unless it is told otherwise; history is for those who ask."""
+        own_hub.fill_numbers(10)
+        run(startingOffsets="latest")
+        own_hub.fill_numbers(1)
+        run(startingOffsets="latest")
+        assert [offsets for _, offsets in seen if offsets] == [[10]]
+
+    def test_topics_are_filtered_and_admission_counts_offsets(
+        self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
+    ) -> None:
+        """A batch spans so many offsets, whatever of them is wanted."""
+        own_hub.fill_numbers(8)
+        run(maxOffsetsPerTrigger=4, topics="/n/3")
+        assert [offsets for _, offsets in seen] == [[3], [7]]
+
+    def test_a_lost_commit_repeats_the_same_batch(
+        self,
+        own_hub: HubWithJournal,
+        run: Callable[..., Any],
+        seen: list[tuple[int, list[int]]],
+        tmp_path: Path,
+    ) -> None:
+        """Offsets are Spark's to keep: the batch that was not marked as done comes again, no more and no less."""
+        own_hub.fill_numbers(6)
+        run(maxOffsetsPerTrigger=3)
+        lose_commit(tmp_path / "checkpoint", 1)
+        own_hub.fill_numbers(3)
+        run(maxOffsetsPerTrigger=3)
+        assert seen == [(0, [0, 1, 2]), (1, [3, 4, 5]), (1, [3, 4, 5]), (2, [6, 7, 8])]
+
+    def test_a_hub_that_starts_again_is_waited_for(
+        self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
+    ) -> None:
+        """The same journal at the same address: the query does not notice."""
+        own_hub.fill_numbers(3)
+        run()
+        own_hub.kill()
+        own_hub.start()
+        own_hub.fill_numbers(3)
+        run()
+        assert [offsets for _, offsets in seen] == [[0, 1, 2], [3, 4, 5]]
+
+    def test_another_journal_is_an_error(
+        self, own_hub: HubWithJournal, run: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """Offsets of one journal mean nothing in another, however far it reaches."""
+        own_hub.fill_numbers(3)
+        run()
+        own_hub.stop()
+        own_hub.path = tmp_path / "another.db"
+        own_hub.start()
+        own_hub.fill_numbers(5)
+        with pytest.raises(PySparkException) as caught:
+            run()
+        assert "the offsets are those of journal" in str(caught.value)
+
+    def test_deleted_records_are_an_error_or_passed_over(
+        self,
+        spark: SparkSession,
+        own_hub: HubWithJournal,
+        run: Callable[..., Any],
+        seen: list[tuple[int, list[int]]],
+    ) -> None:
+        """`failOnDataLoss` decides."""
+        own_hub.fill_numbers(3)
+        run()
+        first = lose_records(own_hub)
+        with pytest.raises(PySparkException) as caught:
+            run()
+        assert "were deleted from the journal before they were read" in str(caught.value)
+        from_the_beginning = reading(spark, own_hub.url, startingOffsets="0")
+        with pytest.raises(PySparkException, match="failOnDataLoss"):
+            from_the_beginning.count()
+        run(failOnDataLoss="false")
+        assert seen[-1][1][0] >= first > 3
+
+    def test_a_stream_has_no_end(self, run: Callable[..., Any]) -> None:
+        """An option for batches is refused."""
+        with pytest.raises(PySparkException) as caught:
+            run(endingOffsets="3")
+        assert "a stream has no end" in str(caught.value)
+
+
+def lose_records(hub: HubWithJournal) -> int:
+    """Have retention delete the oldest records; return the oldest that is left."""
+    hub.stop()
+    hub.arguments = ("--journal-keep-bytes", "64KiB")
+    hub.start()
+    with connect(hub.url) as client:
+        for _ in range(20):
+            client.publish_confirmed("/large", "x" * 10_000)
+        return client.journal().first
