@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,18 +18,35 @@ from cyclopts import App, Group, Parameter
 
 from hub.errors import UsageError
 from peers.spark.package import write_package
+from peers.spark.report.page import page
+from peers.spark.report.tables import sheets
+from peers.spark.report.words import TRAFFIC_HEADS, figures_of, remarks, traffic_row
 from peers.spark.routing.way import Way
+from peers.spark.selection import Selection
 from peers.spark.session import Job, SessionSettings, running_job
-from peers.spark.summary import Figure, amount, columns, figures, rate, show
+from peers.spark.summary import Figure, amount, columns, figures, rate, show, span
 
 if TYPE_CHECKING:
+    from peers.spark.report.findings import Findings
     from peers.spark.routing.matcher import Matcher, Totals
     from peers.spark.routing.route import Routes
 
 __all__ = ["Engine", "app"]
 
-_SPARK = Group("Spark", sort_key=1)
+_MESSAGES = Group("Messages", sort_key=1)
 _OUTPUT = Group("Output", sort_key=2)
+_SPARK = Group("Spark", sort_key=3)
+
+_GAP = timedelta(minutes=1)
+
+_SHORTEST_US = 1_000
+"""Of buckets and gaps."""
+
+_SHOWN_ROWS = 20
+"""Of a table on the terminal."""
+
+_SHOWN_COLUMNS = 4
+"""Of what is told of a topic: times are in the page and the CSV, a terminal is not as wide."""
 
 app = App(name="spark", help="Process archives with Apache Spark, here or on a cluster.")
 
@@ -83,6 +101,93 @@ def package(path: Path, /) -> None:
     """
     count = write_package(path)
     show(figures([("files", "files", amount(count)), ("size", "bytes", amount(path.stat().st_size))]))
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Selected:
+    """Which messages of an archive."""
+
+    prefix: Annotated[list[str] | None, _help("Only topics with this prefix; repeatable.", _MESSAGES)] = None
+    start: Annotated[datetime | None, _help("Not before this time; UTC unless it names a zone.", _MESSAGES)] = None
+    end: Annotated[datetime | None, _help("Before this time.", _MESSAGES)] = None
+
+    def selection(self) -> Selection:
+        """Return it.
+
+        Raises:
+            UsageError: It cannot mean anything.
+        """
+        return Selection(tuple(self.prefix or ()), self.start, self.end).check()
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class ReportOutput:
+    """What `hub spark report` gives, beside the tables."""
+
+    html: Annotated[Path | None, _help("Write a page with figures and drawings to this file.")] = None
+    csv: Annotated[Path | None, _help("Write CSV files to this folder: topics, roots, rates, gaps, offsets.")] = None
+    bucket: Annotated[
+        timedelta | None, _help("Width of the buckets of rates, such as 1m; chosen by the time without it.")
+    ] = None
+    gap: Annotated[timedelta, _help("Report stretches longer than this without any message of a root.")] = _GAP
+    top: Annotated[int, _help("Topics that are named as those with the most messages, and bytes.")] = 10
+
+
+@app.command
+def report(
+    archive: str,
+    /,
+    selected: Selected | None = None,
+    output: ReportOutput | None = None,
+    engine: Engine | None = None,
+) -> None:
+    """Tell what an archive holds: who sent how much and when, gaps, absent offsets."""
+    output = output or ReportOutput()
+    selection = (selected or Selected()).selection()
+    bucket_us = None if output.bucket is None else _microseconds("--bucket", output.bucket)
+    gap_us = _microseconds("--gap", output.gap)
+    if output.top < 1:
+        raise UsageError(f"--top: 1 or more expected, {output.top} given")
+    with (engine or Engine()).running("report") as job:
+        from peers.spark.report.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
+
+        begun = time.monotonic()
+        questions = Questions(
+            selection=selection,
+            bucket_us=bucket_us,
+            gap_us=gap_us,
+            top=output.top,
+            all_topics=output.csv is not None,
+        )
+        findings = survey(job.spark, archive, questions, job.progress)
+    _show_findings(findings, time.monotonic() - begun)
+    if output.html is not None:
+        _write(output.html, page(findings))
+    if output.csv is not None:
+        for name, sheet in sheets(findings).items():
+            _write_csv(output.csv / name, sheet.heads, sheet.rows)
+
+
+def _microseconds(option: str, length: timedelta) -> int:
+    length_us = length // timedelta(microseconds=1)
+    if length_us < _SHORTEST_US:
+        raise UsageError(f"{option}: {span(_SHORTEST_US)} or more expected, {span(length_us)} given")
+    return length_us
+
+
+def _show_findings(findings: Findings, elapsed_s: float) -> None:
+    messages = findings.total.messages
+    own = [("elapsed", "s", f"{elapsed_s:.1f}"), ("surveyed", "messages/s", rate(messages, elapsed_s))]
+    show(figures([*figures_of(findings), *own]))
+    for head, found in (("root", findings.talk.roots), ("topic", findings.talk.by_messages)):
+        rows = [traffic_row(traffic)[:_SHOWN_COLUMNS] for traffic in found[:_SHOWN_ROWS]]
+        show("", columns((head, *TRAFFIC_HEADS)[:_SHOWN_COLUMNS], rows))
+        if len(found) > _SHOWN_ROWS:
+            show(f"and {len(found) - _SHOWN_ROWS:,} more")
+    for remark in remarks(findings):
+        show(f"* {remark}")
 
 
 @Parameter(name="*")
@@ -163,8 +268,16 @@ def _show_subscribers(matcher: Matcher, totals: Totals, top: int) -> None:
         show(f"and {len(most) - len(rows):,} more")
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
 def _write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(heads)

@@ -19,21 +19,19 @@ Not here: writing one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
-from hub.topics import check_prefix
+from peers.spark.selection import EVERYTHING, Selection, microseconds
 
-__all__ = ["COLUMNS", "NO_ROOT", "PARTITIONS", "ROOT_LIMIT_CHARACTERS", "Selection", "read_archive", "root_of"]
+__all__ = ["COLUMNS", "NO_ROOT", "PARTITIONS", "ROOT_LIMIT_CHARACTERS", "read_archive", "root_of"]
 
 COLUMNS = "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"
 """In the files."""
@@ -50,42 +48,13 @@ NO_ROOT = ""
 _DELTA_LOG = "_delta_log"
 
 
-class Selection(NamedTuple):
-    """Which messages of an archive are meant; all without any."""
-
-    prefixes: Sequence[str] = ()
-    """Topics that start with one of these; the empty sequence means all."""
-    start: datetime | None = None
-    """Not before it; UTC unless it says otherwise."""
-    end: datetime | None = None
-    """Before it; the same."""
-
-    def check(self) -> Selection:
-        """Return it if it can mean anything.
-
-        Raises:
-            UsageError: A prefix that no hub would take, or an end that is not after the start.
-        """
-        for prefix in self.prefixes:
-            check_prefix(prefix)
-        if self.start is not None and self.end is not None and microseconds(self.start) >= microseconds(self.end):
-            raise UsageError(f"--start, --end: {self.start} is not before {self.end}")
-        return self
-
-
-def microseconds(time: datetime) -> int:
-    """Return µs since 1970 UTC; a time without a zone is UTC."""
-    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return int(time.timestamp()) * 1_000_000 + time.microsecond
-
-
 def root_of(topic: Column) -> Column:
     """Return the root of a topic, as `root=` bears it."""
     component = F.regexp_extract(topic, "^/?([^/]*)", 1)
     return F.substring(component, 1, ROOT_LIMIT_CHARACTERS)
 
 
-def read_archive(spark: SparkSession, path: str, selection: Selection = Selection()) -> DataFrame:  # noqa: B008 -- a value
+def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHING) -> DataFrame:
     """Return the messages of an archive, with the columns `COLUMNS` and `PARTITIONS`.
 
     Args:

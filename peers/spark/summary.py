@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Figure", "amount", "columns", "figures", "moment", "plain", "rate", "show", "span"]
+__all__ = ["Figure", "amount", "columns", "figures", "moment", "plain", "rate", "second", "show", "span"]
 
 Figure = tuple[str, str, str]
 """What it is, its unit, how it is written."""
@@ -60,13 +60,19 @@ def amount(value: float) -> str:
 
 
 def rate(count: float, elapsed_s: float) -> str:
-    """Write how many a second that is."""
-    return amount(count / elapsed_s) if elapsed_s > 0 else "0"
+    """Write how many a second that is; small rates with their decimals."""
+    value = count / elapsed_s if elapsed_s > 0 else 0
+    return amount(value) if value >= 100 else f"{value:.3g}"
 
 
 def moment(time_us: int) -> str:
     """Write a time of µs since 1970 UTC as RFC 3339."""
     return datetime.fromtimestamp(time_us // 1_000_000, UTC).replace(microsecond=time_us % 1_000_000).isoformat()
+
+
+def second(time_us: int) -> str:
+    """Write the second of such a time for people, who know that it is UTC: "2026-11-21 12:00:00"."""
+    return f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def span(length_us: int) -> str:

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import InvalidTopicError, UsageError
-from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, Selection, microseconds, read_archive, root_of
+from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, read_archive, root_of
+from peers.spark.selection import Selection, microseconds
 from tests.spark.archives import NOON_US, Archived, archived, table_of, write_archive, write_part
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from peers.spark.summary import amount, columns, figures, moment, plain, rate, show, span
+from peers.spark.summary import amount, columns, figures, moment, plain, rate, second, show, span
 
 
 def shown(*parts: object) -> list[str]:
@@ -61,5 +61,7 @@ def test_numbers_and_times() -> None:
     assert amount(1234567.0) == "1,234,567"
     assert rate(100, 0.5) == "200"
     assert rate(100, 0) == "0"
+    assert rate(1, 3) == "0.333"
+    assert second(1_763_722_800_999_999) == "2025-11-21 11:00:00"
     assert moment(1_763_722_800_000_001) == "2025-11-21T11:00:00.000001+00:00"
     assert moment(-1) == "1969-12-31T23:59:59.999999+00:00"
