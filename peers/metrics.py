@@ -25,6 +25,21 @@
 | `hub_route_misses_total` | counter | | lookups that had to search |
 | `hub_route_clears_total` | counter | | times that the cache was emptied |
 
+With a journal:
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_journal_ready` | gauge | | 1 while the journal is written, 0 while it cannot be |
+| `hub_journal_first_offset`, `hub_journal_committed_offset` | gauge | | the oldest record; the one behind the newest |
+| `hub_journal_bytes` | gauge | | of all blocks on the disk |
+| `hub_journal_recorded_total` | counter | | messages committed |
+| `hub_journal_lost_total` | counter | | messages not recorded, because the journal could not be written |
+| `hub_journal_waiting_bytes` | gauge | | on their way to the disk |
+| `hub_journal_pauses_total` | counter | | times that a publisher was not read on because of it |
+| `hub_journal_readers`, `hub_journal_fetches` | gauge | | reader processes; FETCHes that wait for an answer |
+| `hub_journal_staged_transactions`, `hub_journal_staged_bytes` | gauge | | what waits for its COMMIT |
+| `hub_journal_batches_total` | counter | `outcome`: `committed`, `repeated`, `dropped` | batches of writers |
+
 And those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`). Counters start at
 0 with the process. Cost: about 2 µs a handler and scrape, nothing between scrapes. No state.
 """
@@ -40,6 +55,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from hub import __version__
 from hub.metrics import CoreStatistics
 from hub.overflow import Overflow
+from peers.journal.journal import JournalStatistics
 from peers.node import Node
 
 __all__ = ["CONTENT_TYPE", "HubCollector", "exposition"]
@@ -67,6 +83,9 @@ class HubCollector:
             "hub_messages_rejected", "Messages refused: bad topic, not allowed.", self._node.rejected_messages
         )
         yield from self._routes(statistics)
+        journal = self._node.journal.statistics()
+        if journal is not None:
+            yield from _journal(journal)
 
     def _connections(self) -> Iterator[Metric]:
         node = self._node
@@ -115,6 +134,27 @@ def _messages(statistics: CoreStatistics) -> Iterator[Metric]:
         lost.add_metric((policy.value,), dropped.get(policy.value, 0))
     yield lost
     yield _counter("hub_delivered_bytes", "Bytes handed to transports.", statistics.delivered_bytes_total)
+
+
+def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
+    recorder, staging = statistics.recorder, statistics.staging
+    yield _gauge("hub_journal_ready", "1 while the journal is written.", not recorder.error)
+    yield _gauge("hub_journal_first_offset", "The oldest record.", recorder.first)
+    yield _gauge("hub_journal_committed_offset", "The offset behind the newest record.", recorder.committed)
+    yield _gauge("hub_journal_bytes", "Of all blocks on the disk.", recorder.size_bytes)
+    yield _counter("hub_journal_recorded", "Messages committed.", recorder.recorded_messages_total)
+    yield _counter("hub_journal_lost", "Messages not recorded for want of a disk.", recorder.lost_messages_total)
+    yield _gauge("hub_journal_waiting_bytes", "On their way to the disk.", recorder.waiting_bytes)
+    yield _counter("hub_journal_pauses", "Times that a publisher was not read on.", recorder.pauses_total)
+    yield _gauge("hub_journal_readers", "Reader processes.", statistics.readers)
+    yield _gauge("hub_journal_fetches", "FETCHes that wait for an answer.", statistics.fetches)
+    yield _gauge("hub_journal_staged_transactions", "Transactions that wait for COMMIT.", staging.transactions)
+    yield _gauge("hub_journal_staged_bytes", "What waits for COMMIT.", staging.bytes)
+    batches = CounterMetricFamily("hub_journal_batches", "Batches of writers, by outcome.", labels=("outcome",))
+    batches.add_metric(("committed",), staging.committed_total)
+    batches.add_metric(("repeated",), staging.repeated_total)
+    batches.add_metric(("dropped",), staging.dropped_total)
+    yield batches
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

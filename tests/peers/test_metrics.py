@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from hub import __version__
 from hub.batch import Batch
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
-from hub.settings import Settings
+from hub.settings import JournalSettings, Settings
 from peers import metrics
+from peers.journal.journal import Journal
 from peers.metrics import CONTENT_TYPE, exposition
 from peers.node import Node
 
@@ -62,6 +65,14 @@ def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
 async def node() -> Node:
     """A node without connections."""
     return Node(Settings(), name='hub "one"\n')
+
+
+@pytest.fixture
+async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
+    """The node's journal."""
+    made = node.journal = Journal(node.core, JournalSettings(path=str(tmp_path / "journal.db")), node.settings.limits)
+    yield made
+    await made.stop()
 
 
 async def test_an_idle_hub(node: Node) -> None:
@@ -167,6 +178,7 @@ async def test_the_route_cache(node: Node) -> None:
     assert value(families, "hub_routes_limit") == Settings().limits.routes
 
 
+@pytest.mark.usefixtures("journal")
 async def test_every_name_is_documented(node: Node) -> None:
     """The table in the module lists exactly the names that are exposed, each with its type."""
     exposed = {
@@ -187,3 +199,24 @@ async def test_the_process_is_measured_too(node: Node) -> None:
     families = scrape(node)
     assert value(families, "process_open_fds") > 0
     assert "python_info" in families
+
+
+async def test_the_journal(node: Node, journal: Journal) -> None:
+    """What was recorded, lost and staged is counted."""
+    node.core.publish_local("/a", [1, 2, 3])
+    node.core.flush()
+    await journal.settle()
+    families = scrape(node)
+    assert value(families, "hub_journal_ready") == 1
+    assert value(families, "hub_journal_recorded_total") == 3
+    assert value(families, "hub_journal_committed_offset") == 3
+    assert value(families, "hub_journal_lost_total") == 0
+    assert value(families, "hub_journal_waiting_bytes") == 0
+    assert value(families, "hub_journal_bytes") > 0
+    for outcome in ("committed", "repeated", "dropped"):
+        assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
+
+
+async def test_without_a_journal(node: Node) -> None:
+    """Nothing is said of one."""
+    assert not [family for family in scrape(node) if family.startswith("hub_journal")]
