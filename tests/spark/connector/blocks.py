@@ -1,0 +1,40 @@
+"""Blocks of the journal, made without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hub.batch import encode_value
+from hub.journal.block import Block, pack, select
+from tests.spark.hubs import message, packed_message
+
+TIME_US = 1_795_262_400_000_000
+"""Noon of 2026-11-21, UTC."""
+
+BROKER_42 = bytes([3, 0, 0, 0, 0, 0, 0, 0, 42])
+"""The count 42 as Zeek's Broker spells it."""
+
+
+def block_of(*messages: tuple[str, Any], first: int = 0) -> Block:
+    """Return the block of some messages, a µs apart."""
+    return block_of_frames(*(message(topic, value) for topic, value in messages), first=first)
+
+
+def block_of_frames(*frames: bytes, first: int = 0) -> Block:
+    """Return the block of some frames, a µs apart."""
+    (block,) = pack([(TIME_US + number, frame) for number, frame in enumerate(frames)], first)
+    return Block.parse(block)
+
+
+def sparse_block() -> Block:
+    """Return a block with the offsets 0, 2 and 4."""
+    whole = block_of(*[(f"/{number % 2}", number) for number in range(5)])
+    return Block.parse(select(bytes(whole.data), 0, 5, bytes([1, 0])))
+
+
+def packed(value: Any) -> bytes:
+    """Return a value as msgpack."""
+    return encode_value(value)
+
+
+__all__ = ["BROKER_42", "TIME_US", "block_of", "block_of_frames", "packed", "packed_message", "sparse_block"]

@@ -1,0 +1,63 @@
+"""Which columns a query may read."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import StructType
+
+from peers.spark.connector.columns import checked_schema, default_schema
+from peers.spark.connector.errors import ColumnError
+from peers.spark.connector.options import Decode
+
+pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
+
+
+@pytest.mark.parametrize(
+    ("decode", "schema"),
+    [
+        ("raw", "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"),
+        ("json", "offset BIGINT, timestamp TIMESTAMP, topic STRING, value STRING"),
+    ],
+)
+def test_defaults(decode: Decode, schema: str) -> None:
+    """All columns of a record."""
+    assert default_schema(decode) == StructType.fromDDL(schema)
+
+
+@pytest.mark.parametrize(
+    ("decode", "schema"),
+    [
+        ("raw", "topic STRING, offset BIGINT"),
+        ("json", "value STRING"),
+        ("schema", "query STRING, `id.orig_h` STRING, timestamp TIMESTAMP, value BINARY"),
+    ],
+)
+def test_users_choose(decode: Decode, schema: str) -> None:
+    """Some of them, in any order; with decode=schema, fields of the messages beside them."""
+    given = StructType.fromDDL(schema)
+    assert checked_schema(given, decode) == given
+
+
+@pytest.mark.parametrize(
+    ("decode", "schema", "said"),
+    [
+        ("raw", "value STRING", "column value is BINARY, not STRING; option decode=json gives its JSON text"),
+        ("json", "value BINARY", "column value is STRING, not BINARY"),
+        ("raw", "offset INT", "column offset is BIGINT, not INT"),
+        ("schema", "timestamp DOUBLE", "column timestamp is TIMESTAMP, not DOUBLE"),
+        ("raw", "offsets BIGINT", "there is no column offsets: did you mean offset?"),
+        ("json", "query STRING", "with option decode=schema, other columns are fields of the messages"),
+        ("schema", "query STRING NOT NULL", "a message may lack the field"),
+    ],
+)
+def test_refusals(decode: Decode, schema: str, said: str) -> None:
+    """Each names the column and what to do."""
+    with pytest.raises(ColumnError) as caught:
+        checked_schema(StructType.fromDDL(schema), decode)
+    assert said in str(caught.value)
+
+
+def test_fields_must_be_named() -> None:
+    """Nobody knows what is in the messages."""
+    with pytest.raises(ColumnError, match="decode=schema needs to be told the fields"):
+        default_schema("schema")

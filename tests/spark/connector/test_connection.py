@@ -1,0 +1,194 @@
+"""Calls of a hub that are tried again, with a real hub and without waiting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, RejectedError
+from peers.spark.connector.connection import Connection, Retries, beyond_loss, check_journal, close_all
+from peers.spark.connector.errors import DataLostError, JournalReplacedError
+from peers.spark.connector.options import Access
+from tests.spark.hubs import HubWithJournal
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub with a journal."""
+    with HubWithJournal(tmp_path / "hub.db") as hub:
+        yield hub
+    close_all()
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    """How long was waited, as it would be, seconds."""
+    return []
+
+
+@pytest.fixture
+def connection(hub: HubWithJournal, pauses: list[float]) -> Connection:
+    """To the hub; where it waits before it tries again, the hub is started."""
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        hub.restart()
+
+    return Connection(Access(hub.url, num_retries=2, timeout_s=10), sleep)
+
+
+class TestRetries:
+    """What is tried again, and how often."""
+
+    def test_pauses_double(self, pauses: list[float]) -> None:
+        """Until there were enough; then the error says how many, and names the options."""
+        retries = Retries(Access("tcp://127.0.0.1:1"), pauses.append)
+        for _ in range(3):
+            retries.pause(ConnectionLostError(1006, "nothing listens"))
+        with pytest.raises(
+            ConnectionLostError, match=r"after 4 attempts, see the options numRetries .* nothing listens"
+        ):
+            retries.pause(ConnectionLostError(1006, "nothing listens"))
+        assert pauses == [0.5, 1.0, 2.0]
+
+    def test_progress_begins_anew(self, pauses: list[float]) -> None:
+        """What went on in between is a new trouble."""
+        retries = Retries(Access("tcp://127.0.0.1:1", num_retries=1), pauses.append)
+        retries.pause(TimeoutError())
+        retries.reset()
+        retries.pause(ClosedError("closed"))
+        with pytest.raises(ConnectionLostError, match="does not answer within timeoutMs"):
+            retries.pause(TimeoutError())
+        assert pauses == [0.5, 0.5]
+
+    @pytest.mark.parametrize(
+        ("error", "again"),
+        [
+            (RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"), True),
+            (RejectedError(CloseCode.GOING_AWAY, "the hub stops"), True),
+            (RejectedError(CloseCode.NOT_ALLOWED, "no journal"), False),
+            (RejectedError(CloseCode.JOURNAL_FAILED, "damaged"), False),
+        ],
+    )
+    def test_only_what_may_pass(self, error: RejectedError, again: bool, pauses: list[float]) -> None:  # noqa: FBT001
+        """What a person must cure is raised at once."""
+        retries = Retries(Access("tcp://127.0.0.1:1"), pauses.append)
+        if again:
+            retries.pause(error)
+        else:
+            with pytest.raises(RejectedError):
+                retries.pause(error)
+        assert bool(pauses) is again
+
+
+class TestClients:
+    """Clients are kept."""
+
+    def test_one_for_each_hub(self, connection: Connection) -> None:
+        """The same for all tasks of a process."""
+        assert Connection(connection.access).client() is connection.client()
+
+    def test_a_lost_one_is_replaced(self, hub: HubWithJournal, connection: Connection, pauses: list[float]) -> None:
+        """With a pause, if the hub is not there yet."""
+        hub.fill_numbers(3)
+        first = connection.client()
+        hub.stop()
+        assert connection.state().head == 3
+        assert connection.client() is not first
+        assert pauses == [0.5]
+
+    def test_one_that_does_not_answer_is_closed(self, connection: Connection) -> None:
+        """Another is made for the next call."""
+        first = connection.client()
+        connection.failed(TimeoutError())
+        assert first.ended
+        assert connection.client() is not first
+
+    def test_a_child_does_not_use_its_parents(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Processes that were forked have their own."""
+        first = connection.client()
+        parent = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+        assert connection.client() is not first
+        close_all()
+
+
+class TestReading:
+    """Ranges of the journal."""
+
+    def read(self, connection: Connection, start: int, end: int, journal: bytes = b"", **options: bool) -> list[int]:
+        """Return the offsets."""
+        blocks = connection.blocks(("",), start, end, journal=journal or connection.state().id, **options)
+        return [record.offset for block in blocks for record in block.records()]
+
+    def test_ranges(self, hub: HubWithJournal, connection: Connection) -> None:
+        """All offsets from the start to before the end."""
+        hub.fill_numbers(100)
+        assert self.read(connection, 10, 90) == list(range(10, 90))
+        assert self.read(connection, 10, 10) == []
+
+    def test_it_goes_on_where_it_was(self, hub: HubWithJournal, connection: Connection, pauses: list[float]) -> None:
+        """After a lost connection, nothing is missing and nothing comes twice."""
+        hub.fill((f"/{number}", "x" * 1000) for number in range(5000))
+        offsets = []
+        for block in connection.blocks(("",), 0, 5000, journal=connection.state().id):
+            if not offsets:
+                hub.kill()
+            offsets += [record.offset for record in block.records()]
+        assert offsets == list(range(5000))
+        assert pauses
+
+    def test_another_journal(self, hub: HubWithJournal, connection: Connection, tmp_path: Path) -> None:
+        """Is refused, also where it appears under a task."""
+        hub.fill_numbers(10)
+        journal = connection.state().id
+        hub.stop()
+        hub.path = tmp_path / "another.db"
+        with pytest.raises(JournalReplacedError, match=f"the offsets are those of journal {journal.hex()}"):
+            self.read(connection, 0, 10, journal)
+        with pytest.raises(JournalReplacedError):
+            connection.state(journal)
+
+    def test_deleted_records(self, hub: HubWithJournal, connection: Connection) -> None:
+        """Are an error, or passed over, as the query says."""
+        hub.arguments = ("--journal-keep-bytes", "64KiB")
+        hub.restart()
+        with hub.client() as client:
+            for _ in range(20):
+                client.publish_confirmed("/large", "x" * 10_000)
+        first, head = connection.state().first, connection.state().head
+        assert first > 0
+        with pytest.raises(DataLostError, match=f"the records 0 to {first - 1} were deleted"):
+            self.read(connection, 0, head)
+        assert self.read(connection, 0, head, lossy=True) == list(range(first, head))
+        assert self.read(connection, 0, first - 1, lossy=True) == []
+
+    def test_a_journal_that_has_shrunk(self, hub: HubWithJournal, connection: Connection) -> None:
+        """An older copy of itself: what was planned is not there."""
+        hub.fill_numbers(10)
+        with pytest.raises(DataLostError, match="the journal ends at offset 10 by now"):
+            self.read(connection, 0, 20)
+        with pytest.raises(DataLostError, match="offset 20 is behind the end of the journal"):
+            self.read(connection, 20, 30)
+
+
+def test_times_are_resolved_by_the_hub(hub: HubWithJournal, connection: Connection) -> None:
+    """To the first record that is not older; the end if all are."""
+    hub.fill([("/a", 1)])
+    hub.fill([("/a", 2)])
+    with hub.client() as client:
+        times = [record.time_us for record in client.read()]
+    assert connection.offset_at(0) == 0
+    assert connection.offset_at(times[1] // 1000 + 60_000) == 2
+    assert connection.offset_at(times[0] // 1000 + 1) in {1, 2}
+
+
+def test_offsets_of_no_journal_in_particular() -> None:
+    """Fit every journal."""
+    check_journal(b"x", b"")
+    with pytest.raises(JournalReplacedError, match="the hub has no journal"):
+        check_journal(b"", b"x")
+    assert beyond_loss(3, 10, lossy=True) == 10

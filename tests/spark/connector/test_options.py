@@ -1,0 +1,129 @@
+"""Options: from texts to values."""
+
+from __future__ import annotations
+
+import pytest
+
+from peers.spark.connector.errors import OptionError
+from peers.spark.connector.options import EARLIEST, LATEST, Position, read_sink_options, read_source_options
+
+URL = {"url": "tcp://127.0.0.1:7400"}
+
+
+def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
+    """What is said of options of a source."""
+    with pytest.raises(OptionError) as caught:
+        read_source_options(options, streaming=streaming)
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    """All topics, half a million offsets a trigger, no loss, bytes as they are."""
+    options = read_source_options(URL, streaming=False)
+    assert options.topics == ("",)
+    assert options.starting is None
+    assert options.ending == LATEST
+    assert options.max_offsets == 500_000
+    assert 2 <= options.partitions <= 4
+    assert options.fail_on_data_loss
+    assert (options.decode, options.pushdown) == ("raw", False)
+    access = options.access
+    assert (access.num_retries, access.retry_interval_s, access.timeout_s) == (3, 0.5, 30)
+
+
+def test_values() -> None:
+    """Names and words have any case; spaces around values mean nothing."""
+    given = {
+        "URL": "unix:///run/hub.sock",
+        "Topics": "/zeek/, /app/",
+        "startingoffsets": " Earliest ",
+        "ENDINGOFFSETS": "7",
+        "maxOffsetsPerTrigger": "10",
+        "minPartitions": "3",
+        "failOnDataLoss": "FALSE",
+        "numRetries": "0",
+        "retryIntervalMs": "0",
+        "timeoutMs": "1500",
+        "token": "hush",
+        "decode": "JSON",
+        "pushdown": "true",
+    }
+    options = read_source_options(given, streaming=False)
+    assert options.topics == ("/zeek/", "/app/")
+    assert (options.starting, options.ending) == (EARLIEST, Position("offset", 7))
+    assert (options.max_offsets, options.partitions, options.fail_on_data_loss) == (10, 3, False)
+    assert (options.access.num_retries, options.access.retry_interval_s, options.access.timeout_s) == (0, 0.0, 1.5)
+    assert options.access.token == "hush"
+    assert (options.decode, options.pushdown) == ("json", True)
+
+
+def test_times() -> None:
+    """Are ms since 1970."""
+    options = read_source_options(URL | {"startingTimestamp": "5", "endingTimestamp": "9"}, streaming=False)
+    assert (options.starting, options.ending) == (Position("time", 5), Position("time", 9))
+    assert [str(place) for place in (EARLIEST, Position("offset", 5))] == ["earliest", "5"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "option url is missing"),
+        ({"url": "http://x"}, "'http://x' is not the URL of a hub"),
+        (URL | {"urls": "x"}, "there is no option urls: did you mean url?"),
+        (URL | {"maxoffsets": "1"}, "did you mean maxOffsetsPerTrigger?"),
+        (URL | {"kafka.bootstrap.servers": "x"}, "there are url, token, "),
+        (URL | {"path": "x"}, "load(), save() and start() take no path"),
+        (URL | {"encode": "x"}, "option encode is for writing"),
+        (URL | {"startingOffsets": "-1"}, "'-1' is not earliest, latest or an offset"),
+        (URL | {"endingOffsets": "earliest"}, "'earliest' is not latest or an offset"),
+        (URL | {"startingOffsets": "1", "startingTimestamp": "1"}, "exclude each other"),
+        (URL | {"startingTimestamp": "2026-11-21"}, "is not a whole number from 0 on"),
+        (URL | {"minPartitions": "0"}, "'0' is not a whole number from 1 on"),
+        (URL | {"maxOffsetsPerTrigger": str(2**63)}, "is not a whole number from 1 on"),
+        (URL | {"pushdown": "yes"}, "'yes' is not true or false"),
+        (URL | {"topics": "/a\x00"}, "comma list of topic prefixes"),
+        (URL | {"decode": "avro"}, "'avro' is none of raw, json, schema"),
+    ],
+)
+def test_refusals(options: dict[str, str], said: str) -> None:
+    """Each names the option and what to do."""
+    assert said in refusal(options)
+
+
+def test_a_stream_has_no_end() -> None:
+    """Options of a batch are refused; what Spark hands on for itself is not."""
+    assert "a stream has no end" in refusal(URL | {"endingTimestamp": "1"}, streaming=True)
+    read_source_options(URL | {"checkpointLocation": "/x", "queryName": "q"}, streaming=True)
+
+
+def test_the_token_is_nowhere() -> None:
+    """Not in what options look like, and not in errors."""
+    secret = URL | {"token": "hush"}
+    assert "hush" not in repr(read_source_options(secret, streaming=False))
+    assert "hush" not in repr(read_sink_options(secret))
+    assert "hush" not in refusal(secret | {"tokens": "hush"})
+
+
+def test_sink() -> None:
+    """A topic for all messages, an encoding, a name for writes that are repeated."""
+    options = read_sink_options(URL)
+    assert (options.topic, options.encode, options.application, options.version) == (None, None, "", 0)
+    options = read_sink_options(URL | {"topic": "/a", "encode": "Text", "txnAppId": "n", "txnVersion": "3"})
+    assert (options.topic, options.encode, options.application, options.version) == ("/a", "text", "n", 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": ""}, "'' is not a topic"),
+        ({"encode": "avro"}, "'avro' is none of raw, json, text"),
+        ({"txnVersion": "1"}, "txnAppId and txnVersion go together"),
+        ({"txnAppId": "", "txnVersion": "1"}, "is not a name of 1 to 255 bytes"),
+        ({"topics": "/a"}, "option topics is for reading"),
+    ],
+)
+def test_refusals_of_a_sink(options: dict[str, str], said: str) -> None:
+    """Each names the option and what to do."""
+    with pytest.raises(OptionError) as caught:
+        read_sink_options(URL | options)
+    assert said in str(caught.value)

@@ -1,0 +1,169 @@
+"""Blocks of the journal as batches of Arrow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from hub.journal.block import Block
+from peers.spark.connector.columns import default_schema
+from peers.spark.connector.options import Decode
+from peers.spark.connector.record_batches import BATCH_LEAST_ROWS, RecordBatches
+from peers.zeek.data import default
+from tests.spark.connector.blocks import (
+    BROKER_42,
+    TIME_US,
+    block_of,
+    block_of_frames,
+    packed,
+    packed_message,
+    sparse_block,
+)
+
+pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
+
+NOON = datetime.fromtimestamp(TIME_US // 1_000_000, UTC)
+
+
+def batch_of(block: Block, schema: str | None = None, decode: Decode = "raw") -> tuple[list[dict[str, Any]], str]:
+    """Return the rows of a block, and what is told of troubles."""
+    made = RecordBatches(StructType.fromDDL(schema) if schema else default_schema(decode), decode)
+    return made.batch(block).to_pylist(), str(made.troubles)
+
+
+def test_columns() -> None:
+    """Each record is a row, with its offset, time, topic and bytes."""
+    rows, told = batch_of(block_of(("/a", 1), ("/b", "x"), ("/a", None), first=7))
+    assert rows == [
+        {"offset": 7, "timestamp": NOON, "topic": "/a", "value": b"\x01"},
+        {"offset": 8, "timestamp": NOON + timedelta(microseconds=1), "topic": "/b", "value": b"\xa1x"},
+        {"offset": 9, "timestamp": NOON + timedelta(microseconds=2), "topic": "/a", "value": b"\xc0"},
+    ]
+    assert not told
+
+
+def test_gaps_in_offsets() -> None:
+    """What a filter has left keeps its offsets."""
+    rows, _ = batch_of(sparse_block(), "offset BIGINT, topic STRING")
+    assert rows == [{"offset": 0, "topic": "/0"}, {"offset": 2, "topic": "/0"}, {"offset": 4, "topic": "/0"}]
+
+
+def test_values_and_times_are_not_copied() -> None:
+    """They are the memory of the block."""
+    block = block_of(("/a", "x" * 1000))
+    batch = RecordBatches(default_schema("raw"), "raw").batch(block)
+    start = pa.py_buffer(block.data).address
+    for column in ("value", "timestamp"):
+        address = batch.column(column).buffers()[-1].address
+        assert start <= address < start + len(block.data)
+
+
+def test_the_schema_is_what_spark_compares_with() -> None:
+    """No dictionaries, no large types, times in UTC; in the order of the query."""
+    made = RecordBatches(StructType.fromDDL("topic STRING, value BINARY, timestamp TIMESTAMP, offset BIGINT"), "raw")
+    assert made.batch(block_of(("/a", 1))).schema == pa.schema(
+        [
+            ("topic", pa.string()),
+            ("value", pa.binary()),
+            ("timestamp", pa.timestamp("us", "UTC")),
+            ("offset", pa.int64()),
+        ]
+    )
+
+
+def test_small_blocks_are_joined() -> None:
+    """Until they have some thousands of rows; the order stays."""
+    small = [block_of(*[("/a", number) for number in range(1000)], first=1000 * each) for each in range(10)]
+    made = RecordBatches(StructType.fromDDL("offset BIGINT"), "raw")
+    batches = list(made.batches(small))
+    assert [batch.num_rows for batch in batches] == [5000, 5000]
+    assert batches[0].num_rows >= BATCH_LEAST_ROWS
+    assert pa.Table.from_batches(batches).column("offset").to_pylist() == list(range(10_000))
+    assert list(made.batches([])) == []
+
+
+def test_zeeks_values_are_msgpack() -> None:
+    """What Broker spells in its own way; what is none of its values is NULL, and told."""
+    block = block_of_frames(
+        packed_message("/z", BROKER_42, broker=True),
+        packed_message("/z", b"\xff", broker=True),
+        packed_message("/a", b"\xc1"),
+    )
+    rows, told = batch_of(block, "value BINARY")
+    assert rows[0]["value"] == packed(42)
+    assert [row["value"] for row in rows[1:]] == [None, b"\xc1"]
+    assert told == "NULL, of 3 messages: 1 messages cannot be decoded"
+
+
+def test_json_text() -> None:
+    """As WebSocket clients get it; NULL where there is none."""
+    block = block_of_frames(
+        packed_message("/a", packed({"b": b"\x00"})),
+        packed_message("/a", b"\xc1"),
+        packed_message("/z", BROKER_42, broker=True),
+    )
+    rows, told = batch_of(block, "value STRING", "json")
+    assert [row["value"] for row in rows] == ['{"b":"AA=="}', None, "42"]
+    assert told == "NULL, of 3 messages: 1 messages cannot be decoded"
+
+
+FIELDS = "topic STRING, number INT, `id.orig_h` STRING, name STRING"
+
+
+def test_fields() -> None:
+    """Of maps; what is missing or does not fit is NULL, and the latter is told."""
+    block = block_of(
+        ("/a", {"number": 1, "id.orig_h": "10.0.0.1", "more": [1]}),
+        ("/a", {"number": "1", "name": 5}),
+        ("/a", {"number": 2**31, 7: 8, "name": "x"}),
+        ("/a", [1]),
+        ("/a", None),
+    )
+    rows, told = batch_of(block, FIELDS, "schema")
+    assert [tuple(row.values()) for row in rows] == [
+        ("/a", 1, "10.0.0.1", None),
+        ("/a", None, None, None),
+        ("/a", None, None, "x"),
+        ("/a", None, None, None),
+        ("/a", None, None, None),
+    ]
+    assert told == "NULL, of 5 messages: 2 values of number do not fit, 1 values of name do not fit"
+
+
+def test_fields_of_what_is_no_msgpack() -> None:
+    """Are NULL, and the messages are told; a Zeek's value is no map."""
+    block = block_of_frames(
+        packed_message("/a", b"\xc1"),
+        packed_message("/a", b""),
+        packed_message("/z", b"\xff", broker=True),
+        packed_message("/z", BROKER_42, broker=True),
+    )
+    rows, told = batch_of(block, "number INT, value BINARY", "schema")
+    assert [row["number"] for row in rows] == [None] * 4
+    assert told == "NULL, of 4 messages: 3 messages cannot be decoded"
+
+
+def test_extensions_within_messages() -> None:
+    """Zeek's own types are text as for WebSocket clients; unknown ones do not fit, and spoil nothing else."""
+    address = msgpack.unpackb(msgpack.packb(ip_address("10.0.0.1"), default=default))
+    unknown = msgpack.ExtType(99, b"x")
+    rows, _ = batch_of(block_of(("/a", {"name": "a", "x": unknown})), "name STRING, x STRING", "schema")
+    assert rows == [{"name": "a", "x": None}]
+    shown, _ = batch_of(block_of(("/a", {"x": address})), "x STRING", "schema")
+    assert shown == [{"x": "10.0.0.1"}]
+
+
+@pytest.mark.parametrize("kind", ["ARRAY<STRING>", "MAP<STRING, BIGINT>", "STRUCT<a: BIGINT, t: TIMESTAMP>", "DATE"])
+def test_nested_types_are_what_spark_compares_with(kind: str) -> None:
+    """A column of each type has the type of Spark's own schema, empty or not."""
+    made = RecordBatches(StructType.fromDDL(f"x {kind}"), "schema")
+    values = [["a"], {"a": 1}, {"a": 1, "t": 5}, "2026-11-21", None]
+    batch = made.batch(block_of(*[("/a", {"x": value}) for value in values]))
+    batch.validate(full=True)
+    assert batch.column("x").null_count < len(values)
