@@ -11,7 +11,7 @@ from peers.journal.forms import Order
 from peers.journal.journal import NoJournal
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, Recorder
-from peers.journal.writer import Entry, Probe
+from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Fetch
 
 
@@ -23,9 +23,8 @@ class SlowJournal(NoJournal):
     def __init__(self, core: Core, *topics: str, buffer_bytes: int = 1_000_000) -> None:
         self.entries: list[Entry | Probe] = []
         self.orders: list[tuple[Order, Deliver]] = []
-        self.recorder = Recorder(
-            core, topics or ("/",), self.entries.append, buffer_bytes=buffer_bytes, next_offset=100
-        )
+        at = Progress(first=0, next=100, size_bytes=0)
+        self.recorder = Recorder(core, topics or ("/",), self.entries.append, buffer_bytes=buffer_bytes, at=at)
 
     @property
     def taken(self) -> int:  # type: ignore[override]
@@ -61,6 +60,6 @@ class SlowJournal(NoJournal):
         """Everything that was taken is on the disk now."""
         position = self.recorder.position()
         assert position is not None
-        size = sum(len(entry.frames) for entry in self.entries if isinstance(entry, Entry))
+        sizes = [entry.size_bytes for entry in self.entries if isinstance(entry, Entry)]
         self.entries.clear()
-        self.recorder.on_committed(position, size)
+        self.recorder.on_committed(Progress(0, position, 0, len(sizes), sum(sizes)))
