@@ -26,7 +26,7 @@ from hub.handler import Handler
 from hub.stretch import Run, Stretch
 from peers.node import LINGER_S, Node
 from peers.silence import Silence
-from peers.transport import NO_TRANSPORT
+from peers.transport import NO_TRANSPORT, end_writing
 from peers.wire.scanner import NEED_DATA
 
 __all__ = ["TURN_EVENTS", "StreamConnection", "StreamSession"]
@@ -285,10 +285,9 @@ class StreamConnection(asyncio.Protocol):
         self._leave()
         if self._transport.is_closing():
             return
-        if not self._transport.can_write_eof():  # TLS
+        if not end_writing(self._transport):
             self._transport.close()
             return
-        self._transport.write_eof()
         self._putting_off = False
         self._transport.resume_reading()
         self._node.keepalive.watch(self, self._node.loop.time() + LINGER_S)

@@ -1,10 +1,11 @@
-"""What every shell asks of an asyncio transport: who is at the other end, and a stand-in before there is one."""
+"""What every shell asks of an asyncio transport: who is at the other end, the end of writing, and a stand-in."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
-__all__ = ["NO_TRANSPORT", "far_address"]
+__all__ = ["NO_TRANSPORT", "end_writing", "far_address"]
 
 
 class _NoTransport(asyncio.Transport):
@@ -24,3 +25,15 @@ def far_address(transport: asyncio.BaseTransport) -> str:
         host = f"[{name[0]}]" if ":" in name[0] else name[0]
         return f"{host}:{name[1]}"
     return f"unix:{transport.get_extra_info('sockname') or ''}"
+
+
+def end_writing(transport: asyncio.Transport) -> bool:
+    """Tell the far side that nothing more comes; return whether this transport can.
+
+    A far side that is gone, without our having read that yet, is no error: it will be read in the next turn.
+    """
+    if not transport.can_write_eof():  # TLS
+        return False
+    with suppress(OSError):
+        transport.write_eof()
+    return True

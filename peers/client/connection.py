@@ -23,6 +23,7 @@ from peers.client.endings import Ending
 from peers.client.routes import Route
 from peers.client.settings import ClientSettings
 from peers.silence import Act, Silence
+from peers.transport import end_writing
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
@@ -163,8 +164,8 @@ class Connection(asyncio.Protocol):
         self.conversation.close(code, text)
         self.write_outgoing()
         if transport is not None and not transport.is_closing():
-            if self.conversation.half_close and transport.can_write_eof():
-                transport.write_eof()
+            if self.conversation.half_close:
+                end_writing(transport)
             self.read(True)
         try:
             await asyncio.wait([self.lost], timeout=timeout_s)

@@ -34,7 +34,7 @@ from hub.overflow import QueueLimits
 from peers.node import LINGER_S, Node
 from peers.read_buffer import READ, READ_LIMIT_BYTES
 from peers.silence import Act, Silence
-from peers.transport import NO_TRANSPORT, far_address
+from peers.transport import NO_TRANSPORT, end_writing, far_address
 from peers.websocket.conversation import Conversation, HubConversation
 from peers.websocket.http import answer, path_of, plain
 from peers.websocket.messages import Dropped
@@ -359,8 +359,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             node.core.detach(self.handler, self.reason)
         if self._transport.is_closing():
             return
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        end_writing(self._transport)
         self._transport.resume_reading()
         node.keepalive.watch(self, node.loop.time() + LINGER_S)
 

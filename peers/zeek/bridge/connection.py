@@ -30,7 +30,7 @@ from peers.endpoints import Endpoint
 from peers.node import LINGER_S, Node
 from peers.read_buffer import READ, READ_LIMIT_BYTES
 from peers.silence import Act, Silence
-from peers.transport import NO_TRANSPORT
+from peers.transport import NO_TRANSPORT, end_writing
 from peers.wire.session import Closing
 from peers.zeek.api.forms import texts
 from peers.zeek.bridge.session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
@@ -293,8 +293,7 @@ class BridgeConnection(asyncio.BufferedProtocol):
         self._write_outgoing()
         self._leave()
         if not self._transport.is_closing():
-            if self._transport.can_write_eof():
-                self._transport.write_eof()
+            end_writing(self._transport)
             self._transport.resume_reading()
             self._node.keepalive.watch(self, self._node.loop.time() + LINGER_S)
 
