@@ -23,6 +23,7 @@ app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
 app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
 app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
 app.command("peers.cli.spark:app", name="spark", help="Process archives with Apache Spark, here or on a cluster.")
+app.command("peers.cli.journal:app", name="journal", help="Look into a journal's file, export its records, check it.")
 app.command("peers.cli.bench:app", name="bench", help="Measure throughput, latency and loss through a hub.")
 app.command(
     "peers.cli.check_config:check_config",

@@ -1,0 +1,23 @@
+"""`hub journal`: look into a journal's file, read records out of it, check it. Needs no hub, and does not disturb one.
+
+```
+ls ───▶ tallies ┐                                    tables, bar ─▶ terminal
+stat ─▶ tallies ├─▶ reading ─▶ peers.journal.view
+export ▶ forms ─┘                                    target ─▶ file, pipe
+verify ─▶ survey ─▶ the database, row by row
+```
+
+All of them only read. Each command is a module, loaded when it is called.
+"""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+__all__ = ["app"]
+
+app = App(name="journal", help="Look into a journal's file, export its records, check it.")
+app.command("peers.cli.journal.ls:ls", name="ls", help="List the blocks of a journal, or its topics.")
+app.command("peers.cli.journal.stat:stat", name="stat", help="How much a journal holds, from when to when.")
+app.command("peers.cli.journal.export:export", name="export", help="Write records as JSON lines, msgpack or frames.")
+app.command("peers.cli.journal.verify:verify", name="verify", help="Read everything and look for damage.")

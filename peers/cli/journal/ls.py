@@ -1,0 +1,102 @@
+"""`hub journal ls`: the blocks of a journal, or its topics, one a row."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from hub.errors import UsageError
+from peers.cli.journal.moments import moment
+from peers.cli.journal.reading import JournalPath, opened
+from peers.cli.journal.tables import amount, kib, print_json, show
+from peers.cli.journal.tallies import Tally, tallies
+from peers.journal.schema import BlockRow
+from peers.journal.view import View
+
+__all__ = ["ls"]
+
+_SHOWN_ROWS = 100
+"""Of a table, unless another limit is given; a journal of 64 GiB has 65,536 blocks."""
+
+_BLOCK_HEADS = ("first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)")
+_TOPIC_HEADS = ("topic", "messages", "KiB of values", "first (UTC)", "last (UTC)")
+
+
+def ls(
+    path: JournalPath,
+    /,
+    *,
+    topics: Annotated[
+        bool, Parameter(help="One row a topic, those with the most messages first; reads everything.", negative=())
+    ] = False,
+    limit: Annotated[
+        int | None, Parameter(help="Most rows: the newest blocks, or the first topics. Default: 100, with --json all.")
+    ] = None,
+    json: Annotated[bool, Parameter(help="One JSON object a line.", negative=())] = False,
+) -> None:
+    """List the blocks of a journal, the newest last, or its topics."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit {limit}: give 1 or more")
+    with opened(path) as view:
+        (_list_topics if topics else _list_blocks)(view, limit, json=json)
+
+
+def _list_blocks(view: View, limit: int | None, *, json: bool) -> None:
+    rows: deque[BlockRow] = deque(maxlen=limit or (None if json else _SHOWN_ROWS))
+    count = 0
+    for count, row in enumerate(view.rows(), 1):  # noqa: B007 -- wanted behind the loop
+        rows.append(row)
+    if json:
+        print_json(*map(_block_object, rows))
+        return
+    show(_BLOCK_HEADS, map(_block_cells, rows), text_columns=())
+    _tell_rest(count - len(rows), "older blocks")
+
+
+def _block_object(row: BlockRow) -> dict[str, Any]:
+    return {
+        "first": row.first,
+        "next": row.next,
+        "records": row.next - row.first,
+        "bytes": row.size_bytes,
+        "oldest": moment(row.earliest_us),
+        "newest": moment(row.latest_us),
+    }
+
+
+def _block_cells(row: BlockRow) -> Sequence[str]:
+    times = moment(row.earliest_us), moment(row.latest_us)
+    return (str(row.first), str(row.next), amount(row.next - row.first), kib(row.size_bytes), *times)
+
+
+def _list_topics(view: View, limit: int | None, *, json: bool) -> None:
+    found = sorted(tallies(view).items(), key=lambda one: (-one[1].messages, one[0]))
+    rows = found[: limit or (None if json else _SHOWN_ROWS)]
+    if json:
+        print_json(*(_topic_object(*one) for one in rows))
+        return
+    show(_TOPIC_HEADS, (_topic_cells(*one) for one in rows))
+    _tell_rest(len(found) - len(rows), "more topics")
+
+
+def _topic_object(topic: str, tally: Tally) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "messages": tally.messages,
+        "bytes": tally.size_bytes,
+        "first": moment(tally.first_us),
+        "last": moment(tally.last_us),
+    }
+
+
+def _topic_cells(topic: str, tally: Tally) -> Sequence[str]:
+    times = moment(tally.first_us), moment(tally.last_us)
+    return (topic, amount(tally.messages), kib(tally.size_bytes), *times)
+
+
+def _tell_rest(count: int, what: str) -> None:
+    if count:
+        print(f"and {count:,} {what}, see --limit")

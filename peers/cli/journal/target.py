@@ -1,0 +1,117 @@
+"""Where an export goes: a file or standard output, and how it is stopped.
+
+Invariant: what is given is written completely before Ctrl-C ends the command, so that the last line is a whole one. A
+second Ctrl-C ends it at once: then nobody takes the rest anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hub.errors import UsageError
+
+__all__ = ["Target", "stoppable"]
+
+_OWN_FILES = ("", "-wal", "-shm", ".lock")
+"""What belongs to a journal: its path, with these behind it."""
+
+
+class Target:
+    """An open descriptor."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self._name = name
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: str | None, journal: str) -> Iterator[Target]:
+        """Open it for as long as the block lasts.
+
+        Args:
+            path: Of a file, which is written anew; None: standard output.
+            journal: Path of the journal, which is not written to.
+
+        Raises:
+            UsageError: It cannot be opened, or is the journal's.
+        """
+        if path is None:
+            sys.stdout.flush()
+            yield cls(sys.stdout.fileno(), "standard output")
+            return
+        if any(_is_same(path, journal + tail) for tail in _OWN_FILES):
+            raise UsageError(f"{path}: that is a file of the journal; choose another one")
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        try:
+            yield cls(descriptor, path)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person looks at it."""
+        return os.isatty(self._descriptor)
+
+    def write(self, written: bytes) -> None:
+        """Write all of it.
+
+        Raises:
+            UsageError: It cannot be written; the disk is full.
+            BrokenPipeError: Its reader has gone.
+        """
+        rest = memoryview(written)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UsageError(f"{self._name}: {error.strerror}") from error
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return Path(path).samefile(other)
+    except OSError:  # one of them does not exist
+        return False
+
+
+class _Stop:
+    """Whether to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self, *_: object) -> None:
+        """Stop soon; asked again, at once."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def check(self) -> None:
+        """Stop here if that was asked.
+
+        Raises:
+            KeyboardInterrupt: It was.
+        """
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stoppable() -> Iterator[_Stop]:
+    """Have Ctrl-C wait for the next `check` while the block lasts."""
+    stop = _Stop()
+    before = signal.signal(signal.SIGINT, stop.ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
