@@ -1,0 +1,25 @@
+"""Journals that tests of `hub journal` begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.journal.journals import AT_US, commit, fill, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a journal may be made."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def full(path: Path) -> Path:
+    """A journal of five full blocks and a small one."""
+    store = opened(path)
+    fill(store, 5)
+    commit(store, ("/end", "last"), at_us=AT_US + 60_000_000)
+    store.close()
+    return path

@@ -1,0 +1,77 @@
+"""Journals for the tests of `hub journal`, and the command on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from hub.batch import Batch
+from peers.journal.schema import Write
+from peers.journal.store import Retention, Store
+from tests.cli.programs import hub
+
+AT_US = 1_700_000_000_000_000
+"""When the first record came: 2023-11-14 22:13:20 UTC."""
+
+ALL = Retention(bytes=1 << 50, age_us=1 << 60)
+
+FULL_RECORDS = 8_192
+"""Records of a full block."""
+
+
+def opened(path: Path, retention: Retention = ALL) -> Store:
+    """A journal, open for writing."""
+    return Store(str(path), full_sync=False, retention=retention)
+
+
+def commit(store: Store, *messages: tuple[str, Any], at_us: int = AT_US, writes: Sequence[Write] = ()) -> None:
+    """Record some messages."""
+    store.add([(at_us, b"".join(Batch.of(topic, [value]).frames for topic, value in messages))])
+    store.commit(writes, now_us=at_us)
+
+
+def fill(store: Store, blocks: int) -> None:
+    """Record full blocks, a second apart: numbers under three topics."""
+    for _ in range(blocks):
+        first = store.next
+        numbers = range(first, first + FULL_RECORDS)
+        frames = b"".join(Batch.of(f"/t/{topic}", numbers[topic::3]).frames for topic in range(3))
+        store.add([(AT_US + first // FULL_RECORDS * 1_000_000, frames)])
+        store.commit(now_us=AT_US)
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    """Run a command that complains of nothing; return what it says."""
+    result = hub("journal", *map(str, arguments))
+    assert (result.returncode, result.stderr) == (code, b""), result.stdout
+    return result.stdout.decode()
+
+
+def lines(*arguments: str | Path) -> list[Any]:
+    """The same, as the JSON objects that it prints."""
+    return [json.loads(line) for line in run(*arguments).splitlines()]
+
+
+def complaint(*arguments: str | Path) -> str:
+    """Run a command that fails; return the one line that says why."""
+    result = hub("journal", *map(str, arguments))
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr.startswith(b"hub: ")
+    assert result.stderr.count(b"\n") == 1
+    return result.stderr.decode()
+
+
+def change(path: Path, statement: str, *values: Any) -> None:
+    """Do to a journal what no hub does."""
+    connection = apsw.Connection(str(path))
+    connection.execute(statement, values)
+    connection.close()
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of tables, cut where two blanks stand."""
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]

@@ -1,0 +1,333 @@
+"""`hub journal export`: ranges, forms of values, and how it ends."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import msgspec
+import pytest
+
+from hub.frame import BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from peers.conversion import json_of
+from peers.journal.store import Retention
+from tests.cli.journal.journals import (
+    AT_US,
+    commit,
+    complaint,
+    fill,
+    lines,
+    opened,
+    run,
+)
+from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment, hub, on_terminal, plain, screen
+
+
+def test_export_as_json(full: Path) -> None:
+    """Each record is a line, in order, with the time in UTC and µs."""
+    rows = lines("export", full)
+    assert [row["offset"] for row in rows] == [*range(40961)]
+    assert rows[0] == {"offset": 0, "time": "2023-11-14T22:13:20.000000Z", "topic": "/t/0", "value": 0}
+    assert {(row["topic"], row["value"] % 8192 % 3) for row in rows[:-1]} == {("/t/0", 0), ("/t/1", 1), ("/t/2", 2)}
+    assert rows[-1]["value"] == "last"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--start", "40958"], [40958, 40959, 40960]),
+        (["--end", "2"], [0, 1]),
+        (["--start", "8190", "--end", "8194"], [8190, 8191, 8192, 8193]),
+        (["--start", "7", "--end", "7"], []),
+        (["--start", "2023-11-14T22:13:25Z"], [40960]),
+        (["--start", "2023-11-14 23:14:20+01:00"], [40960]),
+        (["--start", "2023-11-15"], []),
+        (["--end", "2020-01-01"], []),
+        (["--start", "40957", "--end", "2023-11-14T22:14:20"], [40957, 40958, 40959]),
+        (["--end", "99999", "--prefix", "/e"], [40960]),
+        (["--prefix", "/t/1", "--prefix", "/end", "--start", "40957"], [40960]),
+    ],
+)
+def test_export_of_a_range(full: Path, flags: list[str], expected: list[int]) -> None:
+    """From an offset or a time to another, and only some topics."""
+    assert [row["offset"] for row in lines("export", full, *flags)] == expected
+
+
+def test_export_as_msgpack_is_the_same(full: Path) -> None:
+    """The same maps, back to back."""
+    result = hub("journal", "export", str(full), "--format", "msgpack", "--start", "8000")
+    assert list(unpacked(result.stdout)) == lines("export", full, "--start", "8000")
+
+
+def unpacked(stream: bytes) -> Iterator[Any]:
+    """The values of a msgpack stream."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(stream)
+    yield from unpacker
+
+
+def test_export_raw_can_be_published_again(full: Path, tmp_path: Path) -> None:
+    """Frames, joined to batches; recorded again they give the same records."""
+    result = hub("journal", "export", str(full), "--format", "raw", "--start", "100", "--prefix", "/t/2")
+    assert {frame.flags for frame in iterate_frames(result.stdout)} == {FLAG_BATCH}
+    again = opened(tmp_path / "again.db")
+    again.add([(AT_US, result.stdout)])
+    again.commit(now_us=AT_US)
+    again.close()
+    values = [row["value"] for row in lines("export", full, "--start", "100", "--prefix", "/t/2")]
+    assert [row["value"] for row in lines("export", tmp_path / "again.db")] == values
+
+
+def test_export_to_a_file(full: Path, tmp_path: Path) -> None:
+    """The file has what standard output would have had, which has the sum."""
+    to = tmp_path / "out.ndjson"
+    to.write_text("something longer, of old\n" * 100_000)
+    said = run("export", full, "-o", to)
+    assert said.startswith("exported 40,961 records in ")
+    assert to.read_text() == run("export", full)
+
+
+VALUES: list[Any] = [
+    None,
+    True,
+    -(2**63),
+    2**64 - 1,
+    1.5,
+    float("nan"),
+    "text",
+    b"bytes",
+    [],
+    {"map": {"of": [1]}},
+    {1: "number"},
+    {None: "nil", True: [{(1, 2): "pair"}]},
+    msgspec.msgpack.Ext(5, b"\x00"),
+    msgpack.Timestamp(1_700_000_000, 5),
+    "\x1b]0;\u202e\x85" * 2,
+    "x" * 300_000,
+]
+
+
+def packed(value: Any) -> bytes:
+    """A value as msgpack."""
+    return msgspec.msgpack.encode(value) if isinstance(value, msgspec.msgpack.Ext) else bytes(msgpack.packb(value))
+
+
+def single(topic: str, body: bytes, flags: int = 0) -> bytes:
+    """A frame with one value, whatever it is."""
+    return encode_frame(KIND_MESSAGES, body, key=topic.encode(), flags=flags)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_values_are_what_a_websocket_would_get(path: Path, *, together: bool) -> None:
+    """Each as in docs/websocket.md, whether its block is converted at once or, for a broken neighbour, one by one."""
+    store = opened(path)
+    broken = b"" if together else single("/broken", b"\xc1")
+    values = [value for value in VALUES if not isinstance(value, msgspec.msgpack.Ext)]
+    values = [value for value in values if not together or not isinstance(value, dict) or None not in value]
+    store.add([(AT_US, b"".join(single("/v", packed(value)) for value in values) + broken)])
+    store.commit(now_us=AT_US)
+    store.close()
+    result = hub("journal", "export", str(path), "--prefix", "/" if not together else "/v")
+    texts = [line.partition(b'"value":')[2][:-1] for line in result.stdout.splitlines() if b'"/v"' in line]
+    assert texts == [json_of(packed(value)) for value in values]
+
+
+def test_values_without_a_form_are_marked_and_counted(path: Path) -> None:
+    """Their bytes are kept, in JSON as base64, with the reason; the rest is not touched by it."""
+    bodies = [b"\xc1", b"\x01\x02", b"", b"\xa1\xff", b"\xc7\x01\x63x"]
+    store = opened(path)
+    store.add([(AT_US, b"".join(single("/bad", body) for body in bodies) + single("/good", b"\x07"))])
+    store.commit(now_us=AT_US)
+    store.close()
+    result = hub("journal", "export", str(path))
+    assert result.returncode == 0
+    assert result.stderr == b"hub journal export: 5 values have no such form: they are marked `bad`\n"
+    *bad, good = [json.loads(line) for line in result.stdout.splitlines()]
+    assert good == {"offset": 5, "time": "2023-11-14T22:13:20.000000Z", "topic": "/good", "value": 7}
+    assert [base64.b64decode(one["body"]) for one in bad] == bodies
+    assert [one["offset"] for one in bad] == [*range(5)]
+    assert all(one["bad"].startswith("not msgpack: ") for one in bad[:4])
+    assert "foreign extension" in bad[4]["bad"]
+    assert not any("value" in one for one in bad)
+
+
+def test_two_broken_values_do_not_pass_for_two_others(path: Path) -> None:
+    """Two values in one record and none in the next are two records that are bad."""
+    store = opened(path)
+    store.add([(AT_US, single("/a", b"\x01\x02") + single("/a", b""))])
+    store.commit(now_us=AT_US)
+    store.close()
+    for form in ("json", "msgpack"):
+        result = hub("journal", "export", str(path), "--format", form)
+        assert result.stdout.count(b"not msgpack") == 2, form
+        assert b"2 values have no such form" in result.stderr
+
+
+def test_msgpack_of_bad_values_can_be_read(path: Path) -> None:
+    """What is no msgpack stands as bytes in the stream; a value nested deep is passed on as it is."""
+    deep = b"\x91" * 5000 + b"\xc0"
+    store = opened(path)
+    store.add([(AT_US, single("/a", b"\xc1") + single("/deep", deep) + single("/b", b"\x01"))])
+    store.commit(now_us=AT_US)
+    store.close()
+    stream = hub("journal", "export", str(path), "--format", "msgpack").stdout
+    first, rest = stream.split(b"\x84\xa6offset\x01")
+    assert msgpack.unpackb(first)["body"] == b"\xc1"
+    assert deep in rest
+    assert deep in hub("journal", "export", str(path), "--format", "msgpack", "--prefix", "/deep").stdout
+
+
+def test_zeek_values_are_converted(path: Path) -> None:
+    """What a Zeek has published as its own binary becomes the same as a client's JSON."""
+    from peers.zeek.data import encode, value_of
+
+    body = encode(value_of({"a": 1}))
+    store = opened(path)
+    store.add([(AT_US, single("/zeek", bytes(body), BROKER_FLAGS) + single("/zeek", b"\xff", BROKER_FLAGS))])
+    store.commit(now_us=AT_US)
+    store.close()
+    for form in ("json", "msgpack"):
+        result = hub("journal", "export", str(path), "--format", form)
+        good, bad = map(json.loads, result.stdout.splitlines()) if form == "json" else list(unpacked(result.stdout))
+        assert good["value"] is not None
+        assert bad["bad"].startswith("not a Zeek value: ")
+
+
+def test_export_sees_what_was_committed_when_it_began(path: Path) -> None:
+    """A store that has the file open is not in the way, nor is the export in its."""
+    store = opened(path)
+    commit(store, ("/a", 1))
+    assert [row["value"] for row in lines("export", path)] == [1]
+    commit(store, ("/a", 2))
+    assert [row["value"] for row in lines("export", path)] == [1, 2]
+    store.close()
+
+
+def test_what_is_deleted_meanwhile_is_told(path: Path) -> None:
+    """An export that stalls until its records are gone goes on behind them, says how many are missing, and exits 1."""
+    store = opened(path)
+    fill(store, 20)  # more than is read at once
+    store.close()
+    process = _exporting(path)
+    assert process.stdout is not None
+    begun = os.read(process.stdout.fileno(), 1)
+    store = opened(path, Retention(bytes=1, age_us=1 << 60))
+    total = store.next
+    commit(store, ("/late", 1))
+    store.close()
+    out, error = process.communicate(timeout=PATIENCE_S)
+    offsets = [json.loads(line)["offset"] for line in (begun + out).splitlines()]
+    assert offsets == sorted(set(offsets))
+    missing = total - len(offsets)
+    assert missing > 0
+    assert error.decode() == (
+        f"hub journal export: the hub deleted {missing:,} records, of all topics, before they were read\n"
+    )
+    assert process.returncode == 1
+
+
+def _exporting(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*HUB, "journal", "export", str(path)],
+        cwd=PROJECT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_ctrl_c_ends_behind_a_whole_line(full: Path) -> None:
+    """The line that is being written is finished; exit code 130."""
+    process = _exporting(full)
+    assert process.stdout is not None
+    begun = os.read(process.stdout.fileno(), 1)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=PATIENCE_S)
+    written = begun + out
+    assert written.endswith(b"\n")
+    assert 0 < written.count(b"\n") < 40961
+    assert [json.loads(line)["offset"] for line in written.splitlines()] == [*range(written.count(b"\n"))]
+    assert (process.returncode, error) == (130, b"")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(full: Path) -> None:
+    """`| head` is no error to talk about."""
+    process = _exporting(full)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith(b'{"offset":0,')
+    process.stdout.close()
+    with process:
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_S) == 1
+
+
+def test_export_on_a_terminal(path: Path) -> None:
+    """No bar, and nothing that a publisher has sent steers it."""
+    store = opened(path)
+    commit(store, ("/a", "\x7f\u202e"))
+    store.close()
+    process, terminal = on_terminal("journal", "export", str(path), url="")
+    shown = screen(terminal)
+    assert process.wait(PATIENCE_S) == 0
+    assert shown.strip().endswith('"value":"\\u007f\\u202e"}')
+    process, terminal = on_terminal("journal", "export", str(path), "--format", "msgpack", url="")
+    assert "nothing for a terminal" in plain(screen(terminal))
+    assert process.wait(PATIENCE_S) == 1
+
+
+def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:
+    """On a terminal, while the records go elsewhere; in the end it is wiped out."""
+    process, terminal = on_terminal("journal", "export", str(full), "-o", str(tmp_path / "out"), url="")
+    shown = screen(terminal)
+    assert process.wait(PATIENCE_S) == 0
+    assert "records" in shown
+    assert "exported 40,961 records" in shown
+    process, terminal = on_terminal("journal", "verify", str(full), url="")
+    assert "sound: 40,961 records" in plain(screen(terminal))
+    assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--start", "yesterday"], "--start 'yesterday': give an offset, or a time such as 2026-11-21T12:00:00Z"),
+        (["--end", "-1"], "--end '-1': give an offset, or a time"),
+        (["--start", "40962"], "--start 40962: the journal has offsets 0 to 40960"),
+        (["--start", "9", "--end", "8"], "--end 8: that is before --start"),
+        (["--prefix", "\x01"], "control character U+0001"),
+        (["-o", "/no/such/folder/file"], "/no/such/folder/file: No such file or directory"),
+        (["-o", "/dev/full"], "/dev/full: No space left on device"),
+    ],
+)
+def test_mistakes_of_export_are_one_line(full: Path, flags: list[str], reason: str) -> None:
+    """Exit code 1 and one line that names the cause."""
+    if flags[-1] == "/dev/full":
+        result = hub("journal", "export", str(full), *flags)
+        assert (result.returncode, result.stderr.decode()) == (1, f"hub: {reason}\n")
+    else:
+        assert reason in complaint("export", full, *flags)
+
+
+def test_deleted_offsets_are_a_mistake(full: Path) -> None:
+    """What is no longer there is not passed over in silence."""
+    store = opened(full, Retention(bytes=1, age_us=1 << 60))
+    commit(store, ("/late", 1))
+    first = store.first
+    store.close()
+    assert f"--start 0: the journal has offsets {first} to 40961" in complaint("export", full, "--start", "0")
+
+
+def test_the_journal_is_never_written_over(full: Path, tmp_path: Path) -> None:
+    """Nor is it through a link."""
+    link = tmp_path / "link"
+    link.symlink_to(full)
+    assert "that is a file of the journal" in complaint("export", full, "-o", link)
+    assert run("verify", full).startswith("sound: ")
