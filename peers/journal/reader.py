@@ -34,9 +34,7 @@ _RECEIVE_BYTES = 64 * 1024
 def answer(view: Callable[[], View], order: Order) -> list[bytes]:
     """Return the frame that answers a FETCH, in parts."""
     try:
-        opened = view()
-        start = order.start if order.time is None else opened.offset_at(order.time)
-        found = opened.fetch(start, order.end, order.prefixes, order.bytes)
+        found = view().fetch(order.start, order.end, order.prefixes, order.bytes, time_us=order.time)
         parts = body_parts(order, found)
     except GoneError as error:
         return [_refusal(order, CloseCode.GONE, error.text, error.first)]

@@ -13,8 +13,8 @@ its transaction, whatever becomes of it: what was refused is staged again.
 Orders are carried out one after the other, in the order in which they came, a turn's share at a time: whatever
 one frame holds, the loop is not kept by it.
 
-Owner: the event loop. Bound: `limit_bytes` over all that is staged, ordered, or not on the disk yet, with the objects
-around it. Invariants: the parts of one batch are recorded in one transaction of the file; subscribers get messages in
+Owner: the event loop. Bound: `limit_bytes` over all that is staged or not on the disk yet, with the objects around it,
+and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one transaction of the file; subscribers get messages in
 the order of the journal. Subscribers may see a part of a batch that is not recorded in the end, if the hub dies in
 between: live delivery is at most once, as always.
 """
@@ -38,7 +38,7 @@ from peers.journal.store import WRITERS_LIMIT
 from peers.wire.records import Commit, Stage
 from peers.wire.scanner import NEED_DATA, Rejected, Scanner
 
-__all__ = ["Committed", "OnCommitted", "OnStaged", "Staging", "StagingStatistics"]
+__all__ = ["COMMITS_LIMIT_BYTES", "Committed", "OnCommitted", "OnStaged", "Staging", "StagingStatistics"]
 
 _TURN_COST = 1_000
 """What is done in one turn of the loop; see `peers.stream.TURN_EVENTS`. A new topic, or a frame, costs 1."""
@@ -48,8 +48,14 @@ _COST_BYTES = 1024
 
 _ROUTES_PER_COST = 4
 
+COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
+"""Most that COMMITs take that wait. A limit of their own: what is staged to its limit must be able to go."""
+
 _OVERHEAD_BYTES = 1024
 """What is charged for an order beside its frames: the objects around it, and a transaction of its own."""
+
+_PART_BYTES = 40
+"""What the number of a part takes in a list."""
 
 
 class Committed(NamedTuple):
@@ -72,7 +78,7 @@ class StagingStatistics(NamedTuple):
 
     transactions: int
     bytes: int
-    """Staged, ordered, and on their way to the disk."""
+    """Staged, and on their way to the disk."""
     committed_total: int
     repeated_total: int
     """Batches that were committed before."""
@@ -136,6 +142,7 @@ class Staging:
         self._orders: deque[_Order] = deque()
         self._is_routing = False  # the first order is in the middle of a batch
         self._size_bytes = 0
+        self._commits_bytes = 0
         self._committed = 0
         self._repeated = 0
         self._dropped = 0
@@ -159,13 +166,20 @@ class Staging:
                 much waits.
         """
         size = _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
-        if self._charge(size, answer):
+        if self._size_bytes + size > self._limit_bytes:
+            text = (
+                f"{self._size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
+                "commit smaller batches, or raise journal.staged_bytes"
+            )
+            answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
+            return
+        self._size_bytes += size
 
-            def refuse(error: RejectedError) -> None:
-                self._size_bytes -= size
-                answer(error)
+        def refuse(error: RejectedError) -> None:
+            self._size_bytes -= size
+            answer(error)
 
-            self._put(_Order(self._stage(stage, size, now_s, answer, refuse), refuse))
+        self._put(_Order(self._stage(stage, size, now_s, answer, refuse), refuse))
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged, or drop it.
@@ -175,25 +189,17 @@ class Staging:
             commit: What to do.
             answer: Called once it is on the disk, or cannot be.
         """
-        size = _OVERHEAD_BYTES + 8 * len(commit.parts)
-        if self._charge(size, answer):
+        size = _OVERHEAD_BYTES + _PART_BYTES * len(commit.parts)
+        if self._commits_bytes + size > COMMITS_LIMIT_BYTES:
+            answer(RejectedError(CloseCode.TRY_AGAIN_LATER, "too many COMMITs wait; try again"))
+            return
+        self._commits_bytes += size
 
-            def done(outcome: Committed | RejectedError) -> None:
-                self._size_bytes -= size
-                answer(outcome)
+        def done(outcome: Committed | RejectedError) -> None:
+            self._commits_bytes -= size
+            answer(outcome)
 
-            self._put(_Order(self._commit(source, commit, done), done))
-
-    def _charge(self, size: int, answer: Refuse) -> bool:
-        if self._size_bytes + size <= self._limit_bytes:
-            self._size_bytes += size
-            return True
-        text = (
-            f"{self._size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
-            "commit smaller batches, or raise journal.staged_bytes"
-        )
-        answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
-        return False
+        self._put(_Order(self._commit(source, commit, done), done))
 
     def _put(self, order: _Order) -> None:
         self._orders.append(order)

@@ -277,11 +277,14 @@ class Store:
 
     def close(self) -> None:
         """Close the file. What was committed stays; all of it is in the one file if nobody reads it now."""
+        if self._lock < 0:
+            return
         with suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         with suppress(apsw.Error):
             self._connection.close()
         os.close(self._lock)
+        self._lock = -1
 
 
 def _pieces(parts: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:

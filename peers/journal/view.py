@@ -130,13 +130,15 @@ class View:
             return self._offset_at(time_us)
 
     def _offset_at(self, time_us: int) -> int:
-        found = self._connection.execute("SELECT min(first) FROM blocks WHERE latest_us >= ?", (time_us,)).get
+        found = self._connection.execute(
+            "SELECT min(first) FROM blocks INDEXED BY blocks_by_time WHERE latest_us >= ?", (time_us,)
+        ).get
         if found is None:
             return self.extent.next
         with closing(self.rows(max(0, found - 1))) as rows:
             near = list(islice(takewhile(lambda row: row.first <= found, rows), 2))
         late = [row for row in near if row.latest_us >= time_us]
-        times = self.block(near[-1]).times if late == near[-1:] else ()
+        times = self.block(near[-1]).times if late and late == near[-1:] else ()
         number = next((number for number, at in enumerate(times) if at >= time_us), None)
         if number is None:
             raise JournalCorruptError(f"{self.path}: the index of times is damaged; see `hub journal verify`")
@@ -177,22 +179,27 @@ class View:
             return Fetched(start, position, extent, blocks)
 
     def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:
-        """Append what is wanted; return where to go on."""
+        """Append what is wanted; return where to go on: also where that is damaged, if something stands before it."""
         position = start
-        size = looked_at = 0
-        with closing(self.rows(start)) as rows:
-            for number, row in enumerate(rows):
-                if number == _ROWS_LIMIT or looked_at >= _READ_BYTES or size >= limit_bytes or row.first >= end:
-                    break
-                if wanted.may_hold(row.topics):
-                    found = self._selected(row, start, end, wanted)
-                    looked_at += row.size_bytes
-                    if len(found) > LARGE_FACTOR * limit_bytes:
-                        return self._cut(blocks, found, position, min(row.next, end), limit_bytes)
-                    if found:
-                        blocks.append(found)
+        size = looked_at = number = 0
+        try:
+            with closing(self.rows(start)) as rows:
+                for row in rows:
+                    if wanted.may_hold(row.topics):
+                        found = self._selected(row, start, end, wanted)
+                        if len(found) > LARGE_FACTOR * limit_bytes:
+                            return self._cut(blocks, found, position, min(row.next, end), limit_bytes)
+                        if found:
+                            blocks.append(found)
                         size += len(found)
-                position = min(row.next, end)
+                        looked_at += row.size_bytes
+                    position = min(row.next, end)
+                    number += 1
+                    if position >= end or size >= limit_bytes or looked_at >= _READ_BYTES or number == _ROWS_LIMIT:
+                        break
+        except JournalCorruptError:
+            if position == start:
+                raise
         return position
 
     def _selected(self, row: BlockRow, start: int, end: int, wanted: Wanted) -> bytes:
@@ -238,7 +245,8 @@ class View:
                         text = f"{self.path}: the index is damaged at offset {expected}; see `hub journal verify`"
                         raise JournalCorruptError(text)
                     expected = row.next
-                    yield row
+                    if expected > start:  # else the one with that offset is missing, or it is the end
+                        yield row
             finally:
                 rows.close()
 

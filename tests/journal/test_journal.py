@@ -1,0 +1,423 @@
+"""A hub's journal put together: recording, reading what is on its way, writers' batches, trouble, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from hub.frame import HEADER_BYTES
+from hub.settings import JournalSettings, Limits
+from peers.journal import journal as journal_module
+from peers.journal import recorder as recorder_module
+from peers.journal.journal import Journal, NoJournal
+from peers.journal.schema import Write
+from peers.journal.staging import Committed
+from peers.wire.records import Commit, Fetch, Records, Stage, decode_records
+from tests.hub.fakes import Turn
+from tests.journal.files import everything, opened, records
+from tests.tcp.hubs import wait_until
+
+pytestmark = pytest.mark.usefixtures("uncaught")
+
+Outcome = Records | RejectedError
+
+
+class Bench:
+    """A core with a publisher and a journal."""
+
+    def __init__(self, path: Path, limits: Limits | None = None, **settings: Any) -> None:
+        self.path = path
+        self.turn = Turn()
+        defaults = JournalSettings(path=str(path), commit_s=0.001, topics=("/",))
+        self.journal = Journal(self.turn.core, msgspec.structs.replace(defaults, **settings), limits or Limits())
+        self.publisher, self.outlet = self.turn.join("/heard/")
+        self.request = 0
+
+    def publish(self, *values: Any, topic: str = "/a") -> None:
+        """Publish one batch and write at the end of the turn."""
+        self.turn.publish(self.publisher, topic, *values)
+        self.turn.core.flush()
+
+    async def confirmed(self, *values: Any, topic: str = "/a") -> int | RejectedError:
+        """Publish, and wait for the confirmation."""
+        told: asyncio.Future[int | RejectedError] = asyncio.get_running_loop().create_future()
+        self.turn.publish(self.publisher, topic, *values)
+        self.journal.confirm(self.turn.core.routes.find(topic), len(values), told.set_result)
+        self.turn.core.flush()
+        return await told
+
+    def fetch(self, **wanted: Any) -> asyncio.Future[Outcome]:
+        """Have a piece read."""
+        self.request += 1
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def deliver(outcome: bytes | bytearray | RejectedError) -> None:
+            answer.set_result(
+                outcome if isinstance(outcome, RejectedError) else decode_records(bytes(outcome[HEADER_BYTES:]))
+            )
+
+        self.cancel = self.journal.fetch(Fetch(self.request, **wanted), deliver)
+        return answer
+
+    async def read(self, **wanted: Any) -> Records:
+        """Read a piece."""
+        found = await self.fetch(**wanted)
+        assert isinstance(found, Records)
+        return found
+
+    async def stage(self, transaction: str, part: int, *values: Any) -> RejectedError | None:
+        """Bring a part."""
+        told: asyncio.Future[RejectedError | None] = asyncio.get_running_loop().create_future()
+        frames = Batch.of("/heard/x", values).frames
+        self.journal.stage(Stage(1, transaction, part, frames), told.set_result)
+        return await told
+
+    async def commit(self, transaction: str, *parts: int, **fields: Any) -> Committed | RejectedError:
+        """Have it committed."""
+        told: asyncio.Future[Committed | RejectedError] = asyncio.get_running_loop().create_future()
+        self.journal.commit(self.publisher, Commit(1, transaction, parts=list(parts), **fields), told.set_result)
+        return await told
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where nothing is yet."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+async def bench(path: Path) -> AsyncIterator[Bench]:
+    """A hub with a journal."""
+    bench = Bench(path)
+    yield bench
+    await bench.journal.stop()
+
+
+@contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """No file grows beyond what the largest one is while the block lasts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(file.stat().st_size for file in path.parent.iterdir()), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def beside(path: Path) -> list[str]:
+    """What stands in the folder of the journal."""
+    return sorted(file.name for file in path.parent.iterdir())
+
+
+# Recording and reading.
+
+
+async def test_recording(bench: Bench) -> None:
+    """What is published is read back, with its offset."""
+    assert await bench.confirmed(1, 2) == 0
+    assert await bench.confirmed(3, topic="/b") == 2
+    found = await bench.read()
+    assert [(record.offset, record.topic, record.body) for record in records(found.blocks)] == [
+        (0, "/a", b"\1"),
+        (1, "/a", b"\2"),
+        (2, "/b", b"\3"),
+    ]
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert (seen.recorder.committed, seen.recorder.recorded_messages_total, seen.readers) == (3, 3, 1)
+    assert len(bench.journal.id) == 16
+    assert bench.journal.trouble == ""
+
+
+async def test_many_confirmations_at_once(bench: Bench) -> None:
+    """Are committed together, each with its own offset."""
+    assert await asyncio.gather(*[bench.confirmed(number) for number in range(100)]) == list(range(100))
+
+
+async def test_a_topic_that_is_not_recorded(path: Path) -> None:
+    """Is refused where somebody wants to be sure of it."""
+    bench = Bench(path, topics=("/zeek/",))
+    outcome = await bench.confirmed(1)
+    assert isinstance(outcome, RejectedError)
+    assert (outcome.code, outcome.text) == (
+        CloseCode.NOT_ALLOWED,
+        "topic not recorded here; see journal.topics of the hub",
+    )
+    assert await bench.confirmed(1, topic="/zeek/dns") == 0
+    await bench.journal.stop()
+
+
+async def test_taken_and_position(bench: Bench) -> None:
+    """As a connection asks for them."""
+    assert (bench.journal.taken, bench.journal.position(), bench.journal.is_behind) == (0, 0, False)
+    bench.publish(1, 2, 3)
+    assert (bench.journal.taken, bench.journal.position()) == (3, 3)
+
+
+# Reading what is not there yet.
+
+
+async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
+    """Who asks for what was published before reads it, also if it is not committed yet."""
+    bench = Bench(path, commit_s=0.05)
+    await bench.confirmed(0)
+    bench.publish(1)
+    found = await bench.read(start=1)
+    assert [record.body for record in records(found.blocks)] == [b"\1"]
+    await bench.journal.stop()
+
+
+async def test_waiting_for_more(bench: Bench) -> None:
+    """Until it comes."""
+    answer = bench.fetch(start=0, wait_ms=60_000)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not answer.done()
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert seen.fetches == 1
+    bench.publish(1)
+    found = await answer
+    assert isinstance(found, Records)
+    assert found.next == 1
+
+
+async def test_waiting_in_vain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the answer says that there is nothing."""
+    monkeypatch.setattr(journal_module, "_COMMIT_WAIT_S", 0.0)
+    found = await bench.read(start=0, wait_ms=1)
+    assert found == Records(1, 0, 0, 0, 0, [])
+
+
+async def test_waiting_may_be_given_up(bench: Bench) -> None:
+    """By who has gone: nothing is read, nothing kept."""
+    answer = bench.fetch(start=0, wait_ms=60_000)
+    bench.cancel()
+    bench.cancel()
+    await bench.confirmed(1)
+    assert not answer.done()
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert (seen.fetches, seen.readers) == (0, 0)
+    await bench.fetch()
+    bench.cancel()
+
+
+@pytest.mark.parametrize("wanted", [{"bytes": 0, "wait_ms": 60_000}, {"time": 5, "wait_ms": 60_000}, {"end": 0}])
+async def test_what_is_not_waited_for(bench: Bench, wanted: dict[str, int]) -> None:
+    """The state, and times: they are answered as things are."""
+    found = await bench.read(**wanted)
+    assert (found.start, found.next, found.head) == (0, 0, 0)
+
+
+async def test_behind_the_end(bench: Bench) -> None:
+    """Is not there, now or after waiting."""
+    for wanted in ({"start": 5}, {"start": 5, "time": 2**63 - 1}):
+        frame: asyncio.Future[bytes | bytearray | RejectedError] = asyncio.get_running_loop().create_future()
+        bench.journal.fetch(Fetch(1, **wanted), frame.set_result)  # type: ignore[arg-type]
+        answer = await frame
+        assert not isinstance(answer, RejectedError)
+        assert (b"behind the end of the journal" in answer) is ("time" not in wanted)
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "code", "text"),
+    [
+        (("/a",) * 6, CloseCode.NOT_ALLOWED, "FETCH: 6 prefixes, the limit for a client is 5"),
+        (("/a", "x" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long"),
+        (("\n",), CloseCode.BAD_DATA, "control character"),
+    ],
+)
+async def test_prefixes_are_those_of_a_subscription(
+    path: Path, prefixes: tuple[str, ...], code: int, text: str
+) -> None:
+    """What a client may not subscribe to it does not read either; nothing large waits."""
+    bench = Bench(path, Limits(prefixes_per_client=5))
+    outcome = await bench.fetch(prefixes=prefixes)
+    assert isinstance(outcome, RejectedError)
+    assert outcome.code == code
+    assert text in outcome.text
+    bench.cancel()
+    await bench.journal.stop()
+
+
+# Batches of writers.
+
+
+async def test_a_batch(bench: Bench) -> None:
+    """Is routed and recorded at its COMMIT; repeated, also after the hub has started again, it is recognised."""
+    assert await bench.stage("t", 0, 1, 2) is None
+    assert await bench.stage("t", 1, 3) is None
+    assert await bench.commit("t", 1, 0, query="q", batch=0) == Committed(0, 3, again=False)
+    bench.turn.core.flush()
+    assert bench.outlet.values == [3, 1, 2]
+    await bench.journal.stop()
+    again = Bench(bench.path)
+    assert await again.commit("t", 1, 0, query="q", batch=0) == Committed(0, 3, again=True)
+    await again.journal.stop()
+    assert [record.body for record in everything(bench.path)] == [b"\3", b"\1", b"\2"]
+
+
+async def test_a_batch_among_others(bench: Bench) -> None:
+    """Messages of others are committed with it, in the order in which they were routed."""
+    assert await bench.stage("t", 0, *range(50)) is None
+    committing = asyncio.ensure_future(bench.commit("t", 0, query="q", batch=0))
+    for number in range(100):
+        bench.publish(number)
+        await asyncio.sleep(0)
+    committed = await committing
+    assert isinstance(committed, Committed)
+    await bench.confirmed(0)
+    found = records((await bench.read()).blocks)
+    mine = [record.offset for record in found if record.topic == "/heard/x"]
+    assert mine == list(range(committed.first, committed.first + 50))
+    assert [record.offset for record in found] == list(range(151))
+
+
+async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the second hand."""
+    bench = Bench(path, staged_s=1.0)
+    await bench.stage("t", 0, 1)
+    bench.journal.tick()
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert seen.staging.transactions == 1
+    loop = asyncio.get_running_loop()
+    ahead = loop.time() + 10
+    monkeypatch.setattr(bench.journal, "_loop", type("Later", (), {"time": lambda _: ahead})())
+    bench.journal.tick()
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert seen.staging.transactions == 0
+    monkeypatch.setattr(bench.journal, "_loop", loop)
+    await bench.journal.stop()
+
+
+# Trouble.
+
+
+async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Confirmations become errors, routing goes on, and when there is room again all is as before, without a gap."""
+    monkeypatch.setattr(recorder_module, "_PROBE_S", 0.001)
+    offset = 0
+    while offset < 200:
+        outcome = await bench.confirmed(b"x" * 1000)
+        assert outcome == offset
+        offset += 1
+    with full_disk(bench.path):
+        while not isinstance(outcome, RejectedError):
+            outcome = await bench.confirmed(b"x" * 100_000)
+            offset += not isinstance(outcome, RejectedError)
+        assert outcome.code == CloseCode.JOURNAL_FAILED
+        assert "not recorded: " in outcome.text
+        assert bench.journal.trouble.startswith("the journal cannot be written: ")
+        assert bench.journal.position() is None
+        bench.publish("live", topic="/heard/y")
+        assert bench.outlet.values == ["live"]
+        assert isinstance(await bench.commit("t", query="q", batch=0), RejectedError)
+        found = await bench.read(start=offset - 1, wait_ms=1)
+        assert (found.next, found.head) == (offset, offset)
+    await wait_until(lambda: not bench.journal.trouble)
+    assert await bench.confirmed("again") == offset
+    assert await bench.commit("t", query="q", batch=0) == Committed(offset + 1, 0, again=False)
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert seen.recorder.lost_messages_total == 2
+    assert seen.recorder.recorded_messages_total == offset + 1
+    await bench.journal.stop()
+    assert [record.offset for record in everything(bench.path)] == list(range(offset + 1))
+
+
+# Beginning and end.
+
+
+async def test_messages_too_large_to_record(path: Path) -> None:
+    """A hub that takes them has no journal: SQLite could not hold them."""
+    with pytest.raises(JournalUnavailableError, match="a hub with a journal takes at most 536870912"):
+        Bench(path, Limits(frame_bytes=600 << 20))
+    assert beside(path) == []
+
+
+async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
+    """Nothing is left behind: the handler is not in the core, and the file is free."""
+    first = opened(path)
+    turn = Turn()
+    with pytest.raises(JournalUnavailableError, match="another hub has this journal open"):
+        Journal(turn.core, JournalSettings(path=str(path)), Limits())
+    assert turn.core.handlers == {}
+    first.close()
+    opened(path).close()
+
+
+async def test_settling(bench: Bench) -> None:
+    """Waits for all that was taken, and for what is told about it."""
+    bench.publish(*range(1000))
+    await bench.journal.settle()
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert seen.recorder.committed == 1000
+    await bench.journal.settle()
+
+
+async def test_stopping(path: Path) -> None:
+    """Everything that was taken is in the one file; whoever waits is answered."""
+    bench = Bench(path, commit_s=1.0)
+    await bench.confirmed(0)
+    reading = bench.fetch(start=1, wait_ms=60_000)
+    for number in range(1, 100):
+        bench.publish(number)
+    told: list[int | RejectedError] = []
+    bench.journal.confirm(bench.turn.core.routes.find("/a"), 1, told.append)
+    assert await bench.stage("t", 0, "staged") is None
+    bench.journal.commit(bench.publisher, Commit(1, "u"), lambda _: None)
+    await bench.journal.stop()
+    assert told == [99]
+    assert beside(path) == ["journal.db", "journal.db.lock"]
+    assert [record.offset for record in everything(path)] == list(range(100))
+    outcome = await reading
+    assert isinstance(outcome, RejectedError)
+    assert outcome.code == CloseCode.GOING_AWAY
+
+
+async def test_stopping_in_the_middle_of_a_batch(path: Path) -> None:
+    """It is routed to its end and committed, with its number."""
+    bench = Bench(path)
+    for part in range(20):
+        assert await bench.stage("t", part, b"x" * 100_000) is None
+    bench.journal.commit(bench.publisher, Commit(1, "t", "q", 3, list(range(20))), lambda _: None)
+    await asyncio.sleep(0)
+    assert 0 < (bench.journal.position() or 0) < 20
+    await bench.journal.stop()
+    assert len(everything(path)) == 20
+    journal = opened(path)
+    assert journal.writes == [Write("q", 3, 0, 20)]
+    journal.close()
+
+
+# None.
+
+
+async def test_no_journal() -> None:
+    """A hub without one says so, and holds nobody back."""
+    journal = NoJournal()
+    told: list[Any] = []
+    journal.wait_room(lambda: told.append("room"))
+    journal.forget_room(lambda: None)
+    turn = Turn()
+    journal.confirm(turn.core.routes.find("/a"), 1, told.append)
+    journal.fetch(Fetch(1), told.append)()
+    journal.stage(Stage(1, "t", 0, b""), told.append)
+    journal.commit(turn.join()[0], Commit(1, "t"), told.append)
+    assert told[0] == "room"
+    assert {str(error) for error in told[1:]} == {"this hub has no journal; start it with --journal PATH (1008)"}
+    assert len(told) == 5
+    assert (journal.position(), journal.statistics(), journal.id, journal.trouble) == (None, None, b"", "")

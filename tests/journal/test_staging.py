@@ -1,0 +1,547 @@
+"""What writers stage: committed once, all of it or nothing, a turn's share at a time, within its limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from peers.journal import staging as staging_module
+from peers.journal.recorder import Recorder
+from peers.journal.schema import Write
+from peers.journal.staging import Committed, Staging
+from peers.journal.writer import Entry, Probe, Progress
+from peers.wire.records import Commit, Stage
+from tests.hub.fakes import Turn
+
+pytestmark = pytest.mark.usefixtures("uncaught")
+
+Outcome = Committed | RejectedError | None
+
+
+def frames(*values: Any, topic: str = "/a") -> bytes:
+    """One frame each."""
+    return b"".join(Batch.of(topic, [value]).frames for value in values)
+
+
+class Bench:
+    """A core with a writer and a subscriber, and the test in place of the thread and of the loop's turns."""
+
+    def __init__(self, *, limit_bytes: int = 1 << 23, writes: list[Write] | None = None) -> None:
+        self.turn = Turn()
+        self.entries: list[Entry] = []
+        self.recorder = Recorder(
+            self.turn.core, ("/",), self._submit, buffer_bytes=1 << 30, at=Progress(0, 0, 0), clock_us=lambda: 5
+        )
+        self.turns: list[Callable[[], object]] = []
+        self.staging = Staging(
+            self.turn.core,
+            self.recorder,
+            limit_bytes=limit_bytes,
+            kept_s=10.0,
+            frame_limit_bytes=1 << 20,
+            writes=writes or [],
+            after_turn=self.turns.append,
+        )
+        self.writer, _ = self.turn.join()
+        self.subscriber, self.outlet = self.turn.join("/")
+        self.told: list[Outcome] = []
+        self.next = 0
+
+    def _submit(self, entry: Entry | Probe) -> None:
+        if isinstance(entry, Entry):
+            self.entries.append(entry)
+
+    def stage(self, transaction: str, part: int, data: bytes, now_s: float = 0.0) -> None:
+        """Bring a part."""
+        self.staging.stage(Stage(1, transaction, part, data), now_s, self.told.append)
+
+    def commit(self, transaction: str, *parts: int, **fields: Any) -> None:
+        """Have it committed."""
+        self.staging.commit(self.writer, Commit(1, transaction, parts=list(parts), **fields), self.told.append)
+
+    def one_turn(self) -> bool:
+        """Let one turn of the loop pass; False if nothing was to be done."""
+        turns, self.turns[:] = list(self.turns), []
+        for act in turns:
+            act()
+        self.turn.core.flush()
+        return bool(turns)
+
+    def turns_pass(self) -> None:
+        """Let turns of the loop pass until there is nothing left to do."""
+        while self.one_turn():
+            pass
+
+    async def write(self) -> list[Entry]:
+        """The thread commits everything."""
+        done, size = list(self.entries), sum(entry.size_bytes for entry in self.entries)
+        self.entries.clear()
+        self.next = self.recorder.position() or 0
+        self.recorder.on_committed(Progress(0, self.next, 0, len(done), size))
+        await asyncio.sleep(0)
+        return done
+
+    async def fail(self) -> None:
+        """The thread fails."""
+        self.entries.clear()
+        self.recorder.on_failed(JournalUnavailableError("full"), self.next)
+        await asyncio.sleep(0)
+
+    async def recover(self, *writes: Write) -> None:
+        """The thread can write again."""
+        self.recorder.on_recovered(self.recorder.epoch, Progress(0, self.next, 0), list(writes))
+        await asyncio.sleep(0)
+
+    def refusals(self) -> list[tuple[int, str]]:
+        """What was refused."""
+        return [(error.code, error.text) for error in self.told if isinstance(error, RejectedError)]
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    """With much room."""
+    return Bench()
+
+
+# Committing.
+
+
+async def test_what_is_staged_waits(bench: Bench) -> None:
+    """Nobody sees anything of it before its COMMIT."""
+    bench.stage("t", 0, frames(1, 2))
+    assert bench.told == []
+    bench.turns_pass()
+    assert bench.told == [None]
+    assert (bench.outlet.values, bench.entries) == ([], [])
+    assert bench.staging.statistics()[:1] == (1,)
+
+
+async def test_a_commit(bench: Bench) -> None:
+    """The parts that it names, in its order, in one transaction; answered when they are on the disk."""
+    bench.stage("t", 0, frames(1, 2))
+    bench.stage("t", 7, frames(5))
+    bench.stage("t", 3, frames(9))
+    bench.stage("t", 0, frames(3))
+    bench.commit("t", 7, 0, query="q", batch=4)
+    bench.turns_pass()
+    assert bench.told == [None] * 4
+    assert bench.outlet.values == [5, 1, 2, 3]
+    entries = await bench.write()
+    assert bench.told[4:] == [Committed(0, 4, again=False)]
+    assert [entry.opens for entry in entries if entry.opens] == [1, -1]
+    assert entries[0].opens == 1
+    assert entries[-1].write == Write("q", 4, 0, 4)
+    assert bench.staging.statistics() == (0, 0, 1, 0, 0)
+
+
+async def test_an_empty_commit(bench: Bench) -> None:
+    """Is remembered as any other, when it is on the disk."""
+    bench.commit("t", query="q", batch=0)
+    bench.turns_pass()
+    assert bench.told == []
+    entries = await bench.write()
+    assert entries[-1].write == Write("q", 0, 0, 0)
+    assert bench.told == [Committed(0, 0, again=False)]
+
+
+async def test_a_commit_without_a_query_is_not_remembered(bench: Bench) -> None:
+    """Whoever wants it once, says who it is."""
+    for _ in range(2):
+        bench.stage("t", 0, frames(1))
+        bench.commit("t", 0)
+    bench.turns_pass()
+    entries = await bench.write()
+    assert [entry.write for entry in entries if entry.opens < 0] == [None, None]
+    assert bench.told == [None, None, Committed(0, 1, again=False), Committed(1, 1, again=False)]
+
+
+# Exactly once.
+
+
+async def test_a_batch_is_committed_once(bench: Bench) -> None:
+    """Whoever asks again, or for an older one, is told; nothing is routed."""
+    bench.stage("t", 0, frames(1, 2))
+    bench.commit("t", 0, query="q", batch=4)
+    bench.turns_pass()
+    await bench.write()
+    bench.told.clear()
+    bench.stage("u", 0, frames(1, 2))
+    bench.commit("u", 0, query="q", batch=4)
+    bench.stage("v", 0, frames(0))
+    bench.commit("v", 0, query="q", batch=3)
+    bench.commit("u", 0, query="q", batch=4)
+    bench.turns_pass()
+    assert bench.told == [
+        None,
+        Committed(0, 2, again=True),
+        None,
+        Committed(0, 0, again=True),
+        Committed(0, 2, again=True),
+    ]
+    assert bench.outlet.values == [1, 2]
+    assert bench.staging.statistics() == (0, 0, 1, 3, 0)
+
+
+async def test_a_batch_that_is_on_its_way_is_told_when_it_is_there(bench: Bench) -> None:
+    """Who asks again before the commit waits for it."""
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=0)
+    bench.commit("t", 0, query="q", batch=0)
+    bench.turns_pass()
+    assert bench.told == [None]
+    await bench.write()
+    assert bench.told == [None, Committed(0, 1, again=False), Committed(0, 1, again=True)]
+
+
+async def test_what_was_committed_before_the_hub_started(bench: Bench) -> None:
+    """As the journal knows it."""
+    bench = Bench(writes=[Write("q", 7, 0, 3)])
+    bench.commit("t", 0, query="q", batch=7)
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=8)
+    bench.turns_pass()
+    await bench.write()
+    assert bench.told == [Committed(0, 3, again=True), None, Committed(0, 1, again=False)]
+
+
+async def test_queries_are_told_apart(bench: Bench) -> None:
+    """Each has its own numbers."""
+    for query in ("q", "r"):
+        bench.stage(query, 0, frames(1))
+        bench.commit(query, 0, query=query, batch=0)
+    bench.turns_pass()
+    await bench.write()
+    assert bench.told[2:] == [Committed(0, 1, again=False), Committed(1, 1, again=False)]
+
+
+async def test_batches_of_one_query_behind_one_another(bench: Bench) -> None:
+    """Need not wait for one another; each is one transaction."""
+    for batch in range(3):
+        bench.stage("t", 0, frames(batch))
+        bench.commit("t", 0, query="q", batch=batch)
+    bench.turns_pass()
+    entries = await bench.write()
+    assert [entry.write.batch for entry in entries if entry.write] == [0, 1, 2]
+    assert [outcome for outcome in bench.told if outcome] == [Committed(at, 1, again=False) for at in range(3)]
+
+
+async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose last commit is the oldest, here as in the file."""
+    monkeypatch.setattr(staging_module, "WRITERS_LIMIT", 2)
+    for query in ("q", "r", "q", "s"):
+        bench.commit("t", query=query, batch=len(bench.told))
+        bench.turns_pass()
+        await bench.write()
+    assert list(bench.staging._writes) == list(bench.staging._on_disk) == ["q", "s"]
+
+
+# Failures.
+
+
+async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
+    """The batch is not committed, and may be tried again: also where another one was behind it."""
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=4)
+    bench.turns_pass()
+    await bench.write()
+    for batch in (5, 6):
+        bench.stage("t", 0, frames(batch))
+        bench.commit("t", 0, query="q", batch=batch)
+    bench.turns_pass()
+    bench.told.clear()
+    await bench.fail()
+    assert bench.refusals() == [(4012, "not recorded: full")] * 2
+    assert bench.staging.statistics() == (0, 0, 1, 0, 2)
+    await bench.recover(Write("q", 4, 0, 1))
+    bench.told.clear()
+    bench.stage("t", 0, frames(5))
+    bench.commit("t", 0, query="q", batch=5)
+    bench.turns_pass()
+    await bench.write()
+    assert bench.told == [None, Committed(1, 1, again=False)]
+
+
+async def test_a_first_batch_that_fails(bench: Bench) -> None:
+    """Leaves nothing behind."""
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=0)
+    bench.turns_pass()
+    await bench.fail()
+    assert bench.staging._writes == {}
+
+
+async def test_what_a_failed_commit_has_left(bench: Bench) -> None:
+    """If it is on the disk after all, it is not committed a second time."""
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=5)
+    bench.turns_pass()
+    await bench.fail()
+    bench.told.clear()
+    await bench.recover(Write("q", 5, 0, 1))
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=5)
+    bench.turns_pass()
+    assert bench.told == [None, Committed(0, 1, again=True)]
+
+
+async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is not routed; the answer says why."""
+    monkeypatch.setattr(staging_module, "_TURN_COST", 1)
+    for part in range(5):
+        bench.stage("t", part, frames(part))
+    bench.turns_pass()
+    bench.commit("t", 0, 1, 2, 3, 4, query="q", batch=0)
+    bench.one_turn()
+    bench.one_turn()
+    assert bench.outlet.values == [0, 1]
+    await bench.fail()
+    await bench.recover()
+    bench.turns_pass()
+    assert bench.outlet.values == [0, 1]
+    assert bench.refusals() == [(4012, "not recorded: full")]
+    assert bench.entries == []
+    assert bench.staging.statistics() == (0, 0, 0, 0, 1)
+
+
+async def test_a_commit_while_nothing_is_recorded(bench: Bench) -> None:
+    """Is refused, and nothing is routed of it."""
+    await bench.fail()
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", 0, query="q", batch=0)
+    bench.turns_pass()
+    assert bench.refusals() == [(4012, "not recorded: full")]
+    assert bench.outlet.values == []
+    assert bench.staging.statistics()[:2] == (0, 0)
+
+
+async def test_a_repetition_while_nothing_is_recorded(bench: Bench) -> None:
+    """Cannot be told apart from one whose commit has failed."""
+    bench = Bench(writes=[Write("q", 7, 0, 3)])
+    await bench.fail()
+    bench.commit("t", query="q", batch=7)
+    bench.turns_pass()
+    assert bench.refusals() == [(4012, "not recorded: full")]
+
+
+async def test_a_bug_does_not_keep_others_waiting(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is refused, what was recorded of it is committed, and the next order is carried out."""
+    bench.stage("t", 0, frames(1))
+    bench.stage("t", 1, frames(2))
+    bench.turns_pass()
+    publish = bench.turn.core.publish
+    calls: list[int] = []
+
+    def fail_once(*values: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyError("oops")
+        publish(*values)
+
+    monkeypatch.setattr(bench.turn.core, "publish", fail_once)
+    bench.commit("t", 0, 1, query="q", batch=0)
+    bench.stage("u", 0, frames(3))
+    bench.commit("u", 0, query="q", batch=1)
+    bench.turns_pass()
+    entries = await bench.write()
+    assert [entry.opens for entry in entries if entry.opens] == [1, -1, 1, -1]
+    assert bench.refusals() == [(4012, "a bug of the hub, please report it")]
+    assert bench.told[-1] == Committed(1, 1, again=False)
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((0, 1), "part 1 of transaction 't' was not staged, or was dropped"),
+        ((0, 0), "a part is named twice"),
+    ],
+)
+async def test_parts_that_cannot_be(bench: Bench, parts: tuple[int, ...], text: str) -> None:
+    """Nothing is routed, and the transaction is over."""
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", *parts)
+    bench.turns_pass()
+    ((code, said),) = bench.refusals()
+    assert text in said
+    assert code == (CloseCode.GONE if "staged" in text else CloseCode.BAD_DATA)
+    assert bench.staging.statistics() == (0, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "text"),
+    [
+        (frames(1)[:-1], 1007, "the last frame is not whole"),
+        (b"\0\0\0\1\2\0", 1007, "the last frame is not whole"),
+        (frames(1, topic="other"), 1008, "a topic that is not recorded here"),
+        (frames(1) + frames(2, topic="other"), 1008, "a topic that is not recorded here"),
+        (frames(1, topic="$hub/x"), 1008, "is the hub's own"),
+        (encode_frame(KIND_MESSAGES, b"\1", key=b"/\xff"), 1007, "UTF-8"),
+        (encode_frame(KIND_MESSAGES, b"\1", key=b"/a", flags=FLAG_CONFIRM), 1007, "without CONFIRM"),
+        (encode_frame(KIND_MESSAGES, b"\0\0\0\0", key=b"/a", flags=1), 1007, "BATCH"),
+        (encode_frame(10, b"\1"), 1007, "MESSAGES frames without CONFIRM"),
+        (encode_frame(KIND_MESSAGES, bytes(1 << 21), key=b"/a"), 1009, "limit"),
+    ],
+)
+async def test_what_is_no_message_to_be_recorded(bench: Bench, data: bytes, code: int, text: str) -> None:
+    """Is refused when it is staged, as a whole."""
+    bench.stage("t", 0, data)
+    bench.turns_pass()
+    ((said, reason),) = bench.refusals()
+    assert said == code
+    assert text in reason
+    assert bench.staging.statistics()[:2] == (0, 0)
+
+
+# Dropping.
+
+
+async def test_aborting(bench: Bench) -> None:
+    """Drops what was staged; also what was not."""
+    bench.stage("t", 0, frames(1))
+    bench.commit("t", abort=True)
+    bench.commit("t", abort=True)
+    bench.turns_pass()
+    assert bench.told == [None, Committed(0, 0, again=False), Committed(0, 0, again=False)]
+    assert bench.staging.statistics() == (0, 0, 0, 0, 1)
+    assert bench.outlet.values == []
+
+
+async def test_sweeping(bench: Bench) -> None:
+    """What nobody has touched for longer than `kept_s` is dropped; a new part counts as a touch."""
+    for name, now_s in (("a", 0.0), ("b", 1.0), ("c", 2.0), ("a", 5.0)):
+        bench.stage(name, 0, frames(1), now_s)
+    bench.turns_pass()
+    assert bench.staging.sweep(10.0) == 0
+    assert bench.staging.sweep(12.5) == 2
+    assert bench.staging.statistics()[0] == 1
+    bench.commit("b", 0)
+    bench.turns_pass()
+    assert bench.refusals()[0][0] == CloseCode.GONE
+    assert bench.staging.sweep(100.0) == 1
+    assert bench.staging.statistics() == (0, 0, 0, 0, 3)
+
+
+# Limits.
+
+
+async def test_what_waits_is_limited(bench: Bench) -> None:
+    """With the objects around it, until it is on the disk; a COMMIT makes room."""
+    bench = Bench(limit_bytes=5000)
+    data = frames(b"x" * 1000)
+    for part in range(3):
+        bench.stage("t", part, data)
+    ((code, text),) = bench.refusals()
+    assert code == CloseCode.TRY_AGAIN_LATER
+    assert "over the limit of 5000: commit smaller batches, or raise journal.staged_bytes" in text
+    bench.commit("t", 0)
+    bench.turns_pass()
+    bench.stage("u", 0, data)
+    assert len(bench.refusals()) == 2
+    await bench.write()
+    assert bench.staging.statistics()[:2] == (0, 0)
+    bench.stage("u", 0, data)
+    bench.stage("u", 1, data)
+    assert len(bench.refusals()) == 2
+
+
+async def test_transactions_without_messages_are_limited(bench: Bench) -> None:
+    """They take memory, too."""
+    bench = Bench(limit_bytes=10_000)
+    for number in range(20):
+        bench.stage(f"t{number}", 0, b"")
+    assert len(bench.refusals()) == 11
+    bench.turns_pass()
+    bench.staging.sweep(100.0)
+    assert bench.staging.statistics()[:2] == (0, 0)
+
+
+async def test_commits_that_wait_are_limited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the parts that they name; and when they are done, there is room again."""
+    monkeypatch.setattr(staging_module, "COMMITS_LIMIT_BYTES", 10_000)
+    for number in range(10):
+        bench.commit(f"t{number}", *range(100), abort=True)
+    assert bench.refusals() == [(1013, "too many COMMITs wait; try again")] * 9
+    bench.turns_pass()
+    bench.commit("t", abort=True)
+    assert len(bench.refusals()) == 9
+    bench.turns_pass()
+    assert bench.staging._commits_bytes == 0
+
+
+async def test_a_turn_is_short(bench: Bench) -> None:
+    """Whatever one frame holds: new topics, many frames, many bytes; others have their turns between."""
+    many_topics = b"".join(frames(1, topic=f"/{number}") for number in range(3000))
+    bench.stage("t", 0, many_topics)
+    turns = 0
+    while bench.one_turn():
+        turns += 1
+    assert turns >= 3
+    assert bench.told == [None]
+    bench.stage("t", 1, b"".join(frames(b"x" * 110_000) for _ in range(5)))
+    bench.stage("t", 2, b"".join(frames(b"x" * 110_000) for _ in range(5)))
+    bench.stage("t", 3, b"".join(frames(b"x" * 110_000) for _ in range(5)))
+    bench.turns_pass()
+    bench.commit("t", 1, 2, 3)
+    assert bench.one_turn()
+    assert len(bench.outlet.values) == 10
+    bench.turns_pass()
+    assert len(bench.outlet.values) == 15
+
+
+async def test_orders_are_carried_out_in_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A COMMIT right behind the parts that it names finds them."""
+    monkeypatch.setattr(staging_module, "_TURN_COST", 1)
+    for number in range(3):
+        bench.stage(f"t{number}", 0, frames(number, 10 + number))
+        bench.commit(f"t{number}", 0)
+    bench.turns_pass()
+    assert bench.outlet.values == [0, 10, 1, 11, 2, 12]
+    entries = await bench.write()
+    assert [entry.opens for entry in entries if entry.opens] == [1, -1] * 3
+
+
+# The end.
+
+
+async def test_finishing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is being routed is routed to its end; what has not begun is refused, and not charged any more."""
+    monkeypatch.setattr(staging_module, "_TURN_COST", 1)
+    for part in range(4):
+        bench.stage("t", part, frames(part))
+    bench.turns_pass()
+    bench.told.clear()
+    bench.commit("t", 0, 1, 2, 3, query="q", batch=0)
+    bench.commit("u", 0, query="q", batch=1)
+    bench.stage("v", 0, frames(9))
+    bench.one_turn()
+    assert bench.outlet.values == [0]
+    bench.staging.finish()
+    bench.turn.core.flush()
+    assert bench.outlet.values == [0, 1, 2, 3]
+    assert bench.refusals() == [(1001, "the hub stops")] * 2
+    await bench.write()
+    assert bench.told[-1] == Committed(0, 4, again=False)
+    assert bench.staging.statistics() == (0, 0, 1, 0, 0)
+    bench.turns_pass()
+    bench.staging.finish()
+
+
+async def test_the_writer_may_go_before_its_commit_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is committed all the same: it was asked for."""
+    monkeypatch.setattr(staging_module, "_TURN_COST", 1)
+    bench.stage("t", 0, frames(1, 2, 3))
+    bench.turns_pass()
+    bench.commit("t", 0, query="q", batch=0)
+    bench.turn.core.detach(bench.writer, "gone")
+    bench.turns_pass()
+    await bench.write()
+    assert bench.outlet.values == [1, 2, 3]
+    assert bench.told[-1] == Committed(0, 3, again=False)

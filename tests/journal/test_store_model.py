@@ -1,0 +1,267 @@
+"""A journal against a list: whatever is added, committed, lost, opened again and read in any order, they agree.
+
+Failures are real: what the process may write to a file is limited, as on a full disk, in the middle of anything.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from hub.batch import Batch
+from hub.errors import GoneError, JournalUnavailableError
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from peers.journal.schema import Write
+from peers.journal.store import Retention
+from peers.journal.view import LARGE_FACTOR, View
+from tests.journal.files import AT_US, crashed, opened, records, small_blocks
+
+TOPICS = ("/a", "/a/b", "/b", "/zeek/dns", "/zeek/conn", "/é")
+PREFIXES = ("", "/", "/a", "/a/", "/zeek/", "/zeek/dns", "/x", "/é")
+
+
+class Model(NamedTuple):
+    """A record, as the list knows it."""
+
+    time_us: int
+    topic: str
+    encoding: int
+    body: bytes
+
+
+class Message(NamedTuple):
+    """What may be published in one frame."""
+
+    topic: str
+    values: list[Any]
+    broker: bool
+
+    def frame(self) -> bytes:
+        """As it comes from a connection."""
+        if self.broker:
+            return encode_frame(KIND_MESSAGES, bytes(self.values), key=self.topic.encode(), flags=BROKER_FLAGS)
+        return Batch.of(self.topic, self.values).frames
+
+    def models(self, time_us: int) -> list[Model]:
+        """As records."""
+        if self.broker:
+            return [Model(time_us, self.topic, 1, bytes(self.values))]
+        return [Model(time_us, self.topic, 0, Batch.of("", [value]).frames[8:]) for value in self.values]
+
+
+messages = st.builds(
+    Message,
+    st.sampled_from(TOPICS),
+    st.lists(st.integers(0, 255), min_size=1, max_size=20),
+    st.sampled_from((False, False, False, True)),
+) | st.builds(
+    Message, st.sampled_from(TOPICS), st.lists(st.binary(max_size=300), min_size=1, max_size=3), st.just(value=False)
+)
+
+
+class StoreAndView(RuleBasedStateMachine):
+    """One journal, and the list of what must be in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.patch = small_blocks(pytest.MonkeyPatch(), records=16, size=1500, tail=4)
+        self.patch.__enter__()
+        self.limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.files = 0
+        self.now_us = AT_US
+        self.committed: list[Model] = []
+        self.writes: dict[str, Write] = {}
+        self.added: list[Model] = []
+        self.first = 0
+
+    @initialize(
+        retention=st.sampled_from((Retention(1 << 50, 1 << 60), Retention(4000, 1 << 60), Retention(1 << 50, 50)))
+    )
+    def start(self, retention: Retention) -> None:
+        """Begin with an empty journal."""
+        self.retention = retention
+        self.path = Path(self.folder.name, "0.db")
+        self.store = opened(self.path, retention=retention)
+        self.view = View(str(self.path))
+
+    def teardown(self) -> None:
+        """Leave nothing behind."""
+        self.free()
+        if hasattr(self, "store"):
+            self.view.close()
+            self.store.close()
+        self.patch.__exit__(None, None, None)
+        self.folder.cleanup()
+
+    # Writing.
+
+    @rule(
+        parts=st.lists(st.lists(messages, min_size=1, max_size=4), min_size=1, max_size=4),
+        passed_us=st.integers(-5, 20),
+    )
+    def add(self, parts: list[list[Message]], passed_us: int) -> None:
+        """Write into the transaction, perhaps with a clock that was set back."""
+        timed = []
+        models: list[Model] = []
+        for part in parts:
+            self.now_us += passed_us
+            timed.append((self.now_us, b"".join(message.frame() for message in part)))
+            models += [model for message in part for model in message.models(self.now_us)]
+        try:
+            self.store.add(timed)
+        except JournalUnavailableError:
+            self.added = []
+        else:
+            self.added += models
+
+    @rule(batch=st.integers(0, 3), query=st.sampled_from(("", "q", "r")), passed_us=st.integers(0, 30))
+    def commit(self, batch: int, query: str, passed_us: int) -> None:
+        """Commit, perhaps with a writer's batch."""
+        self.now_us += passed_us
+        write = Write(query, batch, len(self.committed), len(self.committed) + len(self.added))
+        try:
+            self.store.commit([write] if query else [], now_us=self.now_us)
+        except JournalUnavailableError:
+            self.added = []
+            return
+        self.committed += self.added
+        self.added = []
+        if query:
+            self.writes[query] = write
+        self.check_retention()
+
+    def check_retention(self) -> None:
+        """What went was too old or too much, and the newest block stays."""
+        assert self.first <= self.store.first < max(1, len(self.committed))
+        if self.store.first > self.first and self.retention.bytes > 1 << 40:
+            gone = self.committed[self.first : self.store.first]
+            assert all(model.time_us < self.now_us - self.retention.age_us for model in gone)
+        self.first = self.store.first
+
+    # What goes wrong.
+
+    @rule(room=st.integers(0, 200_000))
+    def fill_disk(self, room: int) -> None:
+        """From now on files do not grow far beyond what they are."""
+        size = max(file.stat().st_size for file in Path(self.folder.name).iterdir())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max(size, 100_000) + room, self.limits[1]))
+
+    @rule()
+    def free(self) -> None:
+        """There is room again."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.limits)
+
+    @rule()
+    def probe(self) -> None:
+        """Look whether the file can be written."""
+        self.added = []
+        try:
+            self.store.probe()
+        except JournalUnavailableError:
+            self.free()
+            self.store.probe()
+        assert self.store.writes == sorted(self.store.writes, key=lambda write: write.next)
+        assert {write.query: write for write in self.store.writes} == self.writes
+
+    @rule()
+    def reopen(self) -> None:
+        """The hub stops and starts."""
+        self.free()
+        self.view.close()
+        self.store.close()
+        self.go_on(self.path)
+
+    @rule()
+    def crash(self) -> None:
+        """The hub is killed, and starts."""
+        self.free()
+        self.files += 1
+        path = crashed(self.path, Path(self.folder.name, f"{self.files}.db"))
+        self.view.close()
+        self.store.close()
+        for file in Path(self.folder.name).glob(f"{self.files - 1}.db*"):
+            file.unlink()
+        self.go_on(path)
+
+    def go_on(self, path: Path) -> None:
+        """Open it again: all that was committed is there, and nothing else."""
+        self.added = []
+        self.path = path
+        self.store = opened(path, retention=self.retention)
+        self.view = View(str(path))
+        assert (self.store.first, self.store.next) == (self.first, len(self.committed))
+        assert {write.query: write for write in self.store.writes} == self.writes
+
+    # Reading.
+
+    @precondition(lambda self: self.committed)
+    @rule(
+        data=st.data(),
+        prefixes=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=3),
+        limit=st.sampled_from((1, 300, 5000, 10**6)),
+    )
+    def read(self, data: st.DataObject, prefixes: list[str], limit: int) -> None:
+        """A range, in as many pieces as it takes."""
+        head = len(self.committed)
+        start = data.draw(st.integers(self.first, head))
+        end = data.draw(st.none() | st.integers(self.first, head + 5))
+        position = start
+        found = []
+        while True:
+            piece = self.view.fetch(position, end, tuple(prefixes), limit)
+            assert piece.extent == (self.first, head)
+            size = sum(map(len, piece.blocks))
+            assert size <= (LARGE_FACTOR + 1) * limit or len(records(piece.blocks)) == 1
+            found += records(piece.blocks)
+            if piece.next == position:
+                break
+            position = piece.next
+        last = head if end is None else min(end, head)
+        assert position == max(start, last)
+        wanted = [
+            (offset, *self.committed[offset])
+            for offset in range(start, last)
+            if self.committed[offset].topic.startswith(tuple(prefixes))
+        ]
+        assert [tuple(record) for record in found] == wanted
+
+    @rule(distance=st.integers(1, 100))
+    def read_outside(self, distance: int) -> None:
+        """Before the oldest and behind the newest: told."""
+        for start in (self.first - distance, len(self.committed) + distance):
+            if start >= 0:
+                with pytest.raises(GoneError) as caught:
+                    self.view.fetch(start, None, ("",), 1)
+                assert caught.value.first == self.first
+
+    @rule(data=st.data())
+    def look_up(self, data: st.DataObject) -> None:
+        """The first record that is not older than a time, also where the clock was set back."""
+        time_us = data.draw(st.integers(AT_US - 100, self.now_us + 5))
+        kept = range(self.first, len(self.committed))
+        expected = next((offset for offset in kept if self.committed[offset].time_us >= time_us), len(self.committed))
+        assert self.view.offset_at(time_us) == expected
+
+    @invariant()
+    def counts_agree(self) -> None:
+        """What the store says of itself."""
+        if hasattr(self, "store"):
+            assert self.store.next == len(self.committed) + len(self.added)
+            if not self.added:
+                assert self.store.first == self.first
+
+
+TestStoreAndView = StoreAndView.TestCase
