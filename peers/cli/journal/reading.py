@@ -72,7 +72,8 @@ def span_of(view: View, start: str | None = None, end: str | None = None) -> Spa
         extent.next if end is None else min(extent.next, _offset(view, "--end", end)),
     )
     if not extent.first <= span.start <= extent.next:
-        raise UsageError(f"--start {start}: the journal has offsets {extent.first} to {extent.next - 1}")
+        held = f"has offsets {extent.first} to {extent.next - 1}" if extent.first < extent.next else "is empty"
+        raise UsageError(f"--start {start}: the journal {held}")
     if span.end < span.start:
         raise UsageError(f"--end {end}: that is before --start")
     return span

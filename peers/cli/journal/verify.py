@@ -130,7 +130,8 @@ def _sound_line(readable: list[Stretch], blocks: int) -> str:
     if not readable:
         return "sound: no records"
     first, following = readable[0].first, readable[-1].next or 0
-    return f"sound: {following - first:,} records in {blocks:,} blocks, offsets {first} to {following - 1}"
+    records = sum((one.next or 0) - one.first for one in readable)  # a hub may have deleted some in between
+    return f"sound: {records:,} records in {blocks:,} blocks, offsets {first} to {following - 1}"
 
 
 def _show_damage(flawed: list[Stretch], troubles: list[str]) -> None:

@@ -325,6 +325,13 @@ def test_deleted_offsets_are_a_mistake(full: Path) -> None:
     assert f"--start 0: the journal has offsets {first} to 40961" in complaint("export", full, "--start", "0")
 
 
+def test_export_of_an_empty_journal(path: Path) -> None:
+    """Nothing comes of it, and no offset is in it."""
+    opened(path).close()
+    assert lines("export", path) == []
+    assert "--start 1: the journal is empty" in complaint("export", path, "--start", "1")
+
+
 def test_the_journal_is_never_written_over(full: Path, tmp_path: Path) -> None:
     """Nor is it through a link."""
     link = tmp_path / "link"
