@@ -1,0 +1,82 @@
+"""Hurt copies of a journal, many times, and read what is left; print a table.
+
+    python tests/soak/journal_damage.py [--times 1000] [--seed 1]
+
+Half of the journal is in the database, half in its write-ahead log. Of each way to hurt it so many copies are made,
+each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1: something was read that
+had not been written there, or something was raised that is no error of the storage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from tests.faults.damage import Found, Sample, cut_wal, examine, flip_anywhere, flip_headers, zero_sector
+
+Hurt = Callable[[Path, Random], str]
+
+
+def _tear(path: Path, random: Random) -> str:
+    """Cut the end off the log, anywhere."""
+    missing_bytes = random.randrange(Path(f"{path}-wal").stat().st_size)
+    cut_wal(path, missing_bytes)
+    return f"log without its last {missing_bytes} bytes"
+
+
+_WAYS: dict[str, Hurt] = {
+    "log cut off": _tear,
+    "bit flipped anywhere": flip_anywhere,
+    "bit flipped in a header": flip_headers,
+    "sector of zeroes": zero_sector,
+}
+
+
+def _try(sample: Sample, name: str, times: int, random: Random, failures: list[str]) -> Counter[Found]:
+    """Hurt so many copies in one way; count what became of them."""
+    found: Counter[Found] = Counter()
+    hurt = _WAYS[name]
+    for _ in track(range(times), name, console=Console(stderr=True), transient=True):
+        copy = sample.copy(sample.folder / "copy.db")
+        where = hurt(copy, random)
+        try:
+            found[examine(copy, sample, is_torn=hurt is _tear)] += 1
+        except Exception as error:  # noqa: BLE001 -- whatever it is belongs into the report
+            failures.append(f"{name}: {where}: {type(error).__name__}: {error}")
+    return found
+
+
+def main() -> int:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(description="Hurt copies of a journal, many times, and read what is left.")
+    parser.add_argument("--times", type=int, default=1000, help="of each way")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    random = Random(chosen.seed)  # noqa: S311 -- to be repeated
+    failures: list[str] = []
+    table = Table("what was done", "copies", *(found.value for found in Found), "wrong")
+    with tempfile.TemporaryDirectory(prefix="journal-damage-") as folder:
+        sample = Sample.made(Path(folder) / "sample", random, commits=60)
+        for name in _WAYS:
+            before = len(failures)
+            found = _try(sample, name, chosen.times, random, failures)
+            counts = [str(found[each]) for each in Found]
+            table.add_row(name, str(chosen.times), *counts, str(len(failures) - before))
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(table)
+    for failure in failures:
+        console.print(failure, style="red", markup=False)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
