@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -40,7 +41,8 @@ from peers.client.connection import Connection
 from peers.client.conversation import Introduction, Unreadable
 from peers.client.dial import converse, dial
 from peers.client.endings import Ending
-from peers.client.history import History
+from peers.client.following import FollowingStream, Past
+from peers.client.history import History, time_us
 from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess, JournalState
 from peers.client.publications import Publications
 from peers.client.receipts import Receipt
@@ -238,22 +240,54 @@ class Client:
 
     # Subscribing.
 
-    def subscribe(self, *prefixes: str, buffer_bytes: int | None = None) -> MessageStream:
+    def subscribe(
+        self,
+        *prefixes: str,
+        buffer_bytes: int | None = None,
+        from_offset: int | None = None,
+        from_time: datetime | None = None,
+    ) -> MessageStream:
         """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
 
-        Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises.
+        Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises; with a place in the
+        journal, what `FollowingStream.open` raises.
 
         Args:
             prefixes: One or more; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
+            from_offset: Begin with what the hub's journal has from this offset on, and go on live. What the journal
+                does not record comes live only.
+            from_time: The same, from the first record that is not older.
 
         Raises:
-            UsageError: No prefix.
+            UsageError: No prefix, or two places to begin.
+            InvalidTopicError: With a place: one of the prefixes is none.
         """
         if not prefixes:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
         size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
-        return MessageStream(self._subscriptions, prefixes, self._decode, size)
+        if from_offset is None and from_time is None:
+            return MessageStream(self._subscriptions, prefixes, self._decode, size)
+        if from_offset is not None and from_time is not None:
+            raise UsageError("from_offset and from_time exclude each other")
+        return FollowingStream(self._line, prefixes, self._decode, Past(from_offset or 0, time_us(from_time)), size)
+
+    async def _line(self) -> Client:
+        """Make a connection for one stream."""
+        settings = replace(self.settings, on_connect=_ignore, on_disconnect=_ignore)
+        line = Client(self.endpoint, settings)
+        await line.open()
+        return line
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """What is subscribed; for streams."""
+        return self._subscriptions
+
+    @property
+    def access(self) -> JournalAccess:
+        """What is asked of the journal; for streams."""
+        return self._journal
 
     async def subscribe_callback(
         self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]
@@ -590,6 +624,10 @@ class Client:
             function(argument)
         except Exception as error:  # noqa: BLE001 -- of the caller's function
             self._loop.call_exception_handler({"message": "a function given to connect() failed", "exception": error})
+
+
+def _ignore(_: object) -> None:
+    """Stand in for what the user wants to know of the client, not of a stream's own connection."""
 
 
 class _NoTopic:

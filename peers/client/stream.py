@@ -20,7 +20,7 @@ from peers.client.inbox import Inbox
 from peers.client.interest import Claim
 from peers.client.subscriptions import Subscriptions
 
-__all__ = ["CallbackSubscription", "MessageStream"]
+__all__ = ["CallbackSubscription", "Decode", "MessageStream"]
 
 Decode = Callable[[Batch], list[Message]]
 

@@ -70,6 +70,8 @@ class Subscriptions:
         self._sinks: dict[Sink, None] = {}
         self._full: set[Sink] = set()
         self._closed: HubError | None = None
+        self.began: int | None = None
+        """Offset of the hub's journal at which the subscription that was confirmed last begins, if the hub has one."""
 
     @property
     def prefixes(self) -> int:
@@ -181,6 +183,7 @@ class Subscriptions:
             self._interest.refuse(notice.request)
         elif request.subscribe:
             self._interest.confirm(notice.request)
+            self.began = notice.offset
         if not request.answer.done():
             request.answer.set_result(error)
         self.regulate()
