@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -265,3 +266,4 @@ class StoreAndView(RuleBasedStateMachine):
 
 
 TestStoreAndView = StoreAndView.TestCase
+TestStoreAndView.settings = settings(max_examples=settings().max_examples // 3)  # each writes files, several times
