@@ -49,6 +49,7 @@ _SHOWN_COLUMNS = 4
 """Of what is told of a topic: times are in the page and the CSV, a terminal is not as wide."""
 
 app = App(name="spark", help="Process archives with Apache Spark, here or on a cluster.")
+app.command("peers.cli.spark_archive:archive", name="archive", help="Archive what a hub records, each record once.")
 
 
 def _help(text: str, group: Group = _OUTPUT) -> Parameter:

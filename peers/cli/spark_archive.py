@@ -1,0 +1,131 @@
+"""`hub spark archive`: what a hub records, kept as Parquet or as a Delta table. The job is `peers.spark.archiving`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+from hub.errors import UsageError
+from hub.topics import check_prefix
+from peers.cli.spark import Engine
+from peers.cli.url import DEFAULT_URL, HubUrl
+from peers.spark.archiving.order import ArchiveOrder
+from peers.spark.summary import Figure, amount, figures, rate, show
+
+if TYPE_CHECKING:
+    from peers.spark.archiving.archive import Archived
+    from peers.spark.archiving.watch import Tally
+    from peers.spark.progress import JobProgress
+
+__all__ = ["archive"]
+
+_WHAT = Group("Messages", sort_key=1)
+_HOW = Group("Archive", sort_key=2)
+
+_SHORTEST = timedelta(milliseconds=100)
+
+
+def _help(text: str, group: Group = _HOW, name: str | None = None) -> Parameter:
+    return Parameter(help=text, group=group, name=name, negative=())
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class What:
+    """Which messages are archived."""
+
+    topics: Annotated[
+        str | None, _help("Prefixes, separated by commas; all without it. An archive keeps to its topics.", _WHAT)
+    ] = None
+    start: Annotated[
+        str, _help("Where a new archive begins: earliest, latest or an offset. Others go on.", _WHAT, "--from")
+    ] = "earliest"
+    allow_loss: Annotated[
+        bool, _help("Go on where records were deleted from the journal before they were archived.", _WHAT)
+    ] = False
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class How:
+    """How they are archived."""
+
+    every: Annotated[
+        timedelta | None, _help("Go on until Ctrl-C, with a batch each so often, such as 10s; else end at the end.")
+    ] = None
+    format: Annotated[Literal["parquet", "delta"], _help("Folders of Parquet files, or a Delta table.")] = "parquet"
+    compact: Annotated[bool, _help("Merge small files.")] = False
+    max_offsets: Annotated[int | None, _help("Offsets of one batch, at most; default 500,000.")] = None
+
+
+def archive(
+    *,
+    url: HubUrl = DEFAULT_URL,
+    to: Annotated[str, _help("Folder of the archive; made if it is absent.")],
+    what: What | None = None,
+    how: How | None = None,
+    engine: Engine | None = None,
+) -> None:
+    """Archive what a hub records, each record once, however often this is stopped or killed and started again.
+
+    It reads what is there and ends; with --every it goes on. One job at a time writes an archive.
+    """
+    what, how = what or What(), how or How()
+    topics = None if what.topics is None else _prefixes(what.topics)
+    every_s = _every_s(how.every)
+    with (engine or Engine()).running("archive") as job:
+        from peers.spark.archiving.archive import archive as run  # noqa: PLC0415 -- Spark is loaded when a job runs
+
+        order = ArchiveOrder(
+            url=url,
+            path=to.rstrip("/") or "/",
+            topics=topics,
+            starting=what.start,
+            every_s=every_s,
+            format=how.format,
+            compact=how.compact,
+            max_offsets=how.max_offsets,
+            lossy=what.allow_loss,
+            token=os.environ.get("HUB_TOKEN", ""),
+        )
+        job.progress.tell("archiving")
+        done = run(job, order, lambda tally: _advance(job.progress, tally))
+    _show(done)
+
+
+def _prefixes(text: str) -> tuple[str, ...]:
+    return tuple(check_prefix(prefix.strip()) for prefix in text.split(","))
+
+
+def _every_s(every: timedelta | None) -> float | None:
+    if every is None:
+        return None
+    if every < _SHORTEST:
+        raise UsageError(
+            f"--every: {_SHORTEST.total_seconds():g} s or more expected, {every.total_seconds():g} s given"
+        )
+    return every.total_seconds()
+
+
+def _advance(progress: JobProgress, tally: Tally) -> None:
+    if tally.first is not None:
+        progress.advance(tally.next - tally.first, max(tally.head, tally.next) - tally.first)
+
+
+def _show(done: Archived) -> None:
+    tally = done.tally
+    rows: list[Figure] = [
+        ("messages", "messages", amount(tally.messages)),
+        ("batches", "batches", amount(tally.batches)),
+        ("from", "offset", "" if tally.first is None else amount(tally.first)),
+        ("to", "offset", amount(tally.next)),
+        ("left in the hub", "offsets", amount(max(0, tally.head - tally.next))),
+        ("files merged", "files", amount(done.compacted.merged)),
+        ("elapsed", "s", f"{done.elapsed_s:.1f}"),
+        ("archived", "messages/s", rate(tally.messages, done.elapsed_s)),
+    ]
+    show(figures(rows))

@@ -1,0 +1,150 @@
+"""`archive`: what a hub records, kept in an archive, each record once.
+
+```
+hub ─ streaming query ─ foreachBatch ─▶ Writing ─▶ ParquetBatches, DeltaBatches
+      checkpoint: ARCHIVE/_hub/checkpoint
+```
+
+What makes it exact: Spark writes down which offsets a batch has before it reads them, and that it is done after it was
+written; a batch that is repeated in between replaces itself (Parquet) or is recognised (Delta).
+
+Once (`availableNow`), or continuously: then a hub that is away is waited for, and small files are merged from time to
+time, between two batches.
+
+Owner of the state: the archive's folder, which one job at a time may write. An archive on a file system that only Spark
+can reach (`hdfs://`, `s3a://`) is written as well, but has no lock, remembers no topics, and is not compacted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hub.errors import UsageError
+from peers.spark.archiving.compaction import Compacted
+from peers.spark.archiving.delta import check_delta
+from peers.spark.archiving.folders import batches, repair, roots
+from peers.spark.archiving.order import ArchiveOrder, is_local
+from peers.spark.archiving.parquet import WRITERS
+from peers.spark.archiving.query import Watching, run_query
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveState, load, locked, store
+from peers.spark.archiving.watch import Tally
+from peers.spark.archiving.writing import Writing
+
+if TYPE_CHECKING:
+    from peers.spark.session import Job
+
+__all__ = ["Archived", "archive"]
+
+_WORTH_MERGING = 2
+"""Small batches, by a job that ends."""
+
+_DELTA_LOG = "_delta_log"
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What was done."""
+
+    tally: Tally
+    elapsed_s: float
+    compacted: Compacted
+
+
+def archive(
+    job: Job,
+    order: ArchiveOrder,
+    every: Callable[[Tally], object] = lambda _: None,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Archived:
+    """Archive what the hub has, or what comes until it is interrupted.
+
+    Args:
+        job: Where it runs.
+        order: What is to be done.
+        every: Called with what is done, about once a second.
+        sleep: Waits so many seconds for a hub that is away.
+
+    Raises:
+        UsageError: It cannot be done so.
+        BusyError: Another job writes this archive.
+        PySparkException: Spark gave up.
+    """
+    if order.format == "delta":
+        check_delta()
+    if order.compact and not is_local(order.path):
+        raise UsageError("--compact: only archives on a local disk are compacted")
+    begun_s = time.monotonic()
+    tally = Tally()
+    with locked(Path(order.path)) if is_local(order.path) else nullcontext():
+        writing = Writing(order, _prepared(order))
+        with _writers(job), suppress(KeyboardInterrupt) if order.every_s is not None else nullcontext():
+            run_query(job, order, writing, Watching(tally, every, sleep))
+        if order.compact and order.every_s is None:
+            job.progress.tell("merging small files")
+            writing.compact(_last_finished(order.path), _WORTH_MERGING)
+    return Archived(tally, time.monotonic() - begun_s, writing.compacted)
+
+
+def _prepared(order: ArchiveOrder) -> ArchiveState:
+    """Repair what was left, and return what the archive is.
+
+    Raises:
+        UsageError: It is of another kind, or its checkpoint is missing.
+    """
+    fresh = ArchiveState(order.format, order.topics or ("",))
+    if not is_local(order.path):
+        return fresh
+    path = Path(order.path)
+    repair(path)
+    state = load(path)
+    if state is None or not (path / HUB / CHECKPOINT).is_dir():
+        _check_empty(path)
+    if state is None:
+        store(path, fresh)
+        return fresh
+    if state.format != order.format:
+        raise UsageError(f"{path} is an archive of format {state.format}, not {order.format}")
+    if order.topics not in {None, state.topics}:
+        held = ",".join(state.topics) or "of all prefixes"
+        raise UsageError(f"{path} holds the topics {held}: give others a folder of their own")
+    return state
+
+
+def _check_empty(path: Path) -> None:
+    """See to it that no batch is overwritten.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if any(batches(root) for root in roots(path)) or (path / _DELTA_LOG).exists():
+        raise UsageError(
+            f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
+            "restore it, or begin another archive"
+        )
+
+
+def _last_finished(path: str) -> int:
+    """Return the number of the last batch that Spark has marked as done; -1 for none."""
+    commits = Path(path) / HUB / CHECKPOINT / "commits"
+    return max((int(name.name) for name in commits.glob("[0-9]*")), default=-1)
+
+
+@contextmanager
+def _writers(job: Job) -> Iterator[None]:
+    """Have Spark write several folders at a time while the block runs."""
+    before = {key: job.spark.conf.get(key, None) for key in WRITERS}
+    for key, value in WRITERS.items():
+        job.spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, known in before.items():
+            if known is None:
+                job.spark.conf.unset(key)
+            else:
+                job.spark.conf.set(key, known)

@@ -1,0 +1,157 @@
+"""Compaction: many small batches of an archive become few files.
+
+```
+root=zeek/batch=0 .. batch=9 (small)   batch=10 (large)   batch=11 (not finished)
+root=zeek/batch=9 (all of 0 to 9)      batch=10           batch=11
+```
+
+Per date and root, neighbouring small batches are written into one file under the number of the last of them, in a
+hidden folder beside; the files of all other batches are linked into it; then the two folders exchange their names, and
+the old one is deleted. A reader that lists the folder sees the batches of before or of after, never a record twice or
+not at all. One that had listed it before finds files missing, which is an error in every reader, and reads again.
+
+Before the first exchange the number of the last finished batch is stored: if Spark repeats it later (its commit was
+lost), the job knows that it is in the archive, whatever folder it now is in. A crash in between leaves a hidden folder,
+which the next run deletes (`folders.repair`).
+
+Owner: the job that has the archive's lock. Cost: what is merged is read and written once; other files are not touched.
+Local disks only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from peers.spark.archiving.folders import BATCH, batches, hidden_name, link_files, parts, replace, roots, size_of
+
+__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact", "groups"]
+
+SMALL_BYTES = 32 * 1024 * 1024
+"""Batches below it are merged. Above it, opening files costs little of reading them."""
+
+TARGET_BYTES = 128 * 1024 * 1024
+"""A merged file stops growing there: Spark's own size of a task."""
+
+_ROW_GROUP_ROWS = 512 * 1024
+"""Rows that are held and written together: 100 MB of messages of 100 bytes."""
+
+_ZSTD_LEVEL = 3
+"""What Spark writes, too."""
+
+_TOPIC = "topic"
+
+
+class Compacted(NamedTuple):
+    """What was done."""
+
+    merged: int = 0
+    """Batches of one date and root, or files of a Delta table."""
+    made: int = 0
+    """Files that they are in now."""
+
+    def __add__(self, other: object) -> Compacted:
+        """Return both."""
+        if not isinstance(other, Compacted):
+            return NotImplemented
+        return Compacted(*map(sum, zip(self, other, strict=True)))
+
+
+def compact(archive: Path, through: int, least: int = 2, begin: Callable[[], object] = lambda: None) -> Compacted:
+    """Merge small batches.
+
+    Args:
+        archive: Its folder.
+        through: Number of the last finished batch; later ones are left alone.
+        least: Fewest batches that are worth a merge.
+        begin: Called before the first folder is replaced.
+    """
+    done = Compacted()
+    for root in roots(archive):
+        found = batches(root)
+        sizes = {number: size_of(path) for number, path in found.items() if number <= through}
+        merging = [group for group in groups(sizes) if len(group) >= least]
+        if merging:
+            _make(root, found, merging)
+            begin()
+            begin = _nothing
+            replace(root)
+            done += Compacted(sum(map(len, merging)), len(merging))
+    return done
+
+
+def _nothing() -> None:
+    """It has begun."""
+
+
+def groups(sizes: dict[int, int]) -> Iterator[list[int]]:
+    """Yield neighbouring batches that are small and make no more than the target together.
+
+    Args:
+        sizes: Of the batches, bytes, by their numbers, in order.
+    """
+    group: list[int] = []
+    total = 0
+    for number, size in sizes.items():
+        if group and (size >= SMALL_BYTES or total + size > TARGET_BYTES):
+            yield group
+            group, total = [], 0
+        if size < SMALL_BYTES:
+            group.append(number)
+            total += size
+    if group:
+        yield group
+
+
+def _make(root: Path, found: dict[int, Path], merging: Iterable[list[int]]) -> None:
+    """Make the hidden folder."""
+    hidden = hidden_name(root)
+    if hidden.exists():
+        shutil.rmtree(hidden)
+    merged: set[int] = set()
+    for group in merging:
+        merged.update(group)
+        target = hidden / f"{BATCH}{group[-1]}"
+        target.mkdir(parents=True)
+        merge([part for number in group for part in parts(found[number])], target / "part-00000.zstd.parquet")
+    for number, path in found.items():
+        if number not in merged:
+            link_files(path, hidden / path.name)
+
+
+def merge(sources: list[Path], target: Path) -> None:
+    """Write the rows of some files into one, in their order, and have it on the disk."""
+    with target.open("wb") as file:
+        with pq.ParquetWriter(
+            file,
+            pq.read_schema(sources[0]),
+            compression="zstd",
+            compression_level=_ZSTD_LEVEL,
+            use_dictionary=[_TOPIC],
+        ) as writer:
+            for rows in _row_groups(sources):
+                writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _row_groups(sources: Iterable[Path]) -> Iterator[pa.Table]:
+    """Yield the rows of files, so many at a time."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for source in sources:
+        with pq.ParquetFile(source) as file:
+            for batch in file.iter_batches():
+                held.append(batch)
+                rows += batch.num_rows
+                if rows >= _ROW_GROUP_ROWS:
+                    yield pa.Table.from_batches(held)
+                    held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)

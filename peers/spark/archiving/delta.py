@@ -1,0 +1,83 @@
+"""`DeltaBatches`: micro-batches as commits of a Delta table, through delta-rs (extra `delta`).
+
+Each commit bears the query and the number of the batch, as Delta's own protocol has it for this (an app transaction):
+one that is repeated is recognised. Cost: a batch passes through the driver as one Arrow table, so that its size is
+bounded by `--max-offsets`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hub.errors import UsageError
+from peers.spark.archiving.compaction import Compacted
+from peers.spark.archiving.parquet import partitioned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["DeltaBatches", "check_delta"]
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def check_delta() -> None:
+    """See to it that delta-rs is there.
+
+    Raises:
+        UsageError: It is not.
+    """
+    _deltalake()
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake  # noqa: PLC0415 -- an extra
+    except ImportError as error:
+        raise UsageError("--format delta needs delta-rs: pip install 'topichub[delta]'") from error
+    return deltalake
+
+
+class DeltaBatches:
+    """Writes batches.
+
+    Args:
+        path: Of the table.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, frame: DataFrame, batch: int) -> bool:
+        """Commit a batch; False if it was committed before."""
+        deltalake = _deltalake()
+        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        if query is None:
+            raise UsageError("Spark does not say which query this is, so that nothing can be written once")
+        if self._committed(query) >= batch:
+            return False
+        deltalake.write_deltalake(
+            self._path,
+            partitioned(frame).toArrow(),
+            mode="append",
+            partition_by=["date", "root"],
+            writer_properties=deltalake.WriterProperties(compression="ZSTD"),
+            commit_properties=deltalake.CommitProperties(app_transactions=[deltalake.Transaction(query, batch)]),
+        )
+        return True
+
+    def _committed(self, query: str) -> int:
+        """Return the number of the last batch of a query; -1 if there is none."""
+        deltalake = _deltalake()
+        if not deltalake.DeltaTable.is_deltatable(self._path):
+            return -1
+        version = deltalake.DeltaTable(self._path).transaction_version(query)
+        return -1 if version is None else int(version)
+
+    def compact(self) -> Compacted:
+        """Merge small files. Delta keeps the old ones for readers of old versions."""
+        deltalake = _deltalake()
+        if not deltalake.DeltaTable.is_deltatable(self._path):
+            return Compacted()
+        done = deltalake.DeltaTable(self._path).optimize.compact()
+        return Compacted(int(done["numFilesRemoved"]), int(done["numFilesAdded"]))

@@ -1,0 +1,121 @@
+"""The folders of an archive on a local disk: which batches there are, and how a folder is replaced by another.
+
+```
+date=2026-11-21/root=zeek/batch=7/part-*.parquet         what readers see
+date=2026-11-21/.compacting.root=zeek/batch=...          being made, or just replaced: no reader looks at it
+```
+
+A folder is replaced by one exchange of two names (`renameat2`), so that whoever lists it sees the old one or the new
+one. Where a file system cannot do that, it takes two renames, and for a moment there is neither.
+
+Invariants: what has a hidden name may be deleted at any time, unless what it is to replace is absent; `repair` finishes
+or undoes what a crash has left. Owner: the one job that has the archive's lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["BATCH", "HIDDEN", "batches", "hidden_name", "link_files", "parts", "repair", "replace", "roots", "size_of"]
+
+BATCH = "batch="
+_DATES = "date=*"
+_ROOTS = "root=*"
+
+HIDDEN = ".compacting."
+_REPLACED = ".replaced."
+_STAGING = ".spark-staging-*"
+"""Where Spark writes a batch before it moves it; left behind when it is killed."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def roots(archive: Path) -> Iterator[Path]:
+    """Yield the folders of one date and one root each, in order."""
+    for date in sorted(archive.glob(_DATES)):
+        yield from sorted(date.glob(_ROOTS))
+
+
+def batches(root: Path) -> dict[int, Path]:
+    """Return the folders of batches by their numbers, in order."""
+    found = {int(path.name.removeprefix(BATCH)): path for path in root.glob(f"{BATCH}*")}
+    return dict(sorted(found.items()))
+
+
+def size_of(batch: Path) -> int:
+    """Return the size of a batch's files, bytes."""
+    return sum(path.stat().st_size for path in parts(batch))
+
+
+def parts(batch: Path) -> list[Path]:
+    """Return the Parquet files of a batch, in the order in which they were written."""
+    return sorted(batch.glob("*.parquet"))
+
+
+def hidden_name(root: Path) -> Path:
+    """Return where the folder that is to replace this one is made."""
+    return root.with_name(HIDDEN + root.name)
+
+
+def link_files(batch: Path, to: Path) -> None:
+    """Have a batch in another folder, too; the same files where that is possible."""
+    to.mkdir(parents=True)
+    for part in parts(batch):
+        try:
+            os.link(part, to / part.name)
+        except OSError:  # no hard links on this file system
+            shutil.copy2(part, to / part.name)
+
+
+def replace(root: Path) -> None:
+    """Put the hidden folder in the place of the one that readers see, and delete that."""
+    hidden = hidden_name(root)
+    sync(hidden)
+    if exchange(root, hidden):
+        sync(root.parent)
+        shutil.rmtree(hidden)
+        return
+    replaced = root.with_name(_REPLACED + root.name)
+    root.rename(replaced)
+    hidden.rename(root)
+    sync(root.parent)
+    shutil.rmtree(replaced)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders at once; False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+def sync(folder: Path) -> None:
+    """Have the names in a folder on the disk before what follows."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def repair(archive: Path) -> int:
+    """Finish or undo what a job that was killed has left; return how many folders that were."""
+    found = 0
+    for left in archive.glob(f"{_DATES}/{_REPLACED}{_ROOTS}"):
+        root = left.with_name(left.name.removeprefix(_REPLACED))
+        if not root.exists():
+            hidden_name(root).rename(root)  # it was whole before its place was made free
+        shutil.rmtree(left)
+        found += 1
+    for pattern in (f"{_DATES}/{HIDDEN}{_ROOTS}", _STAGING):
+        for left in archive.glob(pattern):
+            shutil.rmtree(left)
+            found += 1
+    return found

@@ -1,0 +1,87 @@
+"""`run_query`: the streaming query behind an archive, from its start to its end, or begun again.
+
+The connector waits for a hub that is away for some seconds, then Spark gives up on the query. A job that is to go on
+for good begins it again, from its checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from peers.spark.archiving.order import ArchiveOrder
+from peers.spark.archiving.state import CHECKPOINT, HUB
+from peers.spark.archiving.watch import Tally
+from peers.spark.archiving.writing import Writing
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from peers.spark.session import Job
+
+__all__ = ["Watching", "run_query"]
+
+
+class Watching(NamedTuple):
+    """Who looks at it, and how."""
+
+    tally: Tally
+    every: Callable[[Tally], object]
+    """Called about once a second."""
+    sleep: Callable[[float], object]
+    """Waits so many seconds."""
+
+
+_POLL_S = 1
+
+_AWAY_S = 5.0
+"""Between two attempts to reach a hub that is away, on top of what the connector waits."""
+
+_AWAY = "ConnectionLostError"
+"""In what Spark says of a query whose source has lost its hub."""
+
+
+def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watching) -> None:
+    """Run it to its end.
+
+    Args:
+        job: Where it runs.
+        order: What is to be done.
+        writing: Writes the batches.
+        watching: Counts them.
+
+    Raises:
+        StreamingQueryException: Spark gave up.
+    """
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 -- heavy
+
+    while True:
+        try:
+            _run_once(_start(job, order, writing), watching)
+        except StreamingQueryException as error:
+            if order.every_s is None or _AWAY not in str(error):
+                raise
+            job.progress.tell("the hub is away")
+            watching.sleep(_AWAY_S)
+        else:
+            return
+
+
+def _run_once(query: StreamingQuery, watching: Watching) -> None:
+    tally = watching.tally
+    try:
+        while not query.awaitTermination(_POLL_S):
+            tally.take(query.recentProgress)
+            watching.every(tally)
+    finally:
+        query.stop()
+        tally.take(query.recentProgress)
+
+
+def _start(job: Job, order: ArchiveOrder, writing: Writing) -> StreamingQuery:
+    stream = job.spark.readStream.format("hub").options(**writing.source_options()).load()
+    written = stream.writeStream.foreachBatch(writing.write).queryName("topichub archive")
+    written = written.option("checkpointLocation", f"{order.path}/{HUB}/{CHECKPOINT}")
+    if order.every_s is None:
+        return written.trigger(availableNow=True).start()
+    return written.trigger(processingTime=f"{round(order.every_s * 1000)} milliseconds").start()

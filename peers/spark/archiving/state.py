@@ -1,0 +1,100 @@
+"""`ArchiveState`: what the job that writes an archive must remember beside Spark's checkpoint, and its lock.
+
+```
+ARCHIVE/_hub/archive.json    format, topics, how far batches were compacted
+ARCHIVE/_hub/checkpoint/     Spark's
+ARCHIVE/_hub/lock            held while a job writes
+```
+
+Owner: the job that has the lock. Invariant: the file is whole, the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hub.errors import BusyError, UsageError
+
+__all__ = ["CHECKPOINT", "HUB", "ArchiveState", "Format", "load", "locked", "store"]
+
+HUB = "_hub"
+"""Folder of all this; readers skip names that begin with an underscore."""
+
+CHECKPOINT = "checkpoint"
+_STATE = "archive.json"
+_LOCK = "lock"
+
+Format = Literal["parquet", "delta"]
+
+
+class ArchiveState(msgspec.Struct, frozen=True):
+    """What an archive is."""
+
+    format: Format
+    topics: tuple[str, ...]
+    compacted: int = -1
+    """Batches up to this one may have been merged: if Spark repeats one, it is there already."""
+
+
+def load(archive: Path) -> ArchiveState | None:
+    """Return the state, None of a folder that is no archive yet.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    path = archive / HUB / _STATE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ArchiveState)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def store(archive: Path, state: ArchiveState) -> None:
+    """Write the state, and have it on the disk.
+
+    Raises:
+        UsageError: That cannot be.
+    """
+    path = archive / HUB / _STATE
+    new = path.with_suffix(".new")
+    try:
+        with new.open("wb") as file:
+            file.write(msgspec.json.encode(state))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+@contextmanager
+def locked(archive: Path) -> Iterator[None]:
+    """Make the folder if it is absent, and keep other jobs from writing there.
+
+    Raises:
+        BusyError: Another job does.
+        UsageError: It cannot be made.
+    """
+    folder = archive / HUB
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"{archive}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BusyError(f"{archive}: another job writes this archive; give each its own folder") from error
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,272 @@
+"""`archive`: a hub's journal as an archive, with a real hub and Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset
+import pytest
+
+from hub.batch import encode_value
+from hub.errors import BusyError, UsageError
+from peers.spark.archive_files import read_archive
+from peers.spark.archiving import parquet, writing
+from peers.spark.archiving.archive import Archived, archive
+from peers.spark.archiving.order import ArchiveOrder
+from peers.spark.archiving.state import CHECKPOINT, HUB, locked
+from peers.spark.archiving.watch import Tally
+from peers.spark.progress import JobProgress
+from peers.spark.session import Job
+from tests.spark.hubs import HubWithJournal
+from tests.spark.queries import lose_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub of one test."""
+    with HubWithJournal(tmp_path / "hub.db", "--journal-topics", "/,plain") as hub:
+        yield hub
+
+
+Run = Callable[..., Archived]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the archive is."""
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
+    """Archive what the hub has."""
+
+    def run(
+        every: Callable[[Tally], object] = lambda _: None,
+        sleep: Callable[[float], object] = lambda _: None,
+        **order: Any,
+    ) -> Archived:
+        given = {"url": hub.url, "path": str(path), **order}
+        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given), every, sleep)
+
+    return run
+
+
+def seen(path: Path) -> list[int]:
+    """Offsets as a reader sees them that knows nothing of hubs."""
+    table = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive").to_table(columns=["offset"])
+    return sorted(table["offset"].to_pylist())
+
+
+def folders(path: Path) -> list[str]:
+    """Folders with files that readers see."""
+    return sorted({str(part.parent.relative_to(path)) for part in path.rglob("*.parquet") if "/." not in str(part)})
+
+
+class TestParquet:
+    """Folders of Parquet files."""
+
+    def test_records_stand_by_date_root_and_batch(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """With offset, time, topic and value as published."""
+        last = hub.fill([("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3), ("/odd=/%x", 4), ("//", 5)])
+        done = run()
+        assert (done.tally.messages, done.tally.batches, done.tally.first, done.tally.next) == (last, 1, 0, last)
+        dates = {name.split("/")[0] for name in folders(path)}
+        assert [name.split("/", 1)[1] for name in folders(path)] == [
+            "root=__HIVE_DEFAULT_PARTITION__/batch=0",
+            "root=odd%3D/batch=0",
+            "root=plain/batch=0",
+            "root=zeek/batch=0",
+        ]
+        assert len(dates) == 1
+        assert seen(path) == list(range(last))
+
+    def test_the_archive_reads_back_as_it_was(
+        self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession
+    ) -> None:
+        """Also with a filter on topics, which skips folders."""
+        hub.fill([("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3)])
+        run()
+        rows = read_archive(spark, str(path)).sort("offset").collect()
+        assert [(row.offset, row.topic, bytes(row.value), row.root) for row in rows] == [
+            (0, "/zeek/dns", encode_value({"n": 1}), "zeek"),
+            (1, "/zeek/conn", encode_value(2), "zeek"),
+            (2, "plain", encode_value(3), "plain"),
+        ]
+
+    def test_the_next_run_goes_on(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """In batches of so many offsets; nothing new is no batch."""
+        hub.fill_numbers(10, topics=1)
+        assert run(max_offsets=4).tally.batches == 3
+        hub.fill_numbers(5, topics=1)
+        assert run(max_offsets=4).tally.messages == 5
+        done = run().tally
+        assert (done.messages, done.batches, done.next, done.head) == (0, 0, 15, 15)
+        assert seen(path) == list(range(15))
+        assert [name.rsplit("=", 1)[1] for name in folders(path)] == ["0", "1", "2", "3", "4"]
+
+    def test_a_lost_commit_replaces_its_batch(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """It is written again to the same place."""
+        hub.fill_numbers(10)
+        run(max_offsets=5)
+        before = folders(path)
+        lose_commit(path / HUB / CHECKPOINT, 1)
+        run(max_offsets=5)
+        assert seen(path) == list(range(10))
+        assert folders(path) == before
+
+    def test_small_files_are_merged(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """And a batch that Spark repeats afterwards is recognised, though its folder is another one."""
+        hub.fill_numbers(10, topics=1)
+        done = run(max_offsets=2, compact=True)
+        assert done.compacted == (5, 1)
+        assert [name.rsplit("=", 1)[1] for name in folders(path)] == ["4"]
+        lose_commit(path / HUB / CHECKPOINT, 4)
+        hub.fill_numbers(2, topics=1)
+        run(max_offsets=2, compact=True)
+        assert seen(path) == list(range(12))
+
+    def test_topics_are_kept(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """An archive has its topics; others are refused."""
+        hub.fill_numbers(8)
+        run(topics=("/n/1", "/n/2"))
+        hub.fill_numbers(8)
+        run()
+        assert len(seen(path)) == 8
+        with pytest.raises(UsageError, match="holds the topics /n/1,/n/2"):
+            run(topics=("/n/3",))
+
+    def test_where_it_begins(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """A new one at an offset; others go on, whatever is said."""
+        hub.fill_numbers(10)
+        run(starting="7")
+        run(starting="0")
+        assert seen(path) == [7, 8, 9]
+
+    def test_what_a_killed_job_has_left_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """Hidden folders of Spark."""
+        left = path / ".spark-staging-7" / "date=2026-11-21"
+        left.mkdir(parents=True)
+        hub.fill_numbers(3)
+        run()
+        assert not left.exists()
+
+    def test_refusals(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """Nothing is overwritten, mixed, or written by two at a time."""
+        hub.fill_numbers(3)
+        with locked(path), pytest.raises(BusyError):
+            run()
+        run()
+        with pytest.raises(UsageError, match="is an archive of format parquet, not delta"):
+            run(format="delta")
+        with pytest.raises(UsageError, match="only archives on a local disk are compacted"):
+            run(path="hdfs://somewhere/archive", compact=True)
+        shutil.rmtree(path / HUB / CHECKPOINT)
+        with pytest.raises(UsageError, match="is missing: nobody knows how far it reaches"):
+            run()
+        (path / HUB / "archive.json").unlink()
+        with pytest.raises(UsageError, match="is missing"):
+            run()
+
+    def test_the_session_is_left_as_it_was(self, run: Run, spark: SparkSession) -> None:
+        """What the job sets is its own."""
+        (key,) = parquet.WRITERS
+        before = spark.conf.get(key, None)
+        run()
+        assert spark.conf.get(key, None) == before
+
+
+class TestContinuous:
+    """With `every_s`."""
+
+    def test_it_goes_on_until_it_is_interrupted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """What comes is archived; Ctrl-C ends it with what was done."""
+        hub.fill_numbers(3, topics=1)
+        more = iter([hub.fill_numbers])
+
+        def every(tally: Tally) -> None:
+            if tally.messages == 3:
+                next(more, lambda _: None)(2)
+            elif tally.messages >= 5:
+                raise KeyboardInterrupt
+
+        done = run(every, every_s=0.1)
+        assert done.tally.messages == 5
+        assert seen(path) == list(range(5))
+
+    def test_small_files_are_merged_now_and_then(
+        self, hub: HubWithJournal, run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those of finished batches; the last one stays."""
+        monkeypatch.setattr(writing, "COMPACTED_BATCHES", 3)
+        monkeypatch.setattr(writing, "COMPACTED_LEAST", 2)
+        hub.fill_numbers(12, topics=1)
+
+        def every(tally: Tally) -> None:
+            if tally.messages == 12:
+                raise KeyboardInterrupt
+
+        done = run(every, every_s=0.1, max_offsets=2, compact=True)
+        assert done.compacted.merged >= 4
+        assert seen(path) == list(range(12))
+        assert len(folders(path)) < 6
+
+    def test_a_hub_that_is_away_is_waited_for(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """The query begins again where it was."""
+        hub.fill_numbers(3)
+        pauses: list[float] = []
+
+        def sleep(pause_s: float) -> None:
+            pauses.append(pause_s)
+            hub.start()
+            hub.fill_numbers(2)
+
+        def every(tally: Tally) -> None:
+            if tally.messages == 3 and not pauses:
+                hub.kill()
+            elif tally.messages >= 5:
+                raise KeyboardInterrupt
+
+        run(every, sleep, every_s=0.1)
+        assert len(pauses) == 1
+        assert seen(path) == list(range(5))
+
+
+class TestDelta:
+    """A Delta table."""
+
+    @pytest.fixture(autouse=True)
+    def extra(self) -> None:
+        """It is an extra."""
+        pytest.importorskip("deltalake")
+
+    def test_each_batch_is_a_commit(self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession) -> None:
+        """That readers of Delta see, and that jobs read as any archive."""
+        hub.fill_numbers(10)
+        done = run(format="delta", max_offsets=5)
+        assert done.tally.batches == 2
+        rows = read_archive(spark, str(path)).sort("offset").collect()
+        assert [row.offset for row in rows] == list(range(10))
+        assert {row.root for row in rows} == {"n"}
+
+    def test_a_lost_commit_is_recognised(self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession) -> None:
+        """By the number of the batch in the table's own log; also after small files were merged."""
+        hub.fill_numbers(10)
+        assert run(format="delta", max_offsets=2, compact=True).compacted == (5, 1)
+        lose_commit(path / HUB / CHECKPOINT, 4)
+        run(format="delta")
+        assert read_archive(spark, str(path)).count() == 10
+
+    def test_without_the_package(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The text says how to get it."""
+        import sys
+
+        monkeypatch.setitem(sys.modules, "deltalake", None)
+        with pytest.raises(UsageError, match=r"pip install 'topichub\[delta\]'"):
+            run(format="delta")
