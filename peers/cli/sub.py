@@ -66,6 +66,13 @@ def sub(  # noqa: PLR0913 -- one flag each
     overflow: Annotated[
         Overflow | None, Parameter(help="What to lose when it is full; the hub's own policy without it.")
     ] = None,
+    from_offset: Annotated[
+        int | None, Parameter(help="Begin with what the hub's journal has from this offset on, then go on live.")
+    ] = None,
+    from_time: Annotated[
+        datetime | None,
+        Parameter(help="The same, from the first record that is not older; local time unless it names a zone."),
+    ] = None,
 ) -> int:
     """Subscribe and show what comes, until Ctrl-C, --limit or --timeout.
 
@@ -81,7 +88,18 @@ def sub(  # noqa: PLR0913 -- one flag each
     wish = QueueWish(queue_messages, _size(queue_bytes), overflow)
     chosen: Format = format or ("pretty" if sys.stdout.isatty() else "json")
     stop = _Stop(limit, timeout)
-    return asyncio.run(_subscribe(prefixes or ("",), url, name, wish, stop, _Look(chosen, full, zeek)))
+    if from_offset is not None and (from_offset < 0 or from_time is not None):
+        raise UsageError("--from-offset: give 0 or more, and not --from-time as well")
+    wanted = _Wanted(prefixes or ("",), from_offset, from_time)
+    return asyncio.run(_subscribe(wanted, url, name, wish, stop, _Look(chosen, full, zeek)))
+
+
+class _Wanted(NamedTuple):
+    """What is shown."""
+
+    prefixes: tuple[str, ...]
+    from_offset: int | None
+    from_time: datetime | None
 
 
 class _Look(NamedTuple):
@@ -110,7 +128,7 @@ def _size(text: str) -> int:
 
 
 async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
-    prefixes: tuple[str, ...], url: str, name: str, wish: QueueWish, stop: _Stop, look: _Look
+    wanted: _Wanted, url: str, name: str, wish: QueueWish, stop: _Stop, look: _Look
 ) -> int:
     counting = look.format == "count"
     notices = Notices("sub", _CLEAR_LINE if counting and sys.stdout.isatty() else "")
@@ -118,7 +136,8 @@ async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     async with connect(url, **notices.options(name, wish)) as client:
         try:
-            async with client.subscribe(*prefixes) as messages:
+            prefixes, from_offset, from_time = wanted
+            async with client.subscribe(*prefixes, from_offset=from_offset, from_time=from_time) as messages:
                 if sys.stderr.isatty():
                     notices.say(f"subscribed to {_named(prefixes)} at hub {client.hub.name if client.hub else ''}")
                 if counting:

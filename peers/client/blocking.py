@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -154,13 +155,26 @@ class BlockingClient:
         """
         self._call(self._drain(), timeout_s)
 
-    def subscribe(self, *prefixes: str, buffer_bytes: int | None = None) -> BlockingStream:
+    def subscribe(
+        self,
+        *prefixes: str,
+        buffer_bytes: int | None = None,
+        from_offset: int | None = None,
+        from_time: datetime | None = None,
+    ) -> BlockingStream:
         """Subscribe, for `with client.subscribe("/zeek/") as messages: for message in messages: ...`.
+
+        Args:
+            prefixes: One or more; the empty one matches everything.
+            buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
+            from_offset: Begin with what the hub's journal has from this offset on, and go on live.
+            from_time: The same, from the first record that is not older.
 
         Raises:
             UsageError: No prefix.
         """
-        return BlockingStream(self._call, self._client.subscribe, prefixes, buffer_bytes)
+        make = partial(self._client.subscribe, from_offset=from_offset, from_time=from_time)
+        return BlockingStream(self._call, make, prefixes, buffer_bytes)
 
     def subscribe_callback(
         self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]

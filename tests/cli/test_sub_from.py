@@ -1,0 +1,89 @@
+"""`hub sub --from-offset`, `--from-time`: history from the hub's journal, then live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from peers.client import Client, connect
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from tests.cli.programs import HUB, PATIENCE_S, environment
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> AsyncIterator[str]:
+    """A hub with a journal."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    yield daemon.endpoints[0].location
+    await daemon.stop()
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[Client]:
+    """A client of it."""
+    async with connect(url) as connected:
+        yield connected
+
+
+async def sub(url: str, *arguments: str) -> asyncio.subprocess.Process:
+    """Start the command."""
+    return await asyncio.create_subprocess_exec(
+        *HUB,
+        "sub",
+        *arguments,
+        "--url",
+        url,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+
+
+async def values(process: asyncio.subprocess.Process) -> list[object]:
+    """What it shows until it ends."""
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    assert err == b""
+    return [json.loads(line)["value"] for line in out.splitlines()]
+
+
+async def test_from_an_offset(url: str, client: Client) -> None:
+    """What the journal has from there on comes first, then what is published."""
+    for number in range(3):
+        await client.publish_confirmed("/a", number)
+    process = await sub(url, "/a", "--from-offset", "1", "--limit", "3")
+    assert process.stdout is not None
+    first = await process.stdout.readline()
+    await client.publish_confirmed("/a", 3)
+    assert [json.loads(first)["value"], *await values(process)] == [1, 2, 3]
+
+
+async def test_from_a_time(url: str, client: Client) -> None:
+    """The first record that is not older comes first."""
+    await client.publish_confirmed("/a", "before")
+    between = datetime.now(UTC).isoformat()
+    await client.publish_confirmed("/a", "after")
+    assert await values(await sub(url, "/a", "--from-time", between, "--limit", "1")) == ["after"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--from-offset", "7"), b"hub: offset 7 is behind the end of the journal, which is 0 (4011)\n"),
+        (("--from-offset", "-1"), b"hub: --from-offset: give 0 or more, and not --from-time as well\n"),
+    ],
+)
+async def test_places_that_are_not_there(url: str, arguments: tuple[str, ...], says: bytes) -> None:
+    """One line says what is wrong."""
+    process = await sub(url, "/a", *arguments)
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    assert (process.returncode, out, err) == (1, b"", says)
