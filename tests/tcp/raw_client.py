@@ -91,8 +91,10 @@ class RawClient:
         await self.send(encode_subscription(kind, list(prefixes), self._requests))
         before: list[Frame] = []
         async for frame in self.frames():
-            if frame.kind == Kind.NOTICE and decode_notice(frame.body) == Notice("confirmed", self._requests):
-                return before
+            if frame.kind == Kind.NOTICE:
+                notice = decode_notice(frame.body)  # with a journal it says where that stands, too
+                if (notice.kind, notice.request) == ("confirmed", self._requests):
+                    return before
             before.append(frame)
         raise AssertionError(f"no confirmation, but {before}")
 
