@@ -50,6 +50,7 @@ _SHOWN_COLUMNS = 4
 
 app = App(name="spark", help="Process archives with Apache Spark, here or on a cluster.")
 app.command("peers.cli.spark_archive:archive", name="archive", help="Archive what a hub records, each record once.")
+app.command("peers.cli.spark_replay:replay", name="replay", help="Publish an archive to a hub, in order and at a pace.")
 
 
 def _help(text: str, group: Group = _OUTPUT) -> Parameter:
