@@ -10,7 +10,7 @@ ARGS ?=
 EDITABLE := --config-settings editable_mode=compat
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types contracts format bench bench-compare image clean
+.PHONY: help run test soak check lint types contracts format bench bench-compare image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,6 +22,15 @@ test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
 	@tests/spark/install-java
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks; the tests do the same in short
+	@tests/spark/install-java
+	@failed=; for script in tests/soak/*.py; do \
+		echo "$$script"; \
+		$(BIN)/python $$script || failed="$$failed $$script"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "soak: failed:$$failed" >&2; exit 1; fi; \
+	echo "soak: all is as promised"
 
 check: lint types contracts ## linters, types, import contracts
 

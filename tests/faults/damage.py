@@ -79,7 +79,7 @@ class Sample:
 
     @classmethod
     def made(cls, folder: Path, random: Random, *, commits: int) -> Sample:
-        """Write some 60 records of several topics with each commit: half of them into the file, half into the log."""
+        """Write about 60 records of several topics with each commit: half of them into the file, half into the log."""
         folder.mkdir()
         sample = cls(folder)
         sample._note(0, ())
@@ -104,6 +104,14 @@ class Sample:
         for tail in ("", "-wal"):
             shutil.copyfile(f"{self.path}{tail}", f"{to}{tail}")
         return to
+
+    def settled(self, folder: Path) -> Sample:
+        """Return the same with everything in the one file, and an empty log."""
+        folder.mkdir()
+        settled = Sample(folder, self.records, self.states)
+        self.whole_copy(settled.path)
+        Path(f"{settled.path}-wal").touch()
+        return settled
 
     def whole_copy(self, to: Path) -> Path:
         """Copy it, with everything in the one file."""
@@ -149,17 +157,15 @@ def cut_wal(path: Path, missing_bytes: int) -> None:
 
 def flip_anywhere(path: Path, random: Random) -> str:
     """Flip a bit, in the database or the log; return where."""
-    name = random.choice(["", "-wal"])
-    file = Path(f"{path}{name}")
+    file = _file(path, random)
     return _flip(file, random.randrange(file.stat().st_size), random)
 
 
 def flip_headers(path: Path, random: Random) -> str:
     """The same at the beginning of a page, where SQLite's own structure stands, or of a frame of the log."""
-    name = random.choice(["", "-wal"])
-    file = Path(f"{path}{name}")
+    file = _file(path, random)
     size = file.stat().st_size
-    if name:
+    if file.name.endswith("-wal"):
         each = _FRAME_HEADER_BYTES + PAGE_BYTES
         start = _WAL_HEADER_BYTES + random.randrange((size - _WAL_HEADER_BYTES) // each) * each
         position = random.choice([random.randrange(_WAL_HEADER_BYTES), start + random.randrange(64)])
@@ -171,12 +177,17 @@ def flip_headers(path: Path, random: Random) -> str:
 
 def zero_sector(path: Path, random: Random) -> str:
     """Lose what stood in a sector."""
-    file = Path(f"{path}{random.choice(['', '-wal'])}")
+    file = _file(path, random)
     position = random.randrange(file.stat().st_size // _SECTOR_BYTES) * _SECTOR_BYTES
     with file.open("r+b") as opened:
         opened.seek(position)
         opened.write(bytes(_SECTOR_BYTES))
     return f"{file.name}: zeroes from {position} on"
+
+
+def _file(path: Path, random: Random) -> Path:
+    """Choose one of the two, if there are two."""
+    return random.choice([file for file in (path, Path(f"{path}-wal")) if file.stat().st_size])
 
 
 def _flip(file: Path, position: int, random: Random) -> str:
@@ -199,13 +210,14 @@ def altered(path: Path) -> Iterator[apsw.Connection]:
 # Looking.
 
 
-def examine(path: Path, sample: Sample, *, is_torn: bool = False) -> Found:
-    """Read a hurt copy, write to it, and read it again.
+def examine(path: Path, sample: Sample, *, is_torn: bool = False, writes: bool = True) -> Found:
+    """Read a hurt copy, open it for writing, write to it, and read it again.
 
     Args:
         path: Of the copy.
         sample: What it was.
         is_torn: Whether no more has happened than that the end of the log is missing: then it must not be refused.
+        writes: Whether to write, too.
 
     Raises:
         AssertionError: Something else was read than what was written.
@@ -217,8 +229,10 @@ def examine(path: Path, sample: Sample, *, is_torn: bool = False) -> Found:
             assert store.next == following
             assert tuple(store.writes) == sample.states[following].writes
             records = sample.records[:following]
-            _append(store, records)
-        whole = _read(path, records, None)[1] and whole
+            if writes:
+                _append(store, records)
+        if writes:
+            whole = _read(path, records, None)[1] and whole
     except StorageError:
         if is_torn:
             raise

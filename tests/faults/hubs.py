@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from peers.client import connect
+from peers.client import QueueWish, connect
 from peers.client.opening import Connecting
 from tests.daemon.hub_process import ROOT, HubProcess
 
@@ -39,9 +39,9 @@ class RunningHub:
         self._is_struck = False
         self.url = process.endpoints[0].location
 
-    def connect(self, **options: bool) -> Connecting:
+    def connect(self, queue: QueueWish | None = None) -> Connecting:
         """Make a client that does not come back when the hub is gone."""
-        return connect(self.url, reconnect=False, **options)  # type: ignore[arg-type]
+        return connect(self.url, reconnect=False, queue=queue)
 
     def strike(self) -> None:
         """End it as the kernel does for want of memory; the second time nothing happens."""

@@ -18,7 +18,7 @@ import msgpack
 from hub.journal.block import Block
 from peers.journal.view import View
 
-__all__ = ["Ledger", "topic_of", "value_of"]
+__all__ = ["NOWHERE", "Ledger", "topic_of", "value_of"]
 
 _RUN_MESSAGES = 50
 """So many in a row have one topic, so that some leave as batches."""
@@ -34,10 +34,19 @@ def value_of(name: str, number: int) -> list[Any]:
     return [name, number, bytes([number % 251]) * (number * 37 % 300)]
 
 
-class Ledger:
-    """What is known of a journal under load."""
+NOWHERE = -1
+"""In place of an offset, where a message is not recorded."""
 
-    def __init__(self) -> None:
+
+class Ledger:
+    """What is known of a journal under load.
+
+    Args:
+        may_lose: Whether messages may be missing between others, because the disk was full.
+    """
+
+    def __init__(self, *, may_lose: bool = False) -> None:
+        self._may_lose = may_lose
         self.sent: defaultdict[str, int] = defaultdict(int)
         """How many messages each publisher has handed over, at least in part."""
         self.confirmed: dict[tuple[str, int], int] = {}
@@ -72,6 +81,8 @@ class Ledger:
             value = msgpack.unpackb(body)
             name, number = value[:2]
             found = self.offsets[name]
+            if self._may_lose:
+                found += [NOWHERE] * (number - len(found))
             assert number == len(found), f"offset {offset}: number {number} of {name}, {len(found)} were there before"
             assert number < self.sent[name], f"offset {offset}: number {number} of {name} was never sent"
             assert (topic, value) == (topic_of(name, number), value_of(name, number)), f"offset {offset}: changed"

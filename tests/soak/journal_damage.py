@@ -2,9 +2,9 @@
 
     python tests/soak/journal_damage.py [--times 1000] [--seed 1]
 
-Half of the journal is in the database, half in its write-ahead log. Of each way to hurt it so many copies are made,
-each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1: something was read that
-had not been written there, or something was raised that is no error of the storage.
+Half of the journal is in the database, half in its write-ahead log; or all is in the database. Of each way to hurt it
+so many copies are made, each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1:
+something was read that had not been written there, or something was raised that is no error of the storage.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -33,18 +34,30 @@ def _tear(path: Path, random: Random) -> str:
     return f"log without its last {missing_bytes} bytes"
 
 
-_WAYS: dict[str, Hurt] = {
-    "log cut off": _tear,
-    "bit flipped anywhere": flip_anywhere,
-    "bit flipped in a header": flip_headers,
-    "sector of zeroes": zero_sector,
-}
+class _Way(NamedTuple):
+    """How copies are hurt."""
+
+    name: str
+    hurt: Hurt
+    with_log: bool
+    """Whether half of the journal is in the log."""
 
 
-def _try(sample: Sample, name: str, times: int, random: Random, failures: list[str]) -> Counter[Found]:
+_WAYS = [
+    _Way("log cut off", _tear, True),
+    _Way("bit flipped anywhere", flip_anywhere, True),
+    _Way("bit flipped in a header", flip_headers, True),
+    _Way("sector of zeroes", zero_sector, True),
+    _Way("no log, bit flipped anywhere", flip_anywhere, False),
+    _Way("no log, bit flipped in a header", flip_headers, False),
+    _Way("no log, sector of zeroes", zero_sector, False),
+]
+
+
+def _try(way: _Way, sample: Sample, times: int, random: Random, failures: list[str]) -> Counter[Found]:
     """Hurt so many copies in one way; count what became of them."""
+    name, hurt, _ = way
     found: Counter[Found] = Counter()
-    hurt = _WAYS[name]
     for _ in track(range(times), name, console=Console(stderr=True), transient=True):
         copy = sample.copy(sample.folder / "copy.db")
         where = hurt(copy, random)
@@ -66,11 +79,12 @@ def main() -> int:
     table = Table("what was done", "copies", *(found.value for found in Found), "wrong")
     with tempfile.TemporaryDirectory(prefix="journal-damage-") as folder:
         sample = Sample.made(Path(folder) / "sample", random, commits=60)
-        for name in _WAYS:
+        settled = sample.settled(Path(folder) / "settled")
+        for way in _WAYS:
             before = len(failures)
-            found = _try(sample, name, chosen.times, random, failures)
+            found = _try(way, sample if way.with_log else settled, chosen.times, random, failures)
             counts = [str(found[each]) for each in Found]
-            table.add_row(name, str(chosen.times), *counts, str(len(failures) - before))
+            table.add_row(way.name, str(chosen.times), *counts, str(len(failures) - before))
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(table)
     for failure in failures:
