@@ -506,7 +506,7 @@ class Client:
             text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
             self.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
         self._subscriptions.connected(connection, hello.frame)
-        self._journal.connected(connection)
+        self._journal.connected(connection, hello.journal)
         self._write()
         self._call(self.settings.on_connect, hello)
 

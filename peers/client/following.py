@@ -28,7 +28,7 @@ from hub.errors import CloseCode, ConnectionLostError, HubError, RejectedError, 
 from hub.journal.block import to_frames
 from hub.topics import check_prefix
 from peers.backoff import Backoff
-from peers.client.journal import JournalAccess
+from peers.client.journal import JournalAccess, replaced
 from peers.client.stream import Decode, MessageStream
 from peers.client.subscriptions import Subscriptions
 from peers.wire.records import FETCH_BYTES, Fetch, Records
@@ -139,7 +139,10 @@ class FollowingStream(MessageStream):
                 if self.live:
                     return
                 await line.close()
+                journal_id = line.access.id
                 line = self._line = await self._redial()
+                if line.access.id != journal_id:
+                    raise replaced()
         except HubError as error:
             self._inbox.finish(error)
 
@@ -171,7 +174,10 @@ class FollowingStream(MessageStream):
         if seam is None:
             raise RejectedError(CloseCode.JOURNAL_FAILED, "the hub records nothing now, so that history has no end")
         while self._next < seam and not self._broken:
-            self._take_history(await line.access.fetch(self._fetch(seam)))
+            found = await line.access.fetch(self._fetch(seam))
+            if found.next == self._next:  # the hub has waited for it: the journal has failed, and offsets changed
+                self._break_off()
+            self._take_history(found)
         aside, self._aside, self._aside_bytes = self._aside, [], 0
         if self._broken:
             self._state = _State.CATCHING_UP

@@ -6,7 +6,8 @@ client.read("/zeek/", start=0) ─▶ FETCH, FETCH, ... each asked for while the
       async for block in history.blocks()        hub.journal.block.Block, columns without an object for each record
 ```
 
-It reads no faster than it is iterated over, holds two pieces at most, and goes on where it was after a lost connection.
+It reads no faster than it is iterated over, holds two pieces at most, and goes on where it was after a lost connection,
+if the hub has the same journal then. An end that is not committed yet is waited for.
 
 Owner: one reader. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, about 1 µs more each.
 """
@@ -20,11 +21,14 @@ from typing import Any, NamedTuple
 
 from hub.journal.block import Block
 from hub.topics import check_prefix
-from peers.client.journal import JournalAccess
+from peers.client.journal import JournalAccess, replaced
 from peers.client.values import BadMessage, decode_body
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
 __all__ = ["History", "Record", "time_us"]
+
+_WAIT_MS = 30_000
+"""How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
 
 
 class Record(NamedTuple):
@@ -83,14 +87,18 @@ class History:
             RejectedError, ClosedError, PeerError: As `Client.read`.
         """
         asking = self._ask(self.next, self._time)
+        journal_id = b""
         try:
             while True:
                 found = await asking
+                journal_id = journal_id or self._access.id
+                if journal_id != self._access.id:
+                    raise replaced()
                 if self._end is None:
                     self._end = found.head
                 done = found.next >= self._end
                 if not done:
-                    asking = self._ask(found.next)
+                    asking = self._ask(found.next, wait_ms=_WAIT_MS if found.next == found.head else 0)
                 yield found
                 self.next = found.next
                 if done:
@@ -98,9 +106,11 @@ class History:
         finally:
             asking.cancel()
 
-    def _ask(self, start: int, time: int | None = None) -> asyncio.Task[Records]:
-        fetch = Fetch(1, start, time, self._end, self._prefixes, self._piece_bytes or FETCH_BYTES)
-        return asyncio.get_running_loop().create_task(self._access.fetch(fetch))
+    def _ask(self, start: int, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
+        fetch = Fetch(1, start, time, self._end, self._prefixes, self._piece_bytes or FETCH_BYTES, wait_ms)
+        asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
+        asking.add_done_callback(_retrieve)
+        return asking
 
     async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
         """Yield blocks, their columns ready to be used.
@@ -120,6 +130,12 @@ class History:
         async for block in self.blocks():
             for record in records_of(block, self.on_bad):
                 yield record
+
+
+def _retrieve(asking: asyncio.Task[Records]) -> None:
+    """Look at the outcome: who stops reading does not, and asyncio would complain of that."""
+    if not asking.cancelled():
+        asking.exception()
 
 
 def records_of(block: Block, on_bad: Callable[[BadMessage], None]) -> Iterator[Record]:

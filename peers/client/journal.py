@@ -6,7 +6,8 @@ fetch, commit ─▶ numbered request ─▶ hub ─▶ RECORDS, NOTICE ─▶ w
 
 Owner: one client. Requests are numbered from `FIRST_REQUEST` on, so that their answers are told from those about
 subscriptions. A FETCH that was lost with its connection is sent again over the next one, since it changes nothing; a
-STAGE or COMMIT is not: whoever asks must know.
+STAGE or COMMIT is not: whoever asks must know. Nor is a FETCH where the hub has another journal by then, of which the
+same offsets are other records.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from peers.client.conversation import ABNORMAL
 from peers.wire.control import Notice
 from peers.wire.records import Commit, Fetch, Records, Stage
 
-__all__ = ["FIRST_REQUEST", "Committed", "JournalAccess", "JournalState"]
+__all__ = ["FIRST_REQUEST", "Committed", "JournalAccess", "JournalState", "replaced"]
 
 FIRST_REQUEST = 1 << 31
 """Smaller numbers are requests about subscriptions."""
@@ -69,6 +70,8 @@ class JournalAccess:
     """
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
+        self.id = b""
+        """Of the journal of the hub that is connected, or was last; empty where it has none."""
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
@@ -167,9 +170,12 @@ class JournalAccess:
         if request is not None and not request.answer.done():
             request.answer.set_result(answer)
 
-    def connected(self, connection: Connection) -> None:
-        """Ask a new connection for what the last one has not answered."""
+    def connected(self, connection: Connection, journal_id: bytes) -> None:
+        """Ask a new connection for what the last one has not answered, if it reaches the same journal."""
         self._connection = connection
+        if self.id not in {b"", journal_id}:
+            self._answer_all(replaced())
+        self.id = journal_id
         for request in list(self._requests.values()):
             if request.again is not None and not request.answer.done():
                 self._send(request.again)
@@ -186,9 +192,18 @@ class JournalAccess:
         """Nothing more comes: tell everyone who waits."""
         self._closed = error or ClosedError("the client is closed")
         self._connection = None
+        self._answer_all(self._closed)
+
+    def _answer_all(self, error: HubError) -> None:
         for request in self._requests.values():
             if not request.answer.done():
-                request.answer.set_result(self._closed)
+                request.answer.set_result(error)
+
+
+def replaced() -> RejectedError:
+    """Make the exception for offsets that mean other records now."""
+    text = "the hub has another journal than before; what was read of the old one does not go on in it: begin anew"
+    return RejectedError(CloseCode.GONE, text)
 
 
 def fetch_sender(fetch: Fetch, number: int) -> Callable[[Connection], None]:

@@ -1,0 +1,283 @@
+"""A range of a journal, by iterating: piece by piece, one asked for ahead, up to an end that may be still to come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, RejectedError
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.journal.block import Block, pack
+from peers.backoff import Backoff
+from peers.client import Client, connect
+from peers.client.history import History, Record, time_us
+from peers.client.values import BadMessage
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from peers.wire.records import FETCH_BYTES, Fetch, Records
+
+JOURNAL = b"0123456789abcdef"
+AT_US = 1_700_000_000_000_000
+
+
+def block(first: int, *values: Any, topic: str = "/a") -> bytes:
+    """A block of values."""
+    (made,) = pack([(AT_US + first, Batch.of(topic, values).frames)], first)
+    return made
+
+
+class FakeAccess:
+    """A journal of numbers, their offsets, `step` of them a piece; it remembers what it was asked for."""
+
+    def __init__(self, head: int, step: int = 4) -> None:
+        self.id = JOURNAL
+        self.head = head
+        self.step = step
+        self.asked: list[Fetch] = []
+        self.more = asyncio.Event()
+        self.pieces: dict[int, Any] = {}
+        """What is answered instead, by offset."""
+
+    async def fetch(self, fetch: Fetch) -> Records:
+        """Answer, after a turn of the loop."""
+        self.asked.append(fetch)
+        await asyncio.sleep(0)
+        if fetch.wait_ms and fetch.start == self.head:
+            await self.more.wait()
+        start = fetch.start if fetch.time is None else fetch.time
+        instead = self.pieces.get(start)
+        if isinstance(instead, Exception):
+            raise instead
+        following = max(start, min(start + self.step, self.head, fetch.end if fetch.end is not None else self.head))
+        blocks = [block(start, *range(start, following))] if following > start else []
+        return Records(1, start, following, 0, self.head, blocks if instead is None else [instead])
+
+
+class Bench:
+    """A range and its journal."""
+
+    def __init__(self, head: int, **fields: Any) -> None:
+        self.access = FakeAccess(head)
+        self.bad: list[BadMessage] = []
+        wanted: dict[str, Any] = {"start": 0, "end": None, "start_time": None, "piece_bytes": FETCH_BYTES}
+        prefixes = fields.pop("prefixes", ())
+        self.history = History(self.access, prefixes, **(wanted | fields), on_bad=self.bad.append)  # type: ignore[arg-type]
+
+    async def values(self) -> list[Any]:
+        """Read everything."""
+        return [record.value async for record in self.history]
+
+
+async def test_records() -> None:
+    """With offset, time, topic and value."""
+    bench = Bench(2)
+    assert [record async for record in bench.history] == [
+        Record(0, AT_US, "/a", 0),
+        Record(1, AT_US, "/a", 1),
+    ]
+    assert bench.history.next == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "values"),
+    [
+        (0, None, range(10)),
+        (3, None, range(3, 10)),
+        (3, 7, range(3, 7)),
+        (10, None, []),
+        (4, 4, []),
+        (0, 10, range(10)),
+    ],
+)
+async def test_ranges(start: int, end: int | None, values: list[int]) -> None:
+    """Everything between start and end, and nothing is asked for twice, or behind the end."""
+    bench = Bench(10, start=start, end=end)
+    assert await bench.values() == list(values)
+    starts = [fetch.start for fetch in bench.access.asked]
+    assert starts == sorted(set(starts))
+    assert all(fetch.start < (end or 10) for fetch in bench.access.asked[1:])
+    assert {fetch.wait_ms for fetch in bench.access.asked} == {0}
+
+
+async def test_the_end_is_what_is_committed_when_reading_begins() -> None:
+    """What comes meanwhile is not read: else it might never end."""
+    bench = Bench(10)
+    found = []
+    async for record in bench.history:
+        found.append(record.value)
+        bench.access.head += 5
+    assert found == list(range(10))
+    assert [fetch.end for fetch in bench.access.asked] == [None, 10, 10]
+
+
+async def test_an_end_that_is_to_come_is_waited_for() -> None:
+    """The hub waits, not the client in a loop."""
+    bench = Bench(6, end=9)
+    reading = asyncio.ensure_future(bench.values())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert [(fetch.start, fetch.wait_ms > 0) for fetch in bench.access.asked] == [(0, False), (4, False), (6, True)]
+    bench.access.head = 9
+    bench.access.more.set()
+    assert await reading == list(range(9))
+
+
+async def test_one_piece_is_asked_for_ahead() -> None:
+    """And not more, however slowly it is read."""
+    bench = Bench(100)
+    pieces = bench.history.pieces()
+    for number in range(1, 5):
+        await anext(pieces)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(bench.access.asked) == number + 1
+    await pieces.aclose()
+
+
+async def test_a_time() -> None:
+    """Is asked for once; then offsets go on."""
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    assert time_us(moment) == 1767323045678901
+    assert time_us(None) is None
+    bench = Bench(10, start_time=datetime.fromtimestamp(0.000003, UTC))
+    assert await bench.values() == list(range(3, 10))
+    assert [fetch.time for fetch in bench.access.asked] == [3, None]
+
+
+async def test_what_is_asked_for() -> None:
+    """Prefixes and sizes as given."""
+    bench = Bench(0, prefixes=("/a", "/b"), piece_bytes=17)
+    await bench.values()
+    assert bench.access.asked == [Fetch(1, 0, None, None, ("/a", "/b"), 17)]
+    bench = Bench(0)
+    await bench.values()
+    assert bench.access.asked == [Fetch(1)]
+    with pytest.raises(InvalidTopicError):
+        Bench(0, prefixes=("\n",))
+
+
+async def test_blocks() -> None:
+    """Columns, without an object for each record."""
+    bench = Bench(10)
+    blocks = [found async for found in bench.history.blocks()]
+    assert all(isinstance(found, Block) for found in blocks)
+    assert [(found.first, found.next) for found in blocks] == [(0, 4), (4, 8), (8, 10)]
+
+
+async def test_damaged_blocks() -> None:
+    """The columns are checked in any case, the checksum where that is wanted."""
+    whole = block(0, 1, 2)
+    flipped = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
+    bench = Bench(2)
+    bench.access.pieces[0] = flipped
+    assert len([found async for found in bench.history.blocks()]) == 1
+    for data, verify in ((flipped, True), (b"nonsense", False)):
+        bench = Bench(2)
+        bench.access.pieces[0] = data
+        with pytest.raises(JournalCorruptError):
+            _ = [found async for found in bench.history.blocks(verify=verify)]
+
+
+async def test_values_that_cannot_be_read() -> None:
+    """Are told, and left out."""
+    frames = Batch.of("/a", [1]).frames + encode_frame(KIND_MESSAGES, b"\xc1", key=b"/b") + Batch.of("/a", [3]).frames
+    (made,) = pack([(AT_US, frames), (AT_US, encode_frame(KIND_MESSAGES, b"\xff", key=b"/z", flags=BROKER_FLAGS))], 0)
+    bench = Bench(4)
+    bench.access.pieces[0] = made
+    assert await bench.values() == [1, 3]
+    assert [(bad.topic, bad.messages) for bad in bench.bad] == [("/b", 1), ("/z", 1)]
+
+
+@pytest.mark.parametrize("at", [0, 4])
+async def test_errors(at: int) -> None:
+    """Come where they are met, after what stands before them."""
+    bench = Bench(10)
+    bench.access.pieces[at] = GoneError("gone", 7)
+    records = aiter(bench.history)
+    assert [(await anext(records)).value for _ in range(at)] == list(range(at))
+    with pytest.raises(GoneError, match="gone"):
+        await anext(records)
+    assert bench.history.next == at
+
+
+async def test_who_stops_reading() -> None:
+    """Leaves no question behind, and no complaint about an answer that nobody has looked at."""
+    uncaught: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
+    bench = Bench(100)
+    bench.access.pieces[4] = GoneError("gone", 7)
+    pieces = bench.history.pieces()
+    await anext(pieces)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await pieces.aclose()
+    assert bench.history.next == 0
+    del pieces, bench
+    assert len(asyncio.all_tasks()) == 1
+    assert uncaught == []
+
+
+async def test_another_journal() -> None:
+    """Reading does not go on in it."""
+    bench = Bench(100)
+    records = aiter(bench.history)
+    assert [(await anext(records)).value for _ in range(4)] == list(range(4))
+    bench.access.id = b"another journal!"
+    with pytest.raises(RejectedError, match="the hub has another journal than before"):
+        await anext(records)
+
+
+# With a hub.
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Daemon]:
+    """A hub that records everything."""
+    loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    yield daemon
+    await daemon.stop()
+
+
+@pytest.fixture
+async def client(hub: Daemon) -> AsyncIterator[Client]:
+    """A client of it."""
+    async with connect(hub.endpoints[0].location, backoff=Backoff(base_s=0.001, cap_s=0.01)) as client:
+        yield client
+
+
+async def test_reading_what_was_published(client: Client) -> None:
+    """Of any topics, from any offset, up to what was confirmed."""
+    for number in range(1000):
+        await client.publish(f"/n/{number % 10}", number)
+    last = await client.publish_confirmed("/end", None)
+    assert last == 1000
+    assert [record.value async for record in client.read("/n/3", "/n/7")] == [
+        number for number in range(1000) if number % 10 in {3, 7}
+    ]
+    found = [record async for record in client.read(start=990, end=1000)]
+    assert [record.offset for record in found] == list(range(990, 1000))
+    assert [record.value async for record in client.read(start=5, end=20, piece_bytes=1)] == list(range(5, 20))
+    assert (await client.journal()).head == 1001
+
+
+async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Client) -> None:
+    """Where it was: nothing is missing, nothing comes twice."""
+    for number in range(2000):
+        await client.publish("/a", [number, "x" * 500])
+    await client.publish_confirmed("/end", None)
+    found = []
+    async for record in client.read("/a", piece_bytes=100_000):
+        found.append(record.value[0])
+        if len(found) in {200, 900}:
+            for connection in list(hub.node.connections):
+                connection.abort()
+    assert found == list(range(2000))
+    assert client.statistics().connections >= 2

@@ -1,0 +1,279 @@
+"""What a client asks of a hub's journal: numbered, answered once, and asked again where that changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hub.errors import (
+    CloseCode,
+    ClosedError,
+    ConnectionLostError,
+    GoneError,
+    ProtocolError,
+    RejectedError,
+)
+from peers.client import journal as journal_module
+from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess
+from peers.wire.control import Notice
+from peers.wire.records import Commit, Fetch, Records, Stage
+from tests.client.hubs import until
+
+JOURNAL = b"0123456789abcdef"
+OTHER = b"fedcba9876543210"
+
+
+class FakeConnection:
+    """Remembers what is sent over it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Fetch | Stage | Commit] = []
+        self.writes = 0
+        self.conversation = self
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Send FETCH."""
+        self.sent.append(fetch)
+
+    def stage(self, stage: Stage) -> None:
+        """Send STAGE."""
+        self.sent.append(stage)
+
+    def commit(self, commit: Commit) -> None:
+        """Send COMMIT."""
+        self.sent.append(commit)
+
+    def write_outgoing(self) -> None:
+        """Write."""
+        self.writes += 1
+
+
+class Bench:
+    """An access and what it is connected to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[bool] = []
+        self.access = JournalAccess(lambda: self.waiting.append(self.access.waiting))
+        self.connection = FakeConnection()
+
+    def connect(self, journal_id: bytes = JOURNAL) -> FakeConnection:
+        """Connect anew."""
+        self.connection = FakeConnection()
+        self.access.connected(self.connection, journal_id)  # type: ignore[arg-type]
+        return self.connection
+
+    async def begin(self, asking: Any) -> asyncio.Task[Any]:
+        """Ask, as far as that goes without an answer."""
+        task = asyncio.ensure_future(asking)
+        await asyncio.sleep(0)
+        return task
+
+    def records(self, at: int = -1, **fields: Any) -> Records:
+        """What answers a FETCH that was sent."""
+        request = self.connection.sent[at].request
+        return Records(request, *[fields.get(name, 0) for name in ("start", "next", "first", "head")], blocks=[])
+
+    def error(self, code: int, text: str = "no", offset: int | None = None) -> Notice:
+        """What refuses what was sent last."""
+        return Notice("error", request=self.connection.sent[-1].request, code=code, text=text, offset=offset)
+
+
+@pytest.fixture
+async def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Connected to a hub with a journal; pauses are none."""
+    monkeypatch.setattr(journal_module, "_AGAIN_S", (0.0, 0.0))
+    bench = Bench()
+    bench.connect()
+    return bench
+
+
+# FETCH.
+
+
+async def test_fetching(bench: Bench) -> None:
+    """Each has a number of its own, above those of subscriptions, whatever it was given."""
+    asking = [await bench.begin(bench.access.fetch(Fetch(1, start, wait_ms=5))) for start in (3, 4)]
+    assert bench.connection.sent == [
+        Fetch(FIRST_REQUEST + 1, 3, wait_ms=5),
+        Fetch(FIRST_REQUEST + 2, 4, wait_ms=5),
+    ]
+    assert bench.connection.writes == 2
+    assert bench.access.waiting
+    for at in (1, 0):
+        bench.access.receive(bench.records(at, start=at))
+    assert [(await task).start for task in asking] == [0, 1]
+    assert not bench.access.waiting
+    assert bench.waiting[-1] is False
+
+
+async def test_answers_that_nobody_waits_for(bench: Bench) -> None:
+    """Are passed over: twice the same, or of who has given up."""
+    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+    answer = bench.records(start=7)
+    bench.access.receive(answer)
+    bench.access.receive(answer)
+    bench.access.receive(answer._replace(request=5))
+    assert (await asking).start == 7
+    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert not bench.access.waiting
+    bench.access.receive(bench.records())
+
+
+async def test_numbers_begin_again(bench: Bench) -> None:
+    """After two thousand million."""
+    bench.access._last_request = 2**32 - 1
+    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+    assert bench.connection.sent[0].request == FIRST_REQUEST
+    bench.access.receive(bench.records())
+    await asking
+
+
+@pytest.mark.parametrize(
+    ("code", "offset", "kind"),
+    [
+        (CloseCode.GONE, 5, GoneError),
+        (CloseCode.GONE, None, RejectedError),
+        (CloseCode.JOURNAL_FAILED, None, RejectedError),
+    ],
+)
+async def test_refusals(bench: Bench, code: int, offset: int | None, kind: type[RejectedError]) -> None:
+    """Are raised, with the oldest offset where that is told."""
+    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+    bench.access.receive(bench.error(code, "text", offset))
+    with pytest.raises(kind, match="text") as caught:
+        await asking
+    assert type(caught.value) is kind
+    assert caught.value.code == code
+    if isinstance(caught.value, GoneError):
+        assert caught.value.first == 5
+
+
+@pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY])
+async def test_what_cannot_be_answered_now_is_asked_again(bench: Bench, code: int) -> None:
+    """A few times."""
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    for times in (1, 2, 3):
+        assert len(bench.connection.sent) == times
+        bench.access.receive(bench.error(code))
+        await until(lambda times=times: asking.done() or len(bench.connection.sent) > times)  # type: ignore[misc]
+    with pytest.raises(RejectedError) as caught:
+        await asking
+    assert caught.value.code == code
+    assert {(fetch.start, type(fetch)) for fetch in bench.connection.sent if isinstance(fetch, Fetch)} == {(7, Fetch)}
+
+
+async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
+    """It is sent again over the next one, and is answered once."""
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    bench.access.disconnected()
+    assert not asking.done()
+    connection = bench.connect()
+    assert [one.request for one in connection.sent] == [FIRST_REQUEST + 1]
+    bench.access.receive(bench.records(start=7))
+    assert (await asking).start == 7
+
+
+async def test_a_fetch_without_a_connection(bench: Bench) -> None:
+    """Waits for one."""
+    bench.access.disconnected()
+    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+    bench.connect()
+    bench.access.receive(bench.records())
+    await asking
+
+
+async def test_a_fetch_of_another_journal(bench: Bench) -> None:
+    """Is not sent: the same offsets are other records there. What is asked from then on is."""
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    bench.access.disconnected()
+    connection = bench.connect(OTHER)
+    with pytest.raises(RejectedError, match="the hub has another journal than before") as caught:
+        await asking
+    assert caught.value.code == CloseCode.GONE
+    assert connection.sent == []
+    assert bench.access.id == OTHER
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    bench.access.receive(bench.records())
+    await asking
+
+
+# STAGE and COMMIT.
+
+
+async def test_staging(bench: Bench) -> None:
+    """Is answered by a confirmation, or raises."""
+    asking = await bench.begin(bench.access.stage(Stage(0, "t", 3, b"frames")))
+    request = FIRST_REQUEST + 1
+    assert bench.connection.sent == [Stage(request, "t", 3, b"frames")]
+    bench.access.receive(Notice("confirmed", request=request))
+    await asking
+    asking = await bench.begin(bench.access.stage(Stage(0, "t", 3, b"frames")))
+    bench.access.receive(bench.error(CloseCode.NOT_ALLOWED))
+    with pytest.raises(RejectedError):
+        await asking
+
+
+async def test_committing(bench: Bench) -> None:
+    """Is answered with where it stands."""
+    commit = Commit(1, "t", "q", 4, [2, 1])
+    asking = await bench.begin(bench.access.commit(commit))
+    request = FIRST_REQUEST + 1
+    assert bench.connection.sent == [Commit(request, "t", "q", 4, [2, 1])]
+    bench.access.receive(Notice("confirmed", request=request, offset=7, count=3, again=True))
+    assert await asking == Committed(7, 3, again=True)
+    asking = await bench.begin(bench.access.commit(Commit(1, "t", abort=True)))
+    assert bench.connection.sent[1] == Commit(request + 1, "t", abort=True)
+    bench.access.receive(Notice("confirmed", request=request + 1))
+    assert await asking == Committed(0, 0, again=False)
+
+
+@pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE])
+async def test_a_commit_is_not_repeated(bench: Bench, code: int) -> None:
+    """Who asks must know."""
+    asking = await bench.begin(bench.access.commit(Commit(1, "t")))
+    bench.access.receive(bench.error(code))
+    with pytest.raises(RejectedError):
+        await asking
+    assert len(bench.connection.sent) == 1
+
+
+async def test_a_commit_that_is_lost(bench: Bench) -> None:
+    """Nobody knows; without a connection it is not even tried."""
+    asking = await bench.begin(bench.access.commit(Commit(1, "t")))
+    bench.access.disconnected()
+    with pytest.raises(ConnectionLostError, match="before the hub answered"):
+        await asking
+    with pytest.raises(ConnectionLostError, match="there is no connection now"):
+        await bench.access.stage(Stage(0, "t", 0, b""))
+    assert bench.connect().sent == []
+
+
+async def test_an_answer_of_another_kind(bench: Bench) -> None:
+    """RECORDS for a COMMIT is no answer."""
+    asking = await bench.begin(bench.access.commit(Commit(1, "t")))
+    bench.access.receive(bench.records())
+    with pytest.raises(RejectedError, match="no answer to that"):
+        await asking
+
+
+# The end.
+
+
+@pytest.mark.parametrize("error", [None, ProtocolError(1002, "nonsense")])
+async def test_the_end(bench: Bench, error: ProtocolError | None) -> None:
+    """Answers everybody, now and later."""
+    asking = [
+        await bench.begin(bench.access.fetch(Fetch(1))),
+        await bench.begin(bench.access.commit(Commit(1, "t"))),
+    ]
+    bench.access.finish(error)
+    for task in asking:
+        with pytest.raises(ClosedError if error is None else ProtocolError):
+            await task
+    with pytest.raises(ClosedError if error is None else ProtocolError):
+        await bench.access.fetch(Fetch(1))
+    assert not bench.access.waiting
