@@ -5,6 +5,29 @@ export interface Message {
   readonly value: any;
 }
 
+/** A message of the hub's journal. */
+export interface JournalRecord extends Message {
+  readonly offset: number;
+  /** When the hub took it. */
+  readonly time: Date;
+}
+
+/** Where to begin in the hub's journal: one of the two. */
+export interface From {
+  fromOffset?: number;
+  /** The first record that is not older. */
+  fromTime?: Date;
+}
+
+export interface ReadOptions {
+  /** The first offset. Default 0. */
+  start?: number;
+  /** Instead of `start`: the first record that is not older. */
+  startTime?: Date;
+  /** The offset behind the last one. Default: what was recorded when reading began. */
+  end?: number;
+}
+
 /** The hub's queue for a client: what was wished for, or what was granted. */
 export interface Queue {
   messages: number;
@@ -21,6 +44,8 @@ export interface Welcome {
   queue: Queue;
   /** The largest message the hub takes, bytes. */
   frame: number;
+  /** Id of the hub's journal, 32 hexadecimal digits; absent without one. */
+  journal?: string;
 }
 
 export interface Backoff {
@@ -59,7 +84,7 @@ export interface Options {
   backoff?: Backoff;
 }
 
-export interface StreamOptions {
+export interface StreamOptions extends From {
   /** Messages that may wait to be taken. Default 8,192; over it the oldest go. */
   bufferMessages?: number;
   /** Their JSON text, characters. Default 64 MiB; over it the oldest go. */
@@ -117,9 +142,12 @@ export interface Events {
 export interface Client {
   ready(): Promise<Welcome>;
   on<E extends keyof Events>(event: E, listener: Events[E]): () => void;
-  subscribe(prefixes: string | readonly string[], callback: (message: Message) => void): Subscription;
+  subscribe(prefixes: string | readonly string[], callback: (message: Message) => void, from?: From): Subscription;
   messages(prefixes: string | readonly string[], options?: StreamOptions): MessageStream;
+  read(prefixes?: string | readonly string[], options?: ReadOptions): AsyncIterableIterator<JournalRecord>;
   publish(topic: string, value: unknown, options: { confirm: true }): Promise<void>;
+  /** The promise is of the offset in the hub's journal. */
+  publish(topic: string, value: unknown, options: { confirm: "recorded" }): Promise<number>;
   publish(topic: string, value: unknown, options?: { confirm?: false }): void;
   statistics(): Statistics;
   close(): Promise<void>;
@@ -128,7 +156,9 @@ export interface Client {
 export class HubError extends Error {
   /** A WebSocket close code, as in the protocol. */
   readonly code: number;
-  constructor(code: number, text: string);
+  /** With 4011: the oldest offset that the journal holds. */
+  readonly first?: number;
+  constructor(code: number, text: string, first?: number);
 }
 
 export function connect(url?: string, options?: Options): Client;

@@ -17,7 +17,7 @@
  *
  * Cost: one JSON text a batch, one map lookup a batch to find its subscriptions, one call a message.
  *
- * Not here: the binary form `hub.v1.msgpack`, requests, reading the journal. One file on purpose: one address to load,
+ * Not here: the binary form `hub.v1.msgpack`, requests. One file on purpose: one address to load,
  * one file to copy.
  */
 
@@ -44,6 +44,12 @@ const TOPIC_BYTES = 1_024;
 /** A connection that lived this long was a good one: the backoff starts from its base again, milliseconds. */
 const SETTLED_MS = 5_000;
 
+/** So near the end of the journal history goes over into live messages: records. */
+const NEAR_RECORDS = 1_000;
+
+/** What may come live while the last of history is read, messages; over it the seam is tried again. */
+const ASIDE_MESSAGES = 100_000;
+
 /** How long `close()` waits for the hub's answer, milliseconds. */
 const CLOSE_MS = 2_000;
 
@@ -58,12 +64,14 @@ const DEFAULTS = Object.freeze({
 
 const STREAM_DEFAULTS = Object.freeze({ bufferMessages: 8_192, bufferBytes: 64 * 1024 * 1024 });
 
-/** Something that the hub or this client refused. `code` is a WebSocket close code, the text names the cause. */
+/** Something that the hub or this client refused. `code` is a WebSocket close code, the text names the cause.
+ *  With 4011, which is for what the journal does not hold, `first` is the oldest offset that it does. */
 export class HubError extends Error {
-  constructor(code, text) {
+  constructor(code, text, first) {
     super(text);
     this.name = "HubError";
     this.code = code;
+    if (first !== undefined) this.first = first;
   }
 }
 
@@ -99,7 +107,10 @@ class Client {
   #outbox;
   #flushScheduled = false;
   #lastRequest = 0;
-  #requests = new Map(); // request → settle(error or null, lost)
+  #requests = new Map(); // request → settle(error or null, lost, offset)
+  #fetches = new Map(); // request → {order, answer}: asked again over the next connection
+  #began; // offset of the journal at which the subscription that was confirmed last begins
+  #lines = new Set(); // clients of subscriptions that begin in the journal
   #ready = handled(deferred());
   #closed = deferred();
   #wake = () => this.#woken();
@@ -135,10 +146,15 @@ class Client {
    * Call `callback({topic, value})` for each message whose topic starts with one of the prefixes, once a message.
    *
    * Survives reconnects. When the hub refuses a prefix the subscription ends: `confirmed` rejects and `error` is told.
+   *
+   * With `fromOffset` or `fromTime` (a Date) it begins with what the hub's journal has from there on, and goes over into
+   * live without a gap and without a duplicate; then it has a connection of its own, and `confirmed` tells that it is live.
    */
-  subscribe(prefixes, callback) {
+  subscribe(prefixes, callback, { fromOffset, fromTime } = {}) {
     if (typeof callback !== "function") throw new TypeError("the callback is no function");
-    return this.#subscribe(prefixes, (message) => callback(message), () => {});
+    const call = (message) => callback(message);
+    if (fromOffset === undefined && fromTime === undefined) return this.#subscribe(prefixes, call, () => {});
+    return this.#follow(prefixes, { fromOffset, fromTime }, call, () => {}, () => undefined);
   }
 
   /**
@@ -151,17 +167,41 @@ class Client {
     const stream = new MessageStream({ ...STREAM_DEFAULTS, ...options }, (count) => {
       this.#counters.skippedMessages += count;
     });
-    stream.subscription = this.#subscribe(
-      prefixes, (message, size) => stream.push(message, size), (error) => stream.end(error),
-    );
+    const push = (message, size) => stream.push(message, size);
+    const end = (error) => stream.end(error);
+    const { fromOffset, fromTime } = options;
+    stream.subscription = fromOffset === undefined && fromTime === undefined
+      ? this.#subscribe(prefixes, push, end)
+      : this.#follow(prefixes, { fromOffset, fromTime }, push, end, () => stream.room());
     return stream;
+  }
+
+  /**
+   * Iterate over what the hub's journal holds: `for await (const {offset, time, topic, value} of client.read("/zeek/"))`.
+   *
+   * From `start` (an offset) or `startTime` (a Date) to `end` (exclusive), or to what was recorded when reading began. It
+   * asks for a piece when the one before is read, also over another connection.
+   *
+   * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. 1008: no journal.
+   */
+  async *read(prefixes = "", { start = 0, startTime, end } = {}) {
+    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime) };
+    let last = end;
+    for (;;) {
+      const found = await this.#fetch(last === undefined ? order : { ...order, end: last });
+      last ??= found.head;
+      for (const record of found.records) yield recordOf(record);
+      if (found.next >= last) return;
+      order.start = found.next;
+      delete order.time_ms;
+    }
   }
 
   /**
    * Publish one value; values published to one topic in one turn leave as one batch.
    *
-   * @returns {Promise<void>|undefined} With `confirm`, a promise that the hub has taken it; await it now and then to
-   *     publish no faster than the hub takes.
+   * @returns {Promise<void>|Promise<number>|undefined} With `confirm`, a promise that the hub has taken it; await it now
+   *     and then to publish no faster than the hub takes. With `confirm: "recorded"`, a promise of its offset in the journal.
    * @throws {HubError} 1013: the outbound buffer is full. 1009: larger than the hub takes. 1000: closed. (Or rejects.)
    * @throws {TypeError} The topic is none, or the value has no JSON form. (Or rejects.)
    */
@@ -171,7 +211,7 @@ class Client {
       this.#assertNotClosed();
       const text = jsonOf(value);
       this.#assertFits(checkedTopic(topic), text);
-      this.#outbox.add(topic, text, waiter, this.#socket?.bufferedAmount ?? 0);
+      this.#outbox.add(topic, text, waiter, confirm === "recorded", this.#socket?.bufferedAmount ?? 0);
     } catch (error) {
       if (!confirm) throw error;
       return Promise.reject(error);
@@ -208,6 +248,9 @@ class Client {
     this.#ready.reject(error);
     this.#ready = handled({ promise: Promise.reject(error) });
     for (const subscription of this.#filter.clear()) subscription.ended(error);
+    for (const { answer } of this.#fetches.values()) answer.reject(error);
+    this.#fetches.clear();
+    for (const line of this.#lines) line.close();
     this.#closeSocket();
     return this.#closed.promise;
   }
@@ -339,7 +382,11 @@ class Client {
   #understood(message, characters) {
     switch (message.type) {
       case "messages": return this.#deliver(message, characters);
-      case "confirmed": return this.#settle(message.request, null);
+      case "confirmed":
+        this.#began = message.offset;
+        return this.#settle(message.request, null);
+      case "recorded": return this.#settle(message.request, null, message.offset);
+      case "records": return this.#fetched(message);
       case "dropped": return this.#dropped(message.count);
       case "error": return this.#refused(message);
       case "welcome": return this.#welcomed(message);
@@ -368,9 +415,9 @@ class Client {
     this.#emit("dropped", count);
   }
 
-  #refused({ request, code, text }) {
-    const error = new HubError(code, text);
-    if (this.#settle(request, error)) return;
+  #refused({ request, code, text, offset }) {
+    const error = new HubError(code, text, offset);
+    if (this.#settle(request, error) || this.#unfetched(request, error)) return;
     this.#report(error);
     if (this.#helloPending) this.#granted(); // what was wished for is not to be had: go on with the defaults
   }
@@ -387,6 +434,7 @@ class Client {
     this.#helloPending = name !== undefined || queue !== undefined;
     if (this.#helloPending) this.#send({ type: "hello", name, queue });
     this.#sendSubscribe([...this.#filter.entries.values()]);
+    for (const [request, { order }] of this.#fetches) this.#send({ type: "fetch", request, ...order });
     this.#flush();
     return this.#helloPending ? undefined : this.#granted();
   }
@@ -407,15 +455,106 @@ class Client {
     this.#flushScheduled = false;
     this.#outbox.seal();
     if (this.#state !== "open" || this.#socket.readyState !== OPEN) return;
-    for (const { text, waiters } of this.#outbox.take()) {
+    for (const { text, waiters, recorded } of this.#outbox.take()) {
       this.#counters.publishedBatches += 1;
       if (waiters.length === 0) {
         this.#socket.send(`${text}}`);
         continue;
       }
-      const request = this.#nextRequest((error) => waiters.forEach((waiter) => waiter.settle(error)));
-      this.#socket.send(`${text},"request":${request}}`);
+      const request = this.#nextRequest((error, lost, offset) => waiters.forEach((waiter, number) => {
+        waiter.settle(error, recorded ? offset + number : undefined);
+      }));
+      this.#socket.send(`${text}${recorded ? ',"confirm":true' : ""},"request":${request}}`);
     }
+  }
+
+  // --- the journal --------------------------------------------------------------------------------------------------
+
+  #fetch(order) {
+    this.#assertNotClosed();
+    const answer = deferred();
+    const request = this.#nextRequest();
+    this.#fetches.set(request, { order, answer });
+    if (this.#state === "open") this.#send({ type: "fetch", request, ...order });
+    return answer.promise;
+  }
+
+  #fetched(message) {
+    this.#fetches.get(message.request)?.answer.resolve(message);
+    this.#fetches.delete(message.request);
+  }
+
+  #unfetched(request, error) {
+    this.#fetches.get(request)?.answer.reject(error);
+    return this.#fetches.delete(request);
+  }
+
+  /** A subscription that begins in the journal. `room` gives a promise while its reader is behind. */
+  #follow(prefixes, { fromOffset, fromTime }, deliver, ended, room) {
+    this.#assertNotClosed();
+    const live = handled(deferred());
+    const followed = new Subscription(checkedPrefixes(prefixes), deliver, ended, (it) => it.stop(null));
+    followed.confirmedBy([live.promise]);
+    let line = null;
+    followed.stop = (error) => {
+      if (!followed.active) return Promise.resolve();
+      this.#lines.delete(line);
+      followed.ended(error);
+      return line?.close();
+    };
+    const dial = () => {
+      this.#lines.delete(line);
+      line?.close();
+      line = new Client(this.#url, this.#options);
+      line.on("error", (error) => this.#report(error));
+      this.#lines.add(line);
+      return line;
+    };
+    const order = { prefixes: [...followed.prefixes], ...place(fromOffset ?? 0, fromTime) };
+    const run = async () => {
+      while (followed.active && !(await dial().#followOnce(order, followed, room, (count) => this.#dropped(count))));
+      live.resolve();
+    };
+    run().catch((error) => {
+      if (!followed.active) return;
+      followed.stop(error);
+      this.#report(error);
+    });
+    return followed;
+  }
+
+  /** Read history up to its end, then live, over this connection; false if the seam could not be crossed: try again. */
+  async #followOnce(order, followed, room, dropped) {
+    const take = async (end) => {
+      const found = await this.#fetch(end === undefined ? order : { ...order, end });
+      for (const record of found.records) if (followed.active) followed.callback(recordOf(record), 0);
+      order.start = found.next;
+      delete order.time_ms;
+      await room();
+      return found;
+    };
+    for (let found = await take(); followed.active && found.head - found.next >= NEAR_RECORDS;) found = await take();
+    let aside = [];
+    let broken = false;
+    const off = [this.on("dropped", () => { broken = true; }), this.on("close", () => { broken = true; })];
+    let live = false;
+    const subscription = this.#subscribe(followed.prefixes, (message, size) => {
+      if (live) return followed.active && followed.callback(message, size);
+      aside.push([message, size]);
+      broken ||= aside.length > ASIDE_MESSAGES;
+      return undefined;
+    }, () => {});
+    await subscription.confirmed;
+    const seam = this.#began;
+    if (seam === undefined) throw new HubError(4012, "the hub records nothing now, so that history has no end");
+    while (followed.active && !broken && order.start < seam) await take(seam);
+    off.forEach((stop) => stop());
+    if (broken) return false;
+    live = true;
+    this.on("dropped", dropped);
+    for (const [message, size] of aside) if (followed.active) followed.callback(message, size);
+    aside = [];
+    return true;
   }
 
   #subscribe(prefixes, callback, ended) {
@@ -479,11 +618,11 @@ class Client {
     return this.#lastRequest;
   }
 
-  #settle(request, error) {
+  #settle(request, error, offset) {
     const settle = this.#requests.get(request);
     if (settle === undefined) return false;
     this.#requests.delete(request);
-    settle(error, false);
+    settle(error, false, offset);
     return true;
   }
 
@@ -623,7 +762,7 @@ class Filter {
 class Outbox {
   size = 0;
   #limitBytes;
-  #frames = []; // {text: a publish message without its last brace, waiters, count}
+  #frames = []; // {text: a publish message without its last brace, waiters, recorded, count}
   #batch = null;
   #batchCharacters = BATCH_CHARACTERS;
 
@@ -636,16 +775,18 @@ class Outbox {
     this.#batchCharacters = Math.min(BATCH_CHARACTERS, frameBytes / 8);
   }
 
-  add(topic, text, waiter, socketBytes) {
+  add(topic, text, waiter, recorded, socketBytes) {
     const cost = text.length + (waiter ? OBJECT_BYTES : 0);
     if (this.size + socketBytes + cost > this.#limitBytes) {
       throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#limitBytes})`);
     }
-    if (this.#batch && (this.#batch.topic !== topic || this.#batch.characters + text.length > this.#batchCharacters)) {
+    const batch = this.#batch;
+    if (batch && (batch.topic !== topic || batch.recorded !== recorded
+        || batch.characters + text.length > this.#batchCharacters)) {
       this.seal();
     }
     if (this.#batch === null) {
-      this.#batch = { topic, texts: [], waiters: [], characters: 0 };
+      this.#batch = { topic, texts: [], waiters: [], recorded, characters: 0 };
       this.size += topic.length + OBJECT_BYTES;
     }
     this.#batch.texts.push(text);
@@ -657,9 +798,9 @@ class Outbox {
   /** Ends the open batch: what comes later is a message of its own. */
   seal() {
     if (this.#batch === null) return;
-    const { topic, texts, waiters } = this.#batch;
+    const { topic, texts, waiters, recorded } = this.#batch;
     const text = `{"type":"publish","topic":${JSON.stringify(topic)},"values":[${texts.join(",")}]`;
-    this.#frames.push({ text, waiters, count: texts.length });
+    this.#frames.push({ text, waiters, recorded, count: texts.length });
     this.#batch = null;
   }
 
@@ -692,6 +833,7 @@ class MessageStream {
   #takers = [];
   #ended = false;
   #error = null;
+  #relieved = null; // of who waits for room
 
   constructor(options, skipped) {
     this.#options = options;
@@ -716,9 +858,17 @@ class MessageStream {
     return undefined;
   }
 
+  /** A promise while more than half of what may wait does; for who can wait with more. */
+  room() {
+    if (this.#ended || this.#buffer.length - this.#head <= this.#options.bufferMessages / 2) return undefined;
+    this.#relieved = deferred();
+    return this.#relieved.promise;
+  }
+
   /** What is buffered can still be taken; then the iteration ends, with the error if the hub refused us. */
   end(error) {
     this.#ended = true;
+    this.#relieved?.resolve();
     this.#error = error?.code === 1000 ? null : error;
     for (const taker of this.#takers.splice(0)) this.#finish(taker);
   }
@@ -733,6 +883,7 @@ class MessageStream {
 
   async return() {
     this.#buffer.length = this.#head = this.#bytes = 0;
+    this.#relieved?.resolve();
     await this.subscription.unsubscribe();
     return { value: undefined, done: true };
   }
@@ -753,6 +904,7 @@ class MessageStream {
     this.#buffer[this.#head] = undefined;
     this.#head += 1;
     this.#bytes -= size;
+    if (this.#buffer.length - this.#head <= this.#options.bufferMessages / 2) this.#relieved?.resolve();
     if (this.#head === this.#buffer.length || this.#head > this.#options.bufferMessages) {
       this.#buffer = this.#buffer.slice(this.#head);
       this.#head = 0;
@@ -764,7 +916,7 @@ class MessageStream {
 function deferred() {
   const it = {};
   it.promise = new Promise((resolve, reject) => Object.assign(it, { resolve, reject }));
-  it.settle = (error) => (error ? it.reject(error) : it.resolve());
+  it.settle = (error, value) => (error ? it.reject(error) : it.resolve(value));
   return it;
 }
 
@@ -803,6 +955,17 @@ function checkedPrefixes(prefixes) {
   const list = [...new Set(Array.isArray(prefixes) ? prefixes : [prefixes])];
   if (list.length === 0) throw new TypeError("no prefix; the empty text matches every topic");
   return list.map((prefix) => checkedText(prefix, "prefix"));
+}
+
+/** Where in the journal: an offset or, where it is given, a time. */
+function place(start, time) {
+  if (time !== undefined) return { time_ms: Number(time) };
+  if (!Number.isSafeInteger(start) || start < 0) throw new TypeError(`an offset is a whole number from 0 on, not ${start}`);
+  return { start };
+}
+
+function recordOf({ offset, time_ms, topic, value }) {
+  return { offset, time: new Date(time_ms), topic, value };
 }
 
 function jsonOf(value) {

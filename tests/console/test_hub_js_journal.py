@@ -1,0 +1,121 @@
+"""hub.js and the hub's journal: reading, confirmations, and history that goes over into live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.console.node import Node
+from tests.console.real_hub import RealHub, run_hub
+
+
+@pytest.fixture
+def recording_hub(tmp_path: Path) -> Iterator[RealHub]:
+    """A hub with a journal."""
+    with run_hub("--journal", str(tmp_path / "journal.db")) as hub:
+        yield hub
+
+
+async def use(node: Node, hub: RealHub) -> None:
+    """Let `start` connect to a hub."""
+    await node.evaluate("globalThis.url = address", address=hub.url)
+
+
+async def test_reading_and_confirming(node: Node, recording_hub: RealHub) -> None:
+    """Confirmed values tell their offsets, and stand there."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start();
+        const offsets = await Promise.all([1, 2, 3].map((value) => client.publish("/a", value, {confirm: "recorded"})));
+        client.publish("/b", "other");
+        await client.publish("/b", "last", {confirm: "recorded"});
+        const all = [], some = [];
+        for await (const record of client.read()) {
+          all.push([record.offset, record.time instanceof Date, record.topic, record.value]);
+        }
+        for await (const record of client.read("/a", {start: 1, end: 3})) some.push(record.value);
+        return {offsets, all, some};
+    """)
+    assert result["offsets"] == [0, 1, 2]
+    assert result["all"] == [
+        [0, True, "/a", 1],
+        [1, True, "/a", 2],
+        [2, True, "/a", 3],
+        [3, True, "/b", "other"],
+        [4, True, "/b", "last"],
+    ]
+    assert result["some"] == [2, 3]
+
+
+async def test_history_then_live_under_load(node: Node, recording_hub: RealHub) -> None:
+    """Subscriptions that begin at offset 0 while somebody publishes get everything once, in order."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start({queue: {messages: 100000}});
+        let next = 0, stop = false;
+        const publishing = (async () => {
+          while (!stop) {
+            for (let count = 0; count < 100; count += 1) client.publish("/n", next++);
+            await client.publish("/n", next++, {confirm: true});
+          }
+          await client.publish("/n", next++, {confirm: "recorded"});
+        })();
+        const readers = [];
+        for (let turn = 0; turn < 5; turn += 1) {
+          const values = [];
+          const subscription = client.subscribe("/n", ({value}) => values.push(value), {fromOffset: 0});
+          readers.push({values, subscription});
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+        await Promise.all(readers.map(({subscription}) => subscription.confirmed));
+        stop = true;
+        await publishing;
+        while (readers.some(({values}) => values.length < next)) await new Promise((resolve) => setTimeout(resolve, 5));
+        return readers.map(({values}) => values.length === next && values.every((value, index) => value === index));
+    """)
+    assert result == [True] * 5
+
+
+async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recording_hub: RealHub) -> None:
+    """History is not fetched faster than it is taken: nothing is skipped, with a buffer of ten messages."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start();
+        for (let value = 0; value < 3000; value += 1) client.publish("/s", "x".repeat(200) + value);
+        await client.publish("/s", "end", {confirm: "recorded"});
+        let count = 0;
+        const messages = client.messages("/s", {fromOffset: 0, bufferMessages: 4000});
+        for await (const {value} of messages) {
+          count += 1;
+          if (value === "end") break;
+        }
+        return [count, client.statistics().skippedMessages];
+    """)
+    assert result == [3001, 0]
+
+
+async def test_what_is_not_there_is_told(node: Node, recording_hub: RealHub) -> None:
+    """An offset behind the end, to who reads and to who subscribes; with the oldest that there is."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start();
+        const read = await client.read("", {start: 7}).next().catch((error) => error);
+        const subscription = client.subscribe("/a", collect, {fromOffset: 7});
+        const subscribed = await failure(() => subscription.confirmed);
+        return [[read.code, read.first], [subscribed.code, subscription.active]];
+    """)
+    assert result == [[4011, 0], [4011, False]]
+
+
+async def test_without_a_journal(node: Node, real_hub: RealHub) -> None:
+    """A hub that records nothing says so."""
+    await use(node, real_hub)
+    result = await node.evaluate("""
+        const client = start();
+        const read = await failure(() => client.read().next());
+        const published = await failure(() => client.publish("/a", 1, {confirm: "recorded"}));
+        return [read.code, published.code, published.text.includes("--journal")];
+    """)
+    assert result == [1008, 1008, True]
