@@ -16,6 +16,7 @@ from peers.backoff import Backoff
 from peers.client import BadMessage, Client, Hello, connect
 from peers.client.opening import Connecting
 from peers.endpoints import Endpoint, Scheme
+from peers.journal.journal import Journal
 from peers.node import Node
 from peers.tcp.connection import Connection
 from peers.tcp.listener import bind
@@ -42,6 +43,9 @@ class Hub:
         self.endpoint: Endpoint
         self.open: list[asyncio.Protocol | asyncio.BufferedProtocol] = []
         self._server: asyncio.Server
+        self._journal: Journal | None = None
+        if settings.journal.path:
+            self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
 
     async def listen(self, endpoint: Endpoint) -> None:
         """Open the listener."""
@@ -81,6 +85,8 @@ class Hub:
         """End everything without a word, as a crash does."""
         self._server.close()
         await self.crash()
+        if self._journal is not None:
+            await self._journal.stop()
 
     async def drain(self) -> None:
         """Stop as on SIGTERM."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import peers.client
+from hub.settings import JournalSettings, Settings
 from tests.client.hubs import Hub
 from tests.client.test_blocking import HubThread
 
@@ -22,10 +23,10 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    """A hub in a thread."""
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A hub in a thread, with a journal."""
     thread = HubThread()
-    yield thread.start()
+    yield thread.start(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"))))
     thread.stop()
 
 
