@@ -263,7 +263,7 @@ def test_the_command_writes_deliveries(tmp_path: Path, zeeks: tuple[Path, Path],
         (["@nothing", "@subscriptions.csv"], "nothing: there is no such archive"),
         (["@archive", "@subscriptions.csv", "--pairs"], "--pairs: --deliveries is needed"),
         (["@archive", "@subscriptions.csv", "--conf", "x"], "--conf: KEY=VALUE expected, 'x' given"),
-        (["@archive", "@subscriptions.csv", "--counts", "@no/counts.csv"], "no/counts.csv: No such file"),
+        (["@archive", "@subscriptions.csv", "--counts", "@archive/_hub/state/x.csv"], "x.csv: File exists"),
     ],
 )
 @pytest.mark.usefixtures("spark", "zeeks")

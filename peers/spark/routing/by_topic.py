@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.routing.matcher import LongestPrefix, Matcher
 
-__all__ = ["deliveries_by_topic", "ends_of", "match_collected", "match_distributed", "sum_topics"]
+__all__ = ["ends_by_topic", "ends_of", "match_collected", "match_distributed", "sum_topics"]
 
 
 def sum_topics(messages: DataFrame, *, sized: bool) -> DataFrame:
@@ -72,16 +72,7 @@ def ends_of(matched: DataFrame) -> dict[int | None, tuple[int, int]]:
     return {longest: (messages, size_bytes) for longest, messages, size_bytes in rows}
 
 
-def deliveries_by_topic(messages: DataFrame, matched: DataFrame, matcher: Matcher) -> DataFrame:
-    """Return `offset, subscribers`, one row for each message that anybody gets."""
-    lists = matcher.lists()
-    table = pa.table(
-        {
-            "longest": pa.array(range(len(lists)), pa.int32()),
-            "subscribers": pa.array(lists, pa.list_(pa.int32())),
-        }
-    )
-    subscribers = messages.sparkSession.createDataFrame(table)
+def ends_by_topic(messages: DataFrame, matched: DataFrame) -> DataFrame:
+    """Return `offset, longest`, one row for each message that anybody gets."""
     known = matched.where("longest IS NOT NULL").select("topic", "longest")
-    by_prefix = messages.select("offset", "topic").join(F.broadcast(known), "topic")
-    return by_prefix.join(F.broadcast(subscribers), "longest").select("offset", "subscribers")
+    return messages.select("offset", "topic").join(F.broadcast(known), "topic").select("offset", "longest")

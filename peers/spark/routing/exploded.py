@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.routing.matcher import Matcher
 
-__all__ = ["list_deliveries", "pair_deliveries", "totals_by_prefix"]
+__all__ = ["ends_by_prefix", "pair_deliveries", "totals_by_prefix"]
 
 
 def pair_deliveries(messages: DataFrame, matcher: Matcher) -> DataFrame:
@@ -26,13 +26,12 @@ def pair_deliveries(messages: DataFrame, matcher: Matcher) -> DataFrame:
     return _joined(messages, matcher, "offset").select("offset", F.explode("added").alias("subscriber"))
 
 
-def list_deliveries(messages: DataFrame, matcher: Matcher) -> DataFrame:
-    """Return `offset, subscribers`, one row for each message that anybody gets.
+def ends_by_prefix(messages: DataFrame, matcher: Matcher) -> DataFrame:
+    """Return `offset, longest`, one row for each message that anybody gets.
 
-    What belongs to one message meets again in a shuffle, which is what costs most here.
+    The prefixes of one message meet again in a shuffle of two numbers each, which is what costs most here.
     """
-    lists = F.sort_array(F.flatten(F.collect_list("added"))).alias("subscribers")
-    return _joined(messages, matcher, "offset").groupBy("offset").agg(lists)
+    return _joined(messages, matcher, "offset").groupBy("offset").agg(F.max("number").alias("longest"))
 
 
 def totals_by_prefix(messages: DataFrame, matcher: Matcher) -> list[tuple[int, int]]:
@@ -60,7 +59,7 @@ def _beginnings(lengths: Sequence[int]) -> Column:
 
 
 def _prefixes(messages: DataFrame, matcher: Matcher) -> DataFrame:
-    """Return `prefix, number, added`, without prefixes whose subscribers all have a shorter one."""
+    """Return `prefix, number, added`, without prefixes that bring nobody: chains without them are as good."""
     kept = [number for number, added in enumerate(matcher.added) if added]
     table = {
         "prefix": pa.array([matcher.prefixes[number] for number in kept], pa.string()),

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.routing import by_topic, exploded
+from peers.spark.routing.lists import with_subscribers
 from peers.spark.routing.matcher import Matcher, Totals
 from peers.spark.routing.way import Way
 
@@ -67,8 +68,8 @@ class Routes:
             UsageError: The lists are too long; see `LISTED_LIMIT`.
         """
         if self.matched is None:
-            return exploded.list_deliveries(self.messages, self.matcher)
-        return by_topic.deliveries_by_topic(self.messages, self.matched, self.matcher)
+            return with_subscribers(exploded.ends_by_prefix(self.messages, self.matcher), self.matcher)
+        return with_subscribers(by_topic.ends_by_topic(self.messages, self.matched), self.matcher)
 
     def pairs(self) -> DataFrame:
         """Return `offset, subscriber`: one row a delivery.
