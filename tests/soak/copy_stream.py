@@ -1,0 +1,36 @@
+"""A streaming query from a hub to the same hub, as a program that can be killed: `/n/` is copied to `/copy`.
+
+python tests/soak/copy_stream.py URL CHECKPOINT OFFSETS_PER_TRIGGER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from peers.spark.session import SessionSettings, open_session
+
+
+def main() -> None:
+    """Copy what is there, then end."""
+    url, checkpoint, offsets = sys.argv[1:]
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    spark = open_session(SessionSettings(name="copy", master="local[2]", conf=quick))
+    given = {"url": url, "topics": "/n/", "startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets}
+    query = (
+        spark.readStream.format("hub")
+        .options(**given)
+        .load()
+        .writeStream.format("hub")
+        .options(url=url, topic="/copy", checkpointLocation=checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

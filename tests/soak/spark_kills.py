@@ -1,0 +1,197 @@
+"""kill -9 of Spark's driver, Java and workers at random moments: each record stays there exactly once.
+
+    python tests/soak/spark_kills.py [--kills 10] [--messages 200000] [--seed 1]
+
+Two jobs, each killed so often and then run to its end: `hub spark archive`, and a streaming query from a hub to itself.
+The hub goes on. What is killed is the whole session of processes that was started, at a moment between the beginning of
+a micro-batch and some time behind it. After each kill, readers of the archive must see nothing twice; in the end,
+everything once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(PROJECT))
+
+import pyarrow.dataset  # noqa: E402 -- run as a script, it finds the project first
+
+from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
+
+__all__ = ["kill_archive", "kill_stream"]
+
+OFFSETS_PER_TRIGGER = 10_000
+QUICK = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+PATIENCE_S = 300.0
+DELAY_S = 1.5
+"""A micro-batch takes a half of it, or less."""
+
+Say = Callable[[str], object]
+
+
+class Job:
+    """A program in a session of processes of its own.
+
+    Args:
+        command: Of it.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        return self._process.wait(PATIENCE_S)
+
+    def kill(self) -> int:
+        """Kill all processes of the session; return how many these were."""
+        killed: set[int] = set()
+        while fresh := set(_session(self._process.pid)) - killed:
+            for pid in fresh:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            killed |= fresh
+        self._process.wait()
+        return len(killed)
+
+
+def _session(leader: int) -> Iterator[int]:
+    """Yield the living processes of a session: Spark's Python daemon has a process group of its own."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader and fields[0] != "Z":
+                yield int(stat.parent.name)
+
+
+def kill_archive(folder: Path, kills: int, messages: int, seed: int, say: Say = print) -> None:
+    """Kill an archive job so often, then let it end, and look at the archive."""
+    with _filled_hub(folder, messages) as hub:
+        archive = folder / "archive"
+        command = [sys.executable, "-m", "peers.cli", "spark", "archive", "--url", hub.url, "--to", str(archive)]
+        command += ["--max-offsets", str(OFFSETS_PER_TRIGGER), "--conf", QUICK, "--master", "local[2]"]
+
+        def look() -> str:
+            offsets = _archived(archive)
+            assert len(offsets) == len(set(offsets)), "records stand in the archive twice"
+            return f"{len(offsets)} records are archived"
+
+        query = Query(command, archive / "_hub" / "checkpoint", look)
+        _run(query, kills, random.Random(seed), say)  # noqa: S311 -- it is to be repeatable
+        assert Job([*command, "--compact"]).wait() == 0, "the job failed"
+        assert sorted(_archived(archive)) == list(range(messages)), "records are missing"
+    say(f"archive: {kills} kills, {messages} records, each of them once")
+
+
+def kill_stream(folder: Path, kills: int, messages: int, seed: int, say: Say = print) -> None:
+    """Kill a query from the hub to itself so often, then let it end, and look at the journal."""
+    with _filled_hub(folder, messages) as hub:
+        checkpoint = folder / "copy"
+        command = [sys.executable, str(PROJECT / "tests" / "soak" / "copy_stream.py"), hub.url, str(checkpoint)]
+        command.append(str(OFFSETS_PER_TRIGGER))
+
+        query = Query(command, checkpoint, lambda: f"{len(_copied(hub))} records are copied")
+        _run(query, kills, random.Random(seed), say)  # noqa: S311 -- it is to be repeatable
+        assert Job(command).wait() == 0, "the job failed"
+        assert sorted(_copied(hub)) == list(range(messages)), "records are missing, or there twice"
+    say(f"hub to hub: {kills} kills, {messages} records, each of them once")
+
+
+@contextmanager
+def _filled_hub(folder: Path, messages: int) -> Iterator[HubWithJournal]:
+    folder.mkdir(parents=True)
+    with HubWithJournal(folder / "hub.db") as hub:
+        hub.fill_numbers(messages)
+        yield hub
+
+
+class Query(NamedTuple):
+    """What can be killed and goes on when it is started again."""
+
+    command: list[str]
+    checkpoint: Path
+    look: Callable[[], str]
+    """Looks at what it has written so far, and tells."""
+
+
+def _run(query: Query, kills: int, source: random.Random, say: Say) -> None:
+    """Start and kill it, so often."""
+    for number in range(kills):
+        job = Job(query.command)
+        begun = _wait_batch(job, query.checkpoint)
+        if not job.running:
+            say(f"kill {number}: it had ended before")
+            assert job.wait() == 0, "the job failed"
+            continue
+        delay_s = source.uniform(0, DELAY_S)
+        time.sleep(delay_s)
+        killed = job.kill()
+        say(f"kill {number}: {killed} processes, {delay_s:.2f} s after batch {begun} had begun; {query.look()}")
+
+
+def _wait_batch(job: Job, checkpoint: Path) -> int:
+    """Wait until a micro-batch begins that had not begun before; return its number."""
+    last = _last(checkpoint / "offsets")
+    due_s = time.monotonic() + PATIENCE_S
+    while job.running and (now := _last(checkpoint / "offsets")) == last:
+        assert time.monotonic() < due_s, "nothing happens"
+        time.sleep(0.005)
+    return now if job.running else last
+
+
+def _last(log: Path) -> int:
+    """Return the highest number in one of Spark's logs; -1 if there is none."""
+    return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
+
+
+def _archived(archive: Path) -> list[int]:
+    """Return the offsets that a reader sees who knows nothing of hubs or Spark."""
+    if not any(archive.glob("date=*")):
+        return []
+    found = pyarrow.dataset.dataset(archive, format="parquet", partitioning="hive").to_table(columns=["offset"])
+    offsets: list[int] = found["offset"].to_pylist()
+    return offsets
+
+
+def _copied(hub: HubWithJournal) -> list[int]:
+    """Return the numbers under /copy."""
+    return [value["number"] for _, value in hub.records("/copy")]
+
+
+def main() -> None:
+    """Kill both jobs as often as is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=10, help="of each job")
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="spark-kills-") as folder:
+        kill_archive(Path(folder) / "archive", given.kills, given.messages, given.seed)
+        kill_stream(Path(folder) / "stream", given.kills, given.messages, given.seed)
+
+
+if __name__ == "__main__":
+    main()
