@@ -110,7 +110,7 @@ def kill_stream(folder: Path, kills: int, messages: int, seed: int, say: Say = p
     """Kill a query from the hub to itself so often, then let it end, and look at the journal."""
     with _filled_hub(folder, messages) as hub:
         checkpoint = folder / "copy"
-        command = [sys.executable, str(PROJECT / "tests" / "soak" / "copy_stream.py"), hub.url, str(checkpoint)]
+        command = [sys.executable, str(PROJECT / "tests" / "spark" / "copy_stream.py"), hub.url, str(checkpoint)]
         command.append(str(OFFSETS_PER_TRIGGER))
 
         query = Query(command, checkpoint, lambda: f"{len(_copied(hub))} records are copied")

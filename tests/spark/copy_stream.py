@@ -1,6 +1,6 @@
 """A streaming query from a hub to the same hub, as a program that can be killed: `/n/` is copied to `/copy`.
 
-python tests/soak/copy_stream.py URL CHECKPOINT OFFSETS_PER_TRIGGER
+python tests/spark/copy_stream.py URL CHECKPOINT OFFSETS_PER_TRIGGER
 """
 
 from __future__ import annotations
