@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import cast
 
@@ -75,6 +76,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         "_session",
         "_silence",
         "_transport",
+        "_when_gone",
         "address",
         "due_s",
         "handler",
@@ -97,6 +99,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._is_speaking = False  # will write what the session has to say, in this turn
         self._gap_is_told = False
         self._conversation: Conversation | None = None  # once the handshake is over
+        self._when_gone: Callable[[], None] = _nothing
         self.handler: Handler | None = None
         self.due_s = -1
         self.reason = ""
@@ -147,6 +150,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
 
     def _let_go(self) -> None:
         self._is_held = False
+        # A sign of life: what the client has said meanwhile was not read.
+        self._silence.heard_s = self._node.loop.time()
         self._read_on()
 
     def _stall(self) -> None:
@@ -190,6 +195,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         node = self._node
         node.keepalive.forget(self)
         node.release(self)
+        node.journal.forget_room(self._let_go)
+        self._when_gone()
         self._collect_rejected()
         if self.handler is None:
             node.log.debug("connection closed", address=self.address, reason=reason)
@@ -230,6 +237,10 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._write_outgoing()
         if self._choked:
             self._stall()
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Call `act` when nobody is there to be answered any more."""
+        self._when_gone = act
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""
@@ -354,6 +365,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         A socket that is closed with unread bytes resets the connection, and the client would never read why.
         """
         self._write_outgoing()
+        self._when_gone()
         node = self._node
         if self.handler is not None:
             node.core.detach(self.handler, self.reason)
@@ -388,7 +400,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             text = f"no request within {limits.handshake_s:g} s"
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
             return now_s + LINGER_S
-        step = self._silence.check(now_s, reading=True)
+        step = self._silence.check(now_s, reading=not self._is_held)
         if step.act is Act.LOST:
             self.end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
             return now_s + LINGER_S
@@ -396,3 +408,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             session.ping()
             self._write_outgoing()
         return step.next_s
+
+
+def _nothing() -> None:
+    """Nothing was asked for that could be left."""

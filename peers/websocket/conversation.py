@@ -15,6 +15,7 @@ Not here: frames (`peers.websocket.session`), the socket and its ends (`peers.we
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import UNSET
@@ -48,6 +49,9 @@ class Seat(Protocol):
 
     def speak(self) -> None:
         """Write what the session has to say, soon: it was answered outside of a read."""
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Call `act` when nobody is there to be answered any more."""
 
     def end(self, code: int, text: str) -> None:
         """Close the connection, with a code and a text that says why."""

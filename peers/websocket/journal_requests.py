@@ -6,22 +6,23 @@ publish, confirm    ─▶ core, journal ─ commit ─▶ `recorded`
 ```
 
 Owner: one conversation, which makes it when it is asked for the first of them. Invariants: each request has one answer,
-which bears its number; answers to `fetch` come in any order. Cost: a copy of each answer; values are not looked into
-here.
+which bears its number; answers come in any order. Cost: a copy of each answer; values are not looked into here.
 
 Not here: the journal (`peers.journal`), the same for frames (`peers.tcp.journal_requests`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from websockets.frames import Opcode
 
-from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER, HEADER_BYTES
-from hub.topics import check_prefix
 from peers.journal.forms import Form, Order
+from peers.journal.journal import Cancel
+from peers.journal.view import LARGE_FACTOR
 from peers.node import Node
 from peers.websocket.messages import Error, Fetch, Publication, Recorded, RefusedError
 from peers.websocket.session import Session
@@ -29,16 +30,21 @@ from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import FETCH_BYTES
 
-__all__ = ["FETCHES_LIMIT", "JSON_BYTES", "JSON_LIMIT_BYTES", "JournalRequests"]
+__all__ = ["FETCHES_LIMIT", "FETCH_LIMIT_BYTES", "JSON_BYTES", "JSON_LIMIT_BYTES", "JournalRequests"]
 
 FETCHES_LIMIT: Final = 16
 """Most `fetch` of one connection that are not answered yet."""
+
+FETCH_LIMIT_BYTES: Final = 4 * 1024 * 1024
+"""Most of what one `fetch` may ask for under `hub.v1.msgpack`; more is taken for this."""
 
 JSON_BYTES: Final = 64 * 1024
 """Default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader."""
 
 JSON_LIMIT_BYTES: Final = 1024 * 1024
 """Most of them, whatever is asked for."""
+
+_END_OF_TIME_US: Final = 2**63 - 1
 
 _ENVELOPE_BYTES: Final = 64 * 1024
 """What may stand around the largest value in an answer."""
@@ -49,6 +55,9 @@ class Asker(Protocol):
 
     def speak(self) -> None:
         """Write what the session has to say, soon."""
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Call `act` when nobody is there to be answered any more."""
 
 
 class JournalRequests:
@@ -66,7 +75,8 @@ class JournalRequests:
         self._node = node
         self._session = session
         self._asker = asker
-        self._fetches = 0  # not answered yet
+        self._fetches: dict[int, Cancel] = {}  # not answered yet, and how to be done with them
+        asker.when_gone(self._cancel)
 
     def confirm(self, publication: Publication) -> None:
         """Tell the offset of what was just published, once it is committed."""
@@ -85,49 +95,49 @@ class JournalRequests:
         """Have a piece read.
 
         Raises:
-            RefusedError: Too many wait already, or a prefix is none.
+            RefusedError: It waits already, or too many do.
         """
-        if self._fetches >= FETCHES_LIMIT:
-            text = f"{FETCHES_LIMIT} fetches wait for their answers already, which is the limit"
-            raise RefusedError(CloseCode.TRY_AGAIN_LATER, text, fetch.request)
-        order = self._order(fetch)
-        self._fetches += 1
-        self._node.journal.fetch(order, lambda outcome: self._fetched(outcome, fetch.request))
+        request = fetch.request
+        if request in self._fetches or len(self._fetches) >= FETCHES_LIMIT:
+            text = f"this fetch, or {FETCHES_LIMIT} of them, which is the limit, wait for an answer already"
+            raise RefusedError(CloseCode.TRY_AGAIN_LATER, text, request)
+        self._fetches[request] = _nothing
+        cancel = self._node.journal.fetch(self._order(fetch), lambda outcome: self._fetched(outcome, request))
+        if request in self._fetches:
+            self._fetches[request] = cancel
 
     def _order(self, fetch: Fetch) -> Order:
-        """Make the order of a client's message.
-
-        Raises:
-            RefusedError: A prefix is none.
-        """
+        """Say it as reader processes take it."""
         form: Form = "json" if self._session.codec.opcode is Opcode.TEXT else "msgpack"
-        wanted, most = (JSON_BYTES, JSON_LIMIT_BYTES) if form == "json" else (FETCH_BYTES, self._frame_bytes)
-        try:
-            prefixes = tuple(check_prefix(prefix) for prefix in fetch.prefixes)
-        except InvalidTopicError as error:
-            raise RefusedError(CloseCode.BAD_DATA, f"fetch: {error}", fetch.request) from error
-        size = min(wanted if fetch.bytes is None else fetch.bytes, most)
-        time_us = None if fetch.time_ms is None else round(fetch.time_ms * 1000)
-        return Order(fetch.request, fetch.start, time_us, fetch.end, prefixes, size, fetch.wait_ms, form)
+        usual, most = (JSON_BYTES, JSON_LIMIT_BYTES) if form == "json" else (FETCH_BYTES, FETCH_LIMIT_BYTES)
+        size = min(usual if fetch.bytes is None else fetch.bytes, most, max(1, self._limit_bytes // (LARGE_FACTOR + 2)))
+        time_us = None if fetch.time_ms is None else min(round(fetch.time_ms * 1000), _END_OF_TIME_US)
+        return Order(fetch.request, fetch.start, time_us, fetch.end, fetch.prefixes, size, fetch.wait_ms, form)
 
     @property
-    def _frame_bytes(self) -> int:
-        return self._node.settings.limits.frame_bytes
+    def _limit_bytes(self) -> int:
+        """Largest answer."""
+        return self._node.settings.limits.frame_bytes + _ENVELOPE_BYTES
+
+    def _cancel(self) -> None:
+        """The client has gone: do nothing more for it that can be left."""
+        for cancel in self._fetches.values():
+            cancel()
+        self._fetches.clear()
 
     def _fetched(self, outcome: bytes | bytearray | RejectedError, request: int) -> None:
         """Hand on what a reader process has answered: a message that is ready, or a notice that says why not."""
-        self._fetches -= 1
+        self._fetches.pop(request, None)
         if isinstance(outcome, RejectedError):
             self._say(Error(outcome.code, outcome.text, request))
             return
         _, kind, _, _ = HEADER.unpack_from(outcome)
         body = memoryview(outcome)[HEADER_BYTES:]
-        limit = self._frame_bytes + _ENVELOPE_BYTES
         if kind != Kind.RECORDS:
             notice = decode_notice(bytes(body))
             self._say(Error(notice.code, notice.text, request, notice.offset))
-        elif len(body) > limit:
-            text = f"records of {len(body)} bytes, the limit is {limit}: fetch fewer bytes"
+        elif len(body) > self._limit_bytes:
+            text = f"records of {len(body)} bytes with one record, the limit is {self._limit_bytes}"
             self._say(Error(CloseCode.TOO_BIG, text, request))
         else:
             self._session.send_ready(body)
@@ -136,3 +146,7 @@ class JournalRequests:
     def _say(self, message: Error | Recorded) -> None:
         self._session.send(message)
         self._asker.speak()
+
+
+def _nothing() -> None:
+    """There is nothing to cancel yet."""

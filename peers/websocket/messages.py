@@ -43,8 +43,8 @@ _FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
-_LATEST_MS = 9e15
-"""Over it a double does not tell one ms from the next."""
+_LATEST_MS = 1e16
+"""Later than any record, which asks for the end of the journal."""
 
 
 # Client to hub.

@@ -8,7 +8,7 @@ from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.routes import Route
 from peers.journal.forms import Order
-from peers.journal.journal import NoJournal
+from peers.journal.journal import Cancel, NoJournal
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, Recorder
 from peers.journal.writer import Entry, Probe, Progress
@@ -23,8 +23,10 @@ class SlowJournal(NoJournal):
     def __init__(self, core: Core, *topics: str, buffer_bytes: int = 1_000_000) -> None:
         self.entries: list[Entry | Probe] = []
         self.orders: list[tuple[Order, Deliver]] = []
-        at = Progress(first=0, next=100, size_bytes=0)
-        self.recorder = Recorder(core, topics or ("/",), self.entries.append, buffer_bytes=buffer_bytes, at=at)
+        self.cancelled: list[int] = []
+        self.recorder = Recorder(
+            core, topics or ("/",), self.entries.append, buffer_bytes=buffer_bytes, at=Progress(0, 100, 0)
+        )
 
     @property
     def taken(self) -> int:  # type: ignore[override]
@@ -40,6 +42,10 @@ class SlowJournal(NoJournal):
         """As the recorder does."""
         self.recorder.wait_room(resume)
 
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """As the recorder does."""
+        self.recorder.forget_room(resume)
+
     def position(self) -> int | None:
         """As the recorder has it."""
         return self.recorder.position()
@@ -51,15 +57,17 @@ class SlowJournal(NoJournal):
         else:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here"))
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> None:
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Leave it to the test."""
         assert isinstance(fetch, Order)
         self.orders.append((fetch, deliver))
+        return lambda: self.cancelled.append(fetch.request)
 
     def write(self) -> None:
         """Everything that was taken is on the disk now."""
         position = self.recorder.position()
         assert position is not None
-        sizes = [entry.size_bytes for entry in self.entries if isinstance(entry, Entry)]
+        entries = [entry for entry in self.entries if isinstance(entry, Entry)]
         self.entries.clear()
-        self.recorder.on_committed(Progress(0, position, 0, len(sizes), sum(sizes)))
+        done = Progress(0, position, 0, len(entries), sum(entry.size_bytes for entry in entries))
+        self.recorder.on_committed(done)

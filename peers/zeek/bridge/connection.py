@@ -55,6 +55,7 @@ class BridgeConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_gap_is_told",
+        "_is_held",
         "_is_lost",
         "_node",
         "_publish",
@@ -85,6 +86,7 @@ class BridgeConnection(asyncio.BufferedProtocol):
         self._silence = Silence(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._wanted = Wanted()
         self._renewal: asyncio.TimerHandle | None = None
+        self._is_held = False  # feeds a journal that is behind
         self._is_lost = False
         self.handler: Handler | None = None
         self.is_acknowledged = False
@@ -126,11 +128,18 @@ class BridgeConnection(asyncio.BufferedProtocol):
         if self._session.closed or self._transport.is_closing():
             return
         if journal.is_behind and journal.taken != taken:
+            self._is_held = True
             self._transport.pause_reading()
-            journal.wait_room(self._read_on)
+            journal.wait_room(self._let_go)
         elif nbytes == READ_LIMIT_BYTES:  # there is more: after the others had their turn
             self._transport.pause_reading()
             self._node.after_turn(self._read_on)
+
+    def _let_go(self) -> None:
+        """The journal has caught up."""
+        self._is_held = False
+        self._silence.heard_s = self._node.loop.time()  # what the Zeek has said meanwhile was not read
+        self._read_on()
 
     def _read_on(self) -> None:
         if not self._transport.is_closing():
@@ -158,6 +167,7 @@ class BridgeConnection(asyncio.BufferedProtocol):
         node = self._node
         node.keepalive.forget(self)
         node.release(self)
+        node.journal.forget_room(self._let_go)
         self._leave()
         if not self.lost.done():
             self.lost.set_result(None)
@@ -321,7 +331,7 @@ class BridgeConnection(asyncio.BufferedProtocol):
         if session.phase is not Phase.OPEN:
             self._end(CloseCode.PROTOCOL_ERROR, f"no ack within {limits.handshake_s:g} s")
             return now_s + LINGER_S
-        step = self._silence.check(now_s, reading=True)
+        step = self._silence.check(now_s, reading=not self._is_held)
         if step.act is Act.LOST:
             self._end(CloseCode.PROTOCOL_ERROR, f"no answer to the ping within {limits.ping_timeout_s:g} s")
             return now_s + LINGER_S

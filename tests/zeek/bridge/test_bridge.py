@@ -398,6 +398,9 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
         assert await reader.text() == count("/recorded", 2)
         assert not bridged._transport.is_reading()
         await connection.send(count("/recorded", 3).decode())
+        for _ in range(10):  # it cannot answer to pings now, and is not taken for dead
+            bridged._silence.heard_s -= 1000
+            assert bridged.check(hub.node.loop.time()) > hub.node.loop.time()
         assert await reader.settle() == []
         journal.write()
         assert await reader.text() == count("/recorded", 3)
