@@ -3,10 +3,14 @@
 ```
 publish   MESSAGES frame: key, body ─▶ {"type": "publish", "topic": key, "values": array of body}    one WebSocket
 receive   {"type": "messages", "topic": …, "values": raw} ─▶ MESSAGES frame: key, body               message each
+          {"type": "records", …, "blocks": […]} ─▶ Records
 ```
 
 Values are not taken apart on either way: a BATCH body is a count and values back to back, which behind one byte is a
 msgpack array, and the other way round.
+
+A frame with CONFIRM bears a request of this side's own. The hub's answers may come in any order; they are told in that
+of the frames, as over TCP.
 
 The websockets library's sans-I/O `ClientProtocol` does the handshake, the masking and the framing. Compression is
 not offered. No I/O.
@@ -14,6 +18,7 @@ not offered. No I/O.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from struct import Struct
 from typing import Any
@@ -32,9 +37,11 @@ from hub.errors import CloseCode, ProtocolError, UsageError
 from hub.frame import (
     BATCH_COUNT,
     FLAG_BATCH,
+    FLAG_CONFIRM,
     HEADER,
     KEY_LIMIT_BYTES,
     KIND_MESSAGES,
+    Frame,
     encode_frame,
     iterate_frames,
 )
@@ -43,7 +50,7 @@ from peers.client.conversation import Event, Introduction
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import Notice, cut_text
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
-from peers.wire.records import Commit, Fetch, Stage
+from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
 
 __all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]
@@ -55,6 +62,12 @@ SUBPROTOCOL = Subprotocol("hub.v1.msgpack")
 
 _ENVELOPE_BYTES = 2048
 """More than a topic (1024) and the names of the fields take: so much smaller than a WebSocket message is its body."""
+
+_FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
+"""Room for the largest message that a hub takes by default, and what stands around it in `records`."""
+
+_FIRST_CONFIRMATION = 1 << 32
+"""Smaller numbers are requests of the client's."""
 
 _SERVER_ERRORS = 500
 _ARRAY_16 = Struct(">H")
@@ -75,12 +88,23 @@ class _HubMessage(msgspec.Struct):
     software: str = ""
     queue: QueueWish | None = None
     frame: int = FRAME_LIMIT_BYTES
+    journal: str = ""
+    offset: int | None = None
+    start: int = 0
+    next: int = 0
+    first: int = 0
+    head: int = 0
+    blocks: list[bytes] = []
 
 
 _decode = msgspec.msgpack.Decoder(_HubMessage).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 _PUBLISH = b"\x83" + _encode("type") + _encode("publish") + _encode("topic")
+_PUBLISH_CONFIRM = (
+    b"\x85" + _encode("type") + _encode("publish") + _encode("confirm") + _encode(True) + _encode("request")
+)
+_TOPIC = _encode("topic")
 _VALUE = _encode("value")
 _VALUES_ARRAY_32 = _encode("values") + b"\xdd"
 
@@ -95,10 +119,20 @@ class WebSocketConversation:
         frame_limit_bytes: Largest message taken from the hub.
     """
 
-    __slots__ = ("_introduction", "_left", "_parts", "_protocol", "_reported", "_routes", "_welcomed", "half_close")
+    __slots__ = (
+        "_confirmations",
+        "_introduction",
+        "_left",
+        "_parts",
+        "_protocol",
+        "_reported",
+        "_routes",
+        "_welcomed",
+        "half_close",
+    )
 
     def __init__(
-        self, url: str, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = FRAME_LIMIT_BYTES
+        self, url: str, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = _FRAME_LIMIT_BYTES
     ) -> None:
         self.half_close = False
         self._introduction = introduction
@@ -106,6 +140,7 @@ class WebSocketConversation:
         self._protocol = ClientProtocol(
             parse_uri(url), subprotocols=[SUBPROTOCOL], max_size=frame_limit_bytes + _ENVELOPE_BYTES
         )
+        self._confirmations = _Confirmations()
         self._parts: list[bytes] = []  # of a fragmented message
         self._welcomed = False
         self._reported = False
@@ -144,9 +179,7 @@ class WebSocketConversation:
                 if route is not None:
                     yield Run(route, b"".join(frames), messages)
                     route, frames, messages = None, [], 0
-                event = self._event(message)
-                if event is not None:
-                    yield event
+                yield from self._events(message)
         except ProtocolError as error:
             self._fail(error.code, error.text)
         if route is not None:
@@ -168,14 +201,30 @@ class WebSocketConversation:
         """Send each frame as a `publish` message."""
         for frames_of_one_topic in frames:
             for frame in iterate_frames(frames_of_one_topic):
-                values = _VALUES_ARRAY_32 if frame.flags & FLAG_BATCH else _VALUE
-                message = b"".join((_PUBLISH, _encode(frame.key.decode()), values, frame.body))
                 if self._protocol.state is State.OPEN:
-                    self._protocol.send_binary(message)
+                    self._protocol.send_binary(self._publication(frame))
 
-    def fetch(self, fetch: Fetch) -> None:  # noqa: ARG002 -- as others have it
-        """Not yet."""
-        raise UsageError("this client reads the journal over tcp:// or unix:// only")
+    def _publication(self, frame: Frame) -> bytes:
+        values = _VALUES_ARRAY_32 if frame.flags & FLAG_BATCH else _VALUE
+        topic = _encode(frame.key.decode())
+        if not frame.flags & FLAG_CONFIRM:
+            return b"".join((_PUBLISH, topic, values, frame.body))
+        request = self._confirmations.expect(frame.messages)
+        return b"".join((_PUBLISH_CONFIRM, _encode(request), _TOPIC, topic, values, frame.body))
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Send `fetch`."""
+        message: dict[str, Any] = {
+            "type": "fetch",
+            "request": fetch.request,
+            "prefixes": fetch.prefixes,
+            "bytes": fetch.bytes,
+            "wait_ms": fetch.wait_ms,
+        }
+        message |= {"start": fetch.start} if fetch.time is None else {"time_ms": fetch.time / 1000}
+        if fetch.end is not None:
+            message["end"] = fetch.end
+        self._send(message)
 
     def stage(self, stage: Stage) -> None:  # noqa: ARG002 -- as others have it
         """There is no word for it."""
@@ -232,18 +281,29 @@ class WebSocketConversation:
         if self._protocol.handshake_exc is None and self._protocol.subprotocol != SUBPROTOCOL:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"the far side does not speak {SUBPROTOCOL}: is it a hub?")
 
-    def _event(self, message: _HubMessage) -> Event | None:
+    def _events(self, message: _HubMessage) -> Iterator[Event]:
+        request = message.request
         match message.type:
             case "welcome":
-                return self._welcome(message)
+                hello = self._welcome(message)
+                if hello is not None:
+                    yield hello
             case "confirmed":
-                return Notice("confirmed", request=message.request)
+                yield Notice("confirmed", request=request, offset=message.offset)
             case "dropped":
-                return Notice("dropped", count=message.count)
+                yield Notice("dropped", count=message.count)
+            case "recorded":
+                recorded = Notice("recorded", count=message.count, offset=message.offset)
+                yield from self._confirmations.answer(request, recorded)
+            case "error" if request >= _FIRST_CONFIRMATION:
+                unrecorded = Notice("unrecorded", code=message.code, text=message.text)
+                yield from self._confirmations.answer(request, unrecorded)
             case "error":
-                return Notice("error", request=message.request, code=message.code, text=message.text)
+                yield Notice("error", request=request, code=message.code, text=message.text, offset=message.offset)
+            case "records":
+                yield Records(request, message.start, message.next, message.first, message.head, message.blocks)
             case _:
-                return None  # of a later version
+                pass  # of a later version
 
     def _welcome(self, message: _HubMessage) -> Hello | None:
         """The first one is answered by `hello`; the second one tells what was granted."""
@@ -271,6 +331,31 @@ class WebSocketConversation:
         return None
 
 
+class _Confirmations:
+    """Publications that the hub has not confirmed yet, oldest first; answers that have come too early wait here."""
+
+    __slots__ = ("_answers", "_awaited", "_last")
+
+    def __init__(self) -> None:
+        self._awaited: deque[tuple[int, int]] = deque()  # request, messages
+        self._answers: dict[int, Notice] = {}
+        self._last = _FIRST_CONFIRMATION - 1
+
+    def expect(self, messages: int) -> int:
+        """One more is sent; return its request."""
+        self._last += 1
+        self._awaited.append((self._last, messages))
+        return self._last
+
+    def answer(self, request: int, notice: Notice) -> Iterator[Notice]:
+        """Take an answer; yield those whose turn it is."""
+        if self._awaited and self._awaited[0][0] <= request <= self._last:
+            self._answers[request] = notice
+        while self._awaited and (ready := self._answers.pop(self._awaited[0][0], None)) is not None:
+            _, messages = self._awaited.popleft()
+            yield msgspec.structs.replace(ready, count=messages)
+
+
 def _hello(introduction: Introduction) -> dict[str, Any]:
     hello: dict[str, Any] = {"type": "hello", "name": introduction.name}
     if introduction.queue is not None:
@@ -289,9 +374,9 @@ def _to_message(raw: bytes) -> _HubMessage:
 
 def _to_hello(message: _HubMessage) -> Hello:
     try:
-        hub_id = bytes.fromhex(message.hub)
+        hub_id, journal_id = bytes.fromhex(message.hub), bytes.fromhex(message.journal)
     except ValueError:
-        hub_id = b""
+        hub_id = journal_id = b""
     if len(hub_id) != ID_BYTES or message.frame <= 2 * _ENVELOPE_BYTES:
         raise ProtocolError(CloseCode.BAD_DATA, "welcome: the hub's id or its frame limit makes no sense")
     return Hello(
@@ -302,6 +387,7 @@ def _to_hello(message: _HubMessage) -> Hello:
         software=message.software,
         queue=message.queue,
         frame=message.frame - _ENVELOPE_BYTES,
+        journal=journal_id,
     )
 
 

@@ -13,6 +13,7 @@ from websockets.typing import Subprotocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode
+from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame
 from hub.overflow import Overflow
 from hub.stretch import Run
 from peers.client.conversation import Event, Introduction
@@ -21,6 +22,7 @@ from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.wire.control import Notice
 from peers.wire.hello import Hello, QueueWish
+from peers.wire.records import Fetch, Records
 from peers.wire.session import Closing
 from tests.client.test_routes import UNREADABLE, NamedSink
 
@@ -339,3 +341,98 @@ def test_no_http() -> None:
     assert isinstance(closing, Closing)
     assert closing.code == CloseCode.PROTOCOL_ERROR
     assert "does not speak WebSocket" in closing.text
+
+
+# The journal.
+
+
+def test_the_journal_of_a_hub() -> None:
+    """Its id is that of the welcome; a hub without one has none; nonsense ends the conversation."""
+    pair = Pair()
+    pair.shake_hands()
+    pair.to_client(WELCOME)
+    (hello,) = pair.to_client(WELCOME | {"journal": "ab" * 16})
+    assert isinstance(hello, Hello)
+    assert hello.journal == b"\xab" * 16
+    assert Pair().greet().journal == b""
+    pair = Pair()
+    pair.shake_hands()
+    pair.to_client(WELCOME)
+    (closing,) = pair.to_client(WELCOME | {"journal": "nonsense"})
+    assert isinstance(closing, Closing)
+    assert closing.code == CloseCode.BAD_DATA
+
+
+def test_fetching() -> None:
+    """A FETCH is spelled as documented: from an offset or from a time, which is told to the µs."""
+    pair = Pair()
+    pair.greet()
+    pair.client.fetch(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
+    pair.client.fetch(Fetch(2**31 + 1, time=1_700_000_000_123_457))
+    common = {"type": "fetch", "request": 2**31 + 1, "prefixes": [""], "bytes": 1024 * 1024, "wait_ms": 0}
+    first, second = pair.to_server()
+    assert first == {
+        "type": "fetch",
+        "request": 2**31,
+        "start": 7,
+        "end": 9,
+        "prefixes": ["/a", "/b"],
+        "bytes": 1000,
+        "wait_ms": 50,
+    }
+    assert second == common | {"time_ms": 1_700_000_000_123.457}
+    assert round(second["time_ms"] * 1000) == 1_700_000_000_123_457
+
+
+def test_records() -> None:
+    """A piece of the journal, and an error with the oldest offset, are what they are over TCP."""
+    pair = Pair()
+    pair.greet()
+    places = {"start": 1, "next": 2, "first": 3, "head": 4}
+    events = pair.to_client(
+        {"type": "records", "request": 2**31, "blocks": [b"one", b"two"]} | places,
+        {"type": "error", "request": 2**31, "code": 4011, "text": "gone", "offset": 0},
+        {"type": "confirmed", "request": 7, "offset": 0},
+    )
+    assert events == [
+        Records(2**31, 1, 2, 3, 4, [b"one", b"two"]),
+        Notice("error", request=2**31, code=4011, text="gone", offset=0),
+        Notice("confirmed", request=7, offset=0),
+    ]
+
+
+def confirmable(*frames: tuple[str, list[Any]]) -> list[bytes]:
+    """Frames with CONFIRM."""
+    made = []
+    for topic, values in frames:
+        (frame,) = Batch.of(topic, values).parts()
+        made.append(encode_frame(KIND_MESSAGES, frame.body, key=frame.key, flags=frame.flags | FLAG_CONFIRM))
+    return made
+
+
+def test_publications_to_be_confirmed() -> None:
+    """Each bears a request of its own; the answers are told in the order of the publications, whatever theirs is."""
+    pair = Pair()
+    pair.greet()
+    pair.client.publish(confirmable(("/a", [1]), ("/b", [2, 3]), ("/c", [4]), ("/d", [5])))
+    said = pair.to_server()
+    requests = [message.pop("request") for message in said]
+    assert said == [
+        {"type": "publish", "confirm": True, "topic": "/a", "value": 1},
+        {"type": "publish", "confirm": True, "topic": "/b", "values": [2, 3]},
+        {"type": "publish", "confirm": True, "topic": "/c", "value": 4},
+        {"type": "publish", "confirm": True, "topic": "/d", "value": 5},
+    ]
+    one, two, three, four = requests
+    assert pair.to_client({"type": "error", "request": two, "code": 1008, "text": "not recorded"}) == []
+    assert pair.to_client({"type": "recorded", "request": three, "offset": 11, "count": 1}) == []
+    assert pair.to_client({"type": "recorded", "request": one, "offset": 10, "count": 1}) == [
+        Notice("recorded", count=1, offset=10),
+        Notice("unrecorded", count=2, code=1008, text="not recorded"),
+        Notice("recorded", count=1, offset=11),
+    ]
+    assert pair.to_client({"type": "recorded", "request": one, "offset": 10, "count": 1}) == []
+    assert pair.to_client({"type": "recorded", "request": 5, "offset": 10, "count": 1}) == []
+    assert pair.to_client({"type": "recorded", "request": four, "offset": 12, "count": 1}) == [
+        Notice("recorded", count=1, offset=12)
+    ]
