@@ -75,6 +75,11 @@ class BlockingStream:
         return self._stream.breaks if self._stream is not None else 0
 
     @property
+    def position(self) -> int | None:
+        """Of a stream that began in the journal: see `MessageStream.position`."""
+        return self._stream.position if self._stream is not None else None
+
+    @property
     def ended(self) -> bool:
         """Whether nothing more comes: the stream or the client is closed, and all is read."""
         return self._ended and not self._ready

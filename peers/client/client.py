@@ -41,9 +41,10 @@ from peers.client.connection import Connection
 from peers.client.conversation import Introduction, Unreadable
 from peers.client.dial import converse, dial
 from peers.client.endings import Ending
-from peers.client.following import FollowingStream, Past
+from peers.client.follower import Follower, Start, Terms
 from peers.client.history import History, time_us
 from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess, JournalState
+from peers.client.places import Places
 from peers.client.publications import Publications
 from peers.client.receipts import Receipt
 from peers.client.settings import ClientSettings
@@ -116,6 +117,7 @@ class Client:
         self._publications = Publications(settings.buffer_bytes)
         self._journal = JournalAccess(lambda: self._subscriptions.regulate())  # noqa: PLW0108 -- made in the next line
         self._subscriptions = Subscriptions(_NoTopic(self._bad), self._journal)
+        self._followers: set[Follower] = set()
         self._backoff = settings.backoff or Backoff()
         self._connection: Connection | None = None
         self._connections = 0
@@ -249,45 +251,47 @@ class Client:
     ) -> MessageStream:
         """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
 
-        Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises; with a place in the
-        journal, what `FollowingStream.open` raises.
+        Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises.
 
         Args:
             prefixes: One or more; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
-            from_offset: Begin with what the hub's journal has from this offset on, and go on live. What the journal
-                does not record comes live only.
+            from_offset: Begin with what the hub's journal has from this offset on, and go on live: nothing is missing
+                in between, and nothing comes twice. What the journal does not record comes live only.
             from_time: The same, from the first record that is not older.
 
         Raises:
-            UsageError: No prefix, or two places to begin.
-            InvalidTopicError: With a place: one of the prefixes is none.
+            UsageError: No prefix; two places to begin, or one before the first.
         """
         if not prefixes:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
         size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         if from_offset is None and from_time is None:
             return MessageStream(self._subscriptions, prefixes, self._decode, size)
-        if from_offset is not None and from_time is not None:
-            raise UsageError("from_offset and from_time exclude each other")
-        return FollowingStream(self._line, prefixes, self._decode, Past(from_offset or 0, time_us(from_time)), size)
+        if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
+            raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
+        places = Places(self._decode)
+        follower = Follower(self._terms(), Start(from_offset or 0, time_us(from_time)), places, size)
+        return MessageStream(follower, prefixes, places.decode, size, places)
 
-    async def _line(self) -> Client:
-        """Make a connection for one stream."""
-        settings = replace(self.settings, on_connect=_ignore, on_disconnect=_ignore)
-        line = Client(self.endpoint, settings)
-        await line.open()
-        return line
+    def _terms(self) -> Terms:
+        """Return what streams that begin in the journal need."""
+        backoff = self.settings.backoff or Backoff()
+        return Terms(self._line, self.settings.reconnect, backoff, self._tell_dropped, self._followers)
 
-    @property
-    def subscriptions(self) -> Subscriptions:
-        """What is subscribed; for streams."""
-        return self._subscriptions
-
-    @property
-    def access(self) -> JournalAccess:
-        """What is asked of the journal; for streams."""
-        return self._journal
+    def _line(self, again: bool, on_connect: Callable[[Hello], object]) -> Client:  # noqa: FBT001 -- on or off
+        """Make another client of the same hub, for one stream, that tells nobody of what happens to it."""
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+        settings = replace(
+            self.settings,
+            reconnect=again,
+            on_connect=on_connect,
+            on_disconnect=_ignore,
+            on_dropped=_ignore,
+            on_rejected=_ignore,
+        )
+        return Client(self.endpoint, settings)
 
     async def subscribe_callback(
         self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]
@@ -383,6 +387,16 @@ class Client:
     # The rest.
 
     @property
+    def access(self) -> JournalAccess:
+        """To the hub's journal, a request at a time. For those that build on a client."""
+        return self._journal
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """What it receives, sink by sink. For those that build on a client."""
+        return self._subscriptions
+
+    @property
     def ended(self) -> bool:
         """Whether the client is closed, or has ended with an error."""
         return self._ended is not None
@@ -434,6 +448,8 @@ class Client:
             self._end(None)
         if connection is not None:
             await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
+        for follower in list(self._followers):
+            await follower.wait_closed()
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -529,6 +545,8 @@ class Client:
         self._publications.receipts.disconnected()
         self._journal.finish(error)
         self._subscriptions.finish(error)
+        for follower in list(self._followers):
+            follower.finish(error)
         self._wake()
 
     def give_up(self, messages: int) -> None:
@@ -546,9 +564,8 @@ class Client:
         elif notice.kind in {"recorded", "unrecorded"}:
             self._publications.receipts.answer(notice)
         elif notice.kind == "dropped":
-            self.dropped_messages += notice.count
             self._subscriptions.put_gap(notice.count)
-            self._call(self.settings.on_dropped, notice.count)
+            self._tell_dropped(notice.count)
         elif notice.request:
             error = self._subscriptions.answer(notice)
             if error is not None and self._connection is not None:
@@ -556,6 +573,10 @@ class Client:
                 self._connection.leave(Ending(error.code, text))
         elif notice.kind == "error":
             self.reject(RejectedError(notice.code, notice.text), max(1, notice.count))
+
+    def _tell_dropped(self, messages: int) -> None:
+        self.dropped_messages += messages
+        self._call(self.settings.on_dropped, messages)
 
     def reject(self, error: RejectedError, messages: int) -> None:
         """Count published messages that were refused, and tell."""

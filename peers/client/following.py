@@ -1,266 +1,208 @@
-"""`FollowingStream`: history from the hub's journal, then live, without a gap and without a duplicate at the seam.
+"""`Following`: history, then live, as a state machine without I/O: what to ask for next, and what is handed on when.
 
 ```
-CATCHING_UP   FETCH, FETCH, ... ─▶ inbox            nearly at the end of the journal: subscribe
-CROSSING      live ─▶ put aside; FETCH up to where the subscription began ─▶ inbox; then what was put aside ─▶ inbox
-LIVE          live ─▶ inbox
-              lost connection, lost messages, too much put aside while CROSSING: back to CATCHING_UP
+            reached the end           confirmed: live from N on         read up to N
+HISTORY ──────────────────▶ JOINING ─────────────────────────▶ SEAM ────────────────▶ LIVE ──lost──▶ REJOINING
+   ▲                           │                                 │                      │                │
+   └───────────────────────────┴──────── given back ─────────────┘◀─ lost, nothing came ┘   LIVE ◀───────┘
 ```
 
-The hub tells with its confirmation at which offset a subscription begins: everything before it is history, everything
-from it on comes live. That holds for what a connection has not subscribed to before, so that such a stream has a
-connection of its own, and takes another one when it goes back.
+The seam is the offset that the hub's confirmation of a subscription bears: what was recorded before it comes from the
+journal, what comes later is delivered. What is delivered while the journal is still being read is put aside. If that
+becomes too much, if the connection is lost or has lost messages, or if the journal fails, it is thrown away and the
+subscription given back: the journal has it all, and reading goes on where it was. So nothing is missing and nothing
+comes twice, whatever happens before LIVE is reached.
 
-Owner: one reader. Bound: `buffer_bytes` and one piece of history wait to be read, as much again is put aside. What is
-lost while the seam is crossed is read from the journal instead; once the stream is live, losses are told as always.
+Behind the seam nobody knows the offset of a message: the hub does not tell it. When the connection is lost once
+something has come, what was published until the next one is missing, and that is told.
+
+Owner: one stream. Invariants: everything before `position` was handed on, once, and nothing behind it, until LIVE;
+what is put aside is bounded. Not here: who reads and subscribes (`peers.client.follower`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, cast
 
 from hub.batch import Batch
-from hub.errors import CloseCode, ConnectionLostError, HubError, RejectedError, UsageError
-from hub.journal.block import to_frames
-from hub.topics import check_prefix
-from peers.backoff import Backoff
-from peers.client.journal import JournalAccess, replaced
-from peers.client.stream import Decode, MessageStream
-from peers.client.subscriptions import Subscriptions
-from peers.wire.records import FETCH_BYTES, Fetch, Records
+from hub.errors import CloseCode, RejectedError
 
-__all__ = ["FollowingStream", "Line", "Past"]
-
-_NEAR_RECORDS = 8_192
-"""So near the end of the journal the stream subscribes: a full block is read in milliseconds."""
+__all__ = ["Following", "Phase", "Want"]
 
 
-class Past(NamedTuple):
-    """Where history begins."""
+class Phase(Enum):
+    """Where a stream stands."""
 
-    offset: int = 0
-    time_us: int | None = None
-    """Instead of `offset`: µs since 1970."""
-
-
-class Line(Protocol):
-    """A connection of the stream's own: another `Client`."""
-
-    @property
-    def subscriptions(self) -> Subscriptions:
-        """Its subscriptions."""
-
-    @property
-    def access(self) -> JournalAccess:
-        """What it asks of the journal."""
-
-    async def close(self) -> None:
-        """End it."""
+    HISTORY = "reads the journal"
+    JOINING = "has read it to the end, and subscribes"
+    SEAM = "puts aside what is live, and reads the journal up to where that begins"
+    LIVE = "is live"
+    REJOINING = "was live; what is missing is told; subscribes again"
 
 
-class _State(Enum):
-    CATCHING_UP = "reading history"
-    CROSSING = "between history and live"
-    LIVE = "live"
+class Want(Enum):
+    """What a stream needs next."""
+
+    PIECE = "a piece of the journal"
+    MORE = "a piece of the journal, as soon as there is one"
+    LINE = "a connection that subscribes"
+    NOTHING = "only what comes by itself"
 
 
-class FollowingStream(MessageStream):
-    """Messages under some prefixes, from a place in the journal on.
+class Following:
+    """The way of one stream from history to live.
 
     Args:
-        dial: Makes the connection.
-        prefixes: What to read.
-        decode: From a batch to messages.
-        past: Where to begin.
-        buffer_bytes: Held, unread, before the stream asks for no more.
+        position: Where to begin.
+        aside_limit_bytes: Most that is put aside.
     """
 
-    __slots__ = ("_aside", "_aside_bytes", "_broken", "_dial", "_line", "_next", "_room", "_state", "_task", "_time_us")
+    __slots__ = (
+        "_aside",
+        "_aside_bytes",
+        "_aside_limit_bytes",
+        "_came",
+        "_is_exact",
+        "_reached",
+        "_tired",
+        "phase",
+        "position",
+        "seam",
+    )
 
-    def __init__(
-        self,
-        dial: Callable[[], Awaitable[Line]],
-        prefixes: tuple[str, ...],
-        decode: Decode,
-        past: Past,
-        buffer_bytes: int,
-    ) -> None:
-        checked = tuple(check_prefix(prefix) for prefix in prefixes)
-        super().__init__(cast("Subscriptions", None), checked, decode, buffer_bytes)  # its own, once there is a line
-        self._dial = dial
-        self._line: Line | None = None
-        self._next = past.offset
-        self._time_us = past.time_us
-        self._state = _State.CATCHING_UP
+    phase: Phase
+    position: int
+    """Everything before this offset was handed on; where to read on."""
+    seam: int | None
+    """Where what is live begins, once that is known."""
+
+    def __init__(self, position: int, aside_limit_bytes: int) -> None:
+        self.phase = Phase.HISTORY
+        self.position = position
+        self.seam = None
         self._aside: list[Batch] = []
         self._aside_bytes = 0
-        self._broken = False  # what was put aside is not all
-        self._room = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._aside_limit_bytes = aside_limit_bytes
+        self._reached = False
+        self._tired = False
+        self._is_exact = True  # nothing has come behind the seam: `position` is where the stream stands
+        self._came = False  # something, since a loss was told
 
     @property
-    def live(self) -> bool:
-        """Whether all history was handed out."""
-        return self._state is _State.LIVE
+    def want(self) -> Want:
+        """What is needed now."""
+        match self.phase:
+            case Phase.HISTORY:
+                return Want.MORE if self._reached else Want.PIECE
+            case Phase.SEAM:
+                return Want.PIECE
+            case Phase.JOINING | Phase.REJOINING:
+                return Want.LINE
+            case Phase.LIVE:
+                return Want.NOTHING
 
     @property
-    def position(self) -> int:
-        """The offset up to which history was handed out; once the stream is live, where that began."""
-        return self._next
+    def is_joined(self) -> bool:
+        """Whether what is delivered is handed on."""
+        return self.phase is Phase.LIVE or self.phase is Phase.REJOINING
 
-    async def open(self) -> None:
-        """Connect, and read the first piece of history.
+    # The journal.
+
+    def fetched(self, following: int, head: int) -> None:
+        """A piece was handed on.
+
+        Args:
+            following: The offset behind it.
+            head: The one behind the newest record that the hub had.
+        """
+        progress = following > self.position
+        self.position = following
+        if self.phase is Phase.HISTORY:
+            self._reached = following >= head
+            if self._reached and not self._tired:
+                self.phase = Phase.JOINING
+        elif self.phase is Phase.SEAM and not self._meet() and not progress:
+            self.give_back()  # what was on its way to the disk did not arrive there
+
+    # The subscription.
+
+    def joined(self, offset: int | None) -> None:
+        """A subscription was confirmed.
+
+        Args:
+            offset: Where it begins.
 
         Raises:
-            GoneError: The beginning was deleted, or is not there yet.
-            RejectedError: The hub has no journal, or cannot read it.
-            ConnectionLostError, ProtocolError: There is no connection.
-            UsageError: The stream was opened before.
+            RejectedError: Nobody knows where it begins, or not where the journal goes on.
         """
-        if self._line is not None:
-            raise UsageError("a stream is opened once; subscribe again for another one")
-        line = self._line = await self._dial()
-        try:
-            self._take_history(await line.access.fetch(self._fetch(None)))
-        except BaseException:
-            await line.close()
-            raise
-        self._task = asyncio.get_running_loop().create_task(self._follow(line))
-
-    async def _follow(self, line: Line) -> None:
-        try:
-            while True:
-                await self._catch_up(line)
-                await self._cross(line)
-                if self.live:
-                    return
-                await line.close()
-                journal_id = line.access.id
-                line = self._line = await self._redial()
-                if line.access.id != journal_id:
-                    raise replaced()
-        except HubError as error:
-            self._inbox.finish(error)
-
-    async def _redial(self) -> Line:
-        """Make another connection, sooner or later."""
-        backoff = Backoff()
-        while True:
-            with suppress(ConnectionLostError):
-                return await self._dial()
-            await asyncio.sleep(backoff.next_s())
-
-    async def _catch_up(self, line: Line) -> None:
-        """Hand out history until little of it is left."""
-        self._state = _State.CATCHING_UP
-        while True:
-            await self._wait_room()
-            found = await line.access.fetch(self._fetch(None))
-            self._take_history(found)
-            if found.head - found.next < _NEAR_RECORDS:
-                return
-
-    async def _cross(self, line: Line) -> None:
-        """Subscribe, and hand out history up to where that began, and then what has come since."""
-        self._state = _State.CROSSING
-        self._broken = False
-        self._subscriptions = line.subscriptions
-        self._claims = await line.subscriptions.open(self, self.prefixes)
-        seam = line.subscriptions.began
-        if seam is None:
-            raise RejectedError(CloseCode.JOURNAL_FAILED, "the hub records nothing now, so that history has no end")
-        while self._next < seam and not self._broken:
-            found = await line.access.fetch(self._fetch(seam))
-            if found.next == self._next:  # the hub has waited for it: the journal has failed, and offsets changed
-                self._break_off()
-            self._take_history(found)
-        aside, self._aside, self._aside_bytes = self._aside, [], 0
-        if self._broken:
-            self._state = _State.CATCHING_UP
+        if self.phase is Phase.REJOINING:
+            self.phase = Phase.LIVE
             return
-        self._state = _State.LIVE
-        for batch in aside:
-            self.put(batch)
+        if offset is None:
+            text = (
+                "the hub's journal cannot be written now, so that what is live cannot be joined to it; subscribe later"
+            )
+            raise RejectedError(CloseCode.JOURNAL_FAILED, text)
+        if offset < self.position:
+            text = f"the hub's journal goes on at {offset}, and was read up to {self.position}: it is another one"
+            raise RejectedError(CloseCode.GONE, text)
+        self.phase = Phase.SEAM
+        self.seam = offset
+        self._meet()
 
-    def _fetch(self, end: int | None) -> Fetch:
-        return Fetch(1, self._next, self._time_us, end, self.prefixes, FETCH_BYTES)
-
-    def _take_history(self, found: Records) -> None:
-        for block in found.blocks:
-            for frames, messages in to_frames(bytes(block)):
-                self._inbox.put(Batch(frames, messages))
-        self._next, self._time_us = found.next, None
-
-    async def _wait_room(self) -> None:
-        while self._inbox.size_bytes > self._buffer_bytes:
-            self._room.clear()
-            await self._room.wait()
-
-    def _taken(self) -> None:
-        super()._taken()
-        self._room.set()
-
-    # As a sink of what comes live.
-
-    def put(self, batch: Batch) -> None:
-        """Take messages."""
-        if self._state is _State.LIVE:
-            super().put(batch)
-        elif self._state is _State.CROSSING and not self._broken:
+    def put(self, batch: Batch) -> bool:
+        """Messages were delivered; whether to hand them on now."""
+        if self.is_joined:
+            self._came, self._is_exact = True, False
+            return True
+        if self.phase is not Phase.HISTORY:  # else it was given back already
             self._aside.append(batch)
             self._aside_bytes += batch.size_bytes
-            if self._aside_bytes > self._buffer_bytes:
-                self._break_off()
+            if self._aside_bytes > self._aside_limit_bytes:
+                self.give_back()
+        return False
 
-    def put_gap(self, lost_messages: int) -> None:
-        """Messages were lost here: history has them, as long as the stream is not live."""
-        if self._state is _State.LIVE:
-            super().put_gap(lost_messages)
-        else:
-            self._break_off()
+    def missed(self) -> bool:
+        """Messages were lost on their way here; whether that is a loss: the journal still has them otherwise."""
+        if self.is_joined:
+            self._came, self._is_exact = True, False
+            return True
+        self.give_back()
+        return False
 
-    def put_break(self) -> None:
-        """The connection was lost here: the same."""
-        if self._state is _State.LIVE:
-            super().put_break()
-        else:
-            self._break_off()
+    def lost(self) -> bool:
+        """The connection that subscribes is lost; whether something may be missing now."""
+        if self._is_exact:
+            self.give_back()
+            return False
+        self.phase = Phase.REJOINING
+        news, self._came = self._came, False
+        return news
 
-    def finish(self, error: Exception | None) -> None:
-        """Nothing more comes over this connection; before the stream is live, there will be another one."""
-        if self._state is _State.LIVE:
-            super().finish(error)
+    def give_back(self) -> None:
+        """What was put aside is to be had from the journal: go on reading there, and do not subscribe again at once."""
+        self._aside = []
+        self._aside_bytes = 0
+        self.phase = Phase.HISTORY
+        self.seam = None
+        self._reached = False
+        self._tired = True
 
-    def _break_off(self) -> None:
-        self._broken = True
-        self._aside, self._aside_bytes = [], 0
+    def rested(self) -> None:
+        """Time has passed since the subscription was given back: it may be tried again."""
+        self._tired = False
 
-    # Ends.
+    def take_aside(self) -> list[Batch]:
+        """Return and forget what was put aside, once that is LIVE."""
+        aside, self._aside = self._aside, []
+        self._aside_bytes = 0
+        return aside
 
-    def close_nowait(self) -> None:
-        """End it and throw away what was not read; do not wait for the hub."""
-        self._end()
-
-    async def close(self) -> None:
-        """End it, throw away what was not read, and close its connection."""
-        task = self._end()
-        if task is not None:
-            await asyncio.wait([task])
-
-    def _end(self) -> asyncio.Task[Any] | None:
-        line, self._line = self._line, None
-        if self._task is not None:
-            self._task.cancel()
-        self._inbox.discard()
-        return None if line is None else asyncio.get_running_loop().create_task(_closed(line, self._task))
-
-
-async def _closed(line: Line, task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        with suppress(asyncio.CancelledError):
-            await task
-    await line.close()
+    def _meet(self) -> bool:
+        """Become live if the journal was read up to where that begins."""
+        if self.seam is None or self.position < self.seam:
+            return False
+        self.phase = Phase.LIVE
+        self._came = bool(self._aside)
+        self._is_exact = not self._aside
+        return True

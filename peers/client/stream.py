@@ -4,25 +4,43 @@ A stream holds what it has not been asked for yet up to `buffer_bytes`, packed. 
 socket: then the hub's queue for this client fills, and its policy decides. Nothing is dropped on this side. What a
 callback gets is not held at all: it is called within the turn that read the messages.
 
-Owner: one client. Not here: who is asked for what (`peers.client.subscriptions`).
+Owner: one client. Not here: who is asked for what (`peers.client.subscriptions`), streams that begin in the journal
+(`peers.client.follower`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from hub.batch import Batch, Message
 from hub.errors import UsageError
 from peers.client.inbox import Inbox
 from peers.client.interest import Claim
+from peers.client.places import Places
 from peers.client.subscriptions import Subscriptions
 
-__all__ = ["CallbackSubscription", "Decode", "MessageStream"]
+__all__ = ["CallbackSubscription", "MessageStream", "Source"]
 
 Decode = Callable[[Batch], list[Message]]
+
+
+class Source(Protocol):
+    """Where the messages of a stream come from: `Subscriptions`, or what begins in the journal."""
+
+    async def open(self, sink: MessageStream, prefixes: Iterable[str]) -> list[Claim]:
+        """Let messages come; raises as `MessageStream.open`."""
+
+    def release(self, sink: MessageStream, claims: list[Claim]) -> asyncio.Future[Any] | None:
+        """Let nothing more come; returns what is done when the hub knows, too."""
+
+    def hold(self, sink: MessageStream) -> None:
+        """The stream is full."""
+
+    def let_go(self, sink: MessageStream) -> None:
+        """It has room again."""
 
 
 class MessageStream:
@@ -32,20 +50,27 @@ class MessageStream:
     reader; several readers share a stream.
 
     Args:
-        subscriptions: Of its client.
+        source: Of its messages.
         prefixes: What to subscribe to.
         decode: From a batch to messages.
         buffer_bytes: Held, unread, before the client stops reading from the hub.
+        places: Of a stream that begins in the journal.
     """
 
-    __slots__ = ("_buffer_bytes", "_claims", "_held", "_inbox", "_subscriptions", "prefixes")
+    __slots__ = ("_buffer_bytes", "_claims", "_held", "_inbox", "_places", "_source", "prefixes")
 
     def __init__(
-        self, subscriptions: Subscriptions, prefixes: tuple[str, ...], decode: Decode, buffer_bytes: int
+        self,
+        source: Source,
+        prefixes: tuple[str, ...],
+        decode: Decode,
+        buffer_bytes: int,
+        places: Places | None = None,
     ) -> None:
         self.prefixes = prefixes
-        self._subscriptions = subscriptions
+        self._source = source
         self._buffer_bytes = buffer_bytes
+        self._places = places
         self._inbox = Inbox(decode, self._taken)
         self._claims: list[Claim] | None = None
         self._held = False
@@ -82,6 +107,20 @@ class MessageStream:
         return self._inbox.breaks
 
     @property
+    def live(self) -> bool:
+        """Whether a stream that began in the journal has all history, so that what comes now is live; others are."""
+        return self._places is None or self._places.live
+
+    @property
+    def position(self) -> int | None:
+        """Of a stream that began in the journal: everything recorded before this offset was read; None of others.
+
+        A stream that is subscribed to from here misses nothing; what was read last may come again. Once the stream is
+        live it stays where that began: the hub does not tell the offsets of what it delivers.
+        """
+        return self._places.position if self._places is not None else None
+
+    @property
     def buffered_bytes(self) -> int:
         """What waits to be read."""
         return self._inbox.size_bytes
@@ -91,6 +130,7 @@ class MessageStream:
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
+            GoneError: Where it is to begin was deleted from the journal, or is not there yet.
             RejectedError: The hub refuses; the text says why.
             ClosedError, PeerError: The client is closed, or has ended with an error.
             UsageError: The stream was opened before.
@@ -98,7 +138,7 @@ class MessageStream:
         if self._claims is not None:
             raise UsageError("a stream is opened once; subscribe again for another one")
         self._claims = []
-        self._claims = await self._subscriptions.open(self, self.prefixes)
+        self._claims = await self._source.open(self, self.prefixes)
 
     async def batch(self) -> list[Message]:
         """Wait for messages and return all that are there, up to about 256 KiB; empty only at the end.
@@ -128,7 +168,7 @@ class MessageStream:
             await asyncio.wait([answer])
 
     def _release(self) -> asyncio.Future[Any] | None:
-        answer = self._subscriptions.release(self, self._claims or [])
+        answer = self._source.release(self, self._claims or [])
         self._inbox.discard()
         return answer
 
@@ -140,7 +180,7 @@ class MessageStream:
         inbox.put(batch)
         if inbox.size_bytes > self._buffer_bytes and not self._held:
             self._held = True
-            self._subscriptions.hold(self)
+            self._source.hold(self)
 
     def put_gap(self, lost_messages: int) -> None:
         """Messages were lost here."""
@@ -155,9 +195,11 @@ class MessageStream:
         self._inbox.finish(error)
 
     def _taken(self) -> None:
+        if self._places is not None:
+            self._places.taken()
         if self._held and self._inbox.size_bytes <= self._buffer_bytes // 2:
             self._held = False
-            self._subscriptions.let_go(self)
+            self._source.let_go(self)
 
 
 class CallbackSubscription:
