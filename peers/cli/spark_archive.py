@@ -14,6 +14,7 @@ from hub.topics import check_prefix
 from peers.cli.spark import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
 from peers.spark.archiving.order import ArchiveOrder
+from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from peers.spark.progress import JobProgress
 
 __all__ = ["archive"]
+
+EXIT_INCOMPLETE = 2
+"""It was stopped before the end."""
 
 _WHAT = Group("Messages", sort_key=1)
 _HOW = Group("Archive", sort_key=2)
@@ -69,10 +73,11 @@ def archive(
     what: What | None = None,
     how: How | None = None,
     engine: Engine | None = None,
-) -> None:
+) -> int:
     """Archive what a hub records, each record once, however often this is stopped or killed and started again.
 
-    It reads what is there and ends; with --every it goes on. One job at a time writes an archive.
+    It reads what is there and ends, with exit code 2 if it was stopped before; with --every it goes on.
+    One job at a time writes an archive.
     """
     what, how = what or What(), how or How()
     topics = None if what.topics is None else _prefixes(what.topics)
@@ -93,8 +98,10 @@ def archive(
             token=os.environ.get("HUB_TOKEN", ""),
         )
         job.progress.tell("archiving")
-        done = run(job, order, lambda tally: _advance(job.progress, tally))
+        with signals_told() as stop:
+            done = run(job, order, lambda tally: _advance(job.progress, tally), stop)
     _show(done)
+    return EXIT_INCOMPLETE if done.stopped and every_s is None else 0
 
 
 def _prefixes(text: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from hub.topics import check_prefix
 from peers.cli.spark import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
 from peers.spark.selection import Selection
+from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def replay(
             pace=how.pace(),
             token=os.environ.get("HUB_TOKEN", ""),
         )
-        done = run(job, order, lambda published, extent: _advance(job.progress, published.next, extent))
+        with signals_told() as stop:
+            done = run(job, order, lambda published, extent: _advance(job.progress, published.next, extent), stop)
     _show(done)
     return EXIT_INCOMPLETE if done.ending else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from peers.spark.archive_files import read_archive
 from peers.spark.archiving import parquet, writing
 from peers.spark.archiving.archive import Archived, archive
 from peers.spark.archiving.order import ArchiveOrder
+from peers.spark.archiving.query import AWAY_S
 from peers.spark.archiving.state import CHECKPOINT, HUB, locked
 from peers.spark.archiving.watch import Tally
 from peers.spark.progress import JobProgress
@@ -49,11 +51,11 @@ def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
 
     def run(
         every: Callable[[Tally], object] = lambda _: None,
-        sleep: Callable[[float], object] = lambda _: None,
+        stop: threading.Event | None = None,
         **order: Any,
     ) -> Archived:
         given = {"url": hub.url, "path": str(path), **order}
-        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given), every, sleep)
+        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given), every, stop)
 
     return run
 
@@ -185,18 +187,20 @@ class TestParquet:
 class TestContinuous:
     """With `every_s`."""
 
-    def test_it_goes_on_until_it_is_interrupted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """What comes is archived; Ctrl-C ends it with what was done."""
+    def test_it_goes_on_until_it_is_stopped(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """What comes is archived; it ends with what was done."""
         hub.fill_numbers(3, topics=1)
+        stop = threading.Event()
         more = iter([hub.fill_numbers])
 
         def every(tally: Tally) -> None:
             if tally.messages == 3:
                 next(more, lambda _: None)(2)
             elif tally.messages >= 5:
-                raise KeyboardInterrupt
+                stop.set()
 
-        done = run(every, every_s=0.1)
+        done = run(every, stop, every_s=0.1)
+        assert done.stopped
         assert done.tally.messages == 5
         assert seen(path) == list(range(5))
 
@@ -207,12 +211,13 @@ class TestContinuous:
         monkeypatch.setattr(writing, "COMPACTED_BATCHES", 3)
         monkeypatch.setattr(writing, "COMPACTED_LEAST", 2)
         hub.fill_numbers(12, topics=1)
+        stop = threading.Event()
 
         def every(tally: Tally) -> None:
             if tally.messages == 12:
-                raise KeyboardInterrupt
+                stop.set()
 
-        done = run(every, every_s=0.1, max_offsets=2, compact=True)
+        done = run(every, stop, every_s=0.1, max_offsets=2, compact=True)
         assert done.compacted.merged >= 4
         assert seen(path) == list(range(12))
         assert len(folders(path)) < 6
@@ -220,22 +225,35 @@ class TestContinuous:
     def test_a_hub_that_is_away_is_waited_for(self, hub: HubWithJournal, run: Run, path: Path) -> None:
         """The query begins again where it was."""
         hub.fill_numbers(3)
-        pauses: list[float] = []
-
-        def sleep(pause_s: float) -> None:
-            pauses.append(pause_s)
-            hub.start()
-            hub.fill_numbers(2)
+        stop = Away(hub)
 
         def every(tally: Tally) -> None:
-            if tally.messages == 3 and not pauses:
+            if tally.messages == 3 and not stop.pauses:
                 hub.kill()
             elif tally.messages >= 5:
-                raise KeyboardInterrupt
+                stop.set()
 
-        run(every, sleep, every_s=0.1)
-        assert len(pauses) == 1
+        run(every, stop, every_s=0.1)
+        assert stop.pauses == 1
         assert seen(path) == list(range(5))
+
+
+class Away(threading.Event):
+    """Starts the hub again instead of waiting for it."""
+
+    def __init__(self, hub: HubWithJournal) -> None:
+        super().__init__()
+        self.pauses = 0
+        self._hub = hub
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait, or start the hub."""
+        if timeout != AWAY_S:
+            return super().wait(timeout)
+        self.pauses += 1
+        self._hub.start()
+        self._hub.fill_numbers(2)
+        return False
 
 
 class TestDelta:

@@ -17,9 +17,10 @@ can reach (`hdfs://`, `s3a://`) is written as well, but has no lock, remembers n
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,21 +54,23 @@ class Archived:
     tally: Tally
     elapsed_s: float
     compacted: Compacted
+    stopped: bool
+    """Whether it was told to."""
 
 
 def archive(
     job: Job,
     order: ArchiveOrder,
     every: Callable[[Tally], object] = lambda _: None,
-    sleep: Callable[[float], object] = time.sleep,
+    stop: threading.Event | None = None,
 ) -> Archived:
-    """Archive what the hub has, or what comes until it is interrupted.
+    """Archive what the hub has, or what comes until it is told to stop.
 
     Args:
         job: Where it runs.
         order: What is to be done.
         every: Called with what is done, about once a second.
-        sleep: Waits so many seconds for a hub that is away.
+        stop: Set when it is to end.
 
     Raises:
         UsageError: It cannot be done so.
@@ -79,15 +82,15 @@ def archive(
     if order.compact and not is_local(order.path):
         raise UsageError("--compact: only archives on a local disk are compacted")
     begun_s = time.monotonic()
-    tally = Tally()
+    watching = Watching(Tally(), every, stop or threading.Event())
     with locked(Path(order.path)) if is_local(order.path) else nullcontext():
         writing = Writing(order, _prepared(order))
-        with _writers(job), suppress(KeyboardInterrupt) if order.every_s is not None else nullcontext():
-            run_query(job, order, writing, Watching(tally, every, sleep))
-        if order.compact and order.every_s is None:
+        with _writers(job):
+            run_query(job, order, writing, watching)
+        if order.compact and order.every_s is None and not watching.stop.is_set():
             job.progress.tell("merging small files")
             writing.compact(_last_finished(order.path), _WORTH_MERGING)
-    return Archived(tally, time.monotonic() - begun_s, writing.compacted)
+    return Archived(watching.tally, time.monotonic() - begun_s, writing.compacted, watching.stop.is_set())
 
 
 def _prepared(order: ArchiveOrder) -> ArchiveState:

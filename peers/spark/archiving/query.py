@@ -6,6 +6,7 @@ for good begins it again, from its checkpoint.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from peers.spark.session import Job
 
-__all__ = ["Watching", "run_query"]
+__all__ = ["AWAY_S", "Watching", "run_query"]
 
 
 class Watching(NamedTuple):
@@ -28,13 +29,13 @@ class Watching(NamedTuple):
     tally: Tally
     every: Callable[[Tally], object]
     """Called about once a second."""
-    sleep: Callable[[float], object]
-    """Waits so many seconds."""
+    stop: threading.Event
+    """Set when it is to end."""
 
 
-_POLL_S = 1
+_POLL_S = 0.5
 
-_AWAY_S = 5.0
+AWAY_S = 5.0
 """Between two attempts to reach a hub that is away, on top of what the connector waits."""
 
 _AWAY = "ConnectionLostError"
@@ -62,7 +63,8 @@ def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watchin
             if order.every_s is None or _AWAY not in str(error):
                 raise
             job.progress.tell("the hub is away")
-            watching.sleep(_AWAY_S)
+            if watching.stop.wait(AWAY_S):
+                return
         else:
             return
 
@@ -70,9 +72,11 @@ def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watchin
 def _run_once(query: StreamingQuery, watching: Watching) -> None:
     tally = watching.tally
     try:
-        while not query.awaitTermination(_POLL_S):
+        while query.isActive and not watching.stop.wait(_POLL_S):
             tally.take(query.recentProgress)
             watching.every(tally)
+        if not query.isActive:
+            query.awaitTermination()  # raises what has ended it
     finally:
         query.stop()
         tally.take(query.recentProgress)

@@ -12,9 +12,10 @@ Owner: one replay, in an event loop. Cost: about 2 µs a message.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,11 +32,27 @@ __all__ = ["Published", "Publishing"]
 _TICK_S = 0.01
 """Messages that are due within it are sent together."""
 
+_LOOK_S = 0.2
+"""How often it is looked whether to go on, in a long pause."""
+
 _CATCH_UP_S = 1.0
 """How far it may run after its schedule and still catch up; what is beyond was a stall, and is forgotten."""
 
 _TOLD_MESSAGES = 10_000
 """After so many, somebody is told how far it is."""
+
+
+class StoppedError(Exception):
+    """It was told to end."""
+
+
+class Watching(NamedTuple):
+    """Who looks at it."""
+
+    every: Callable[[], object]
+    """Called now and then."""
+    stop: threading.Event
+    """Set when it is to end."""
 
 
 @dataclass
@@ -60,14 +77,14 @@ class Publishing:
         client: Of the hub.
         pace: When messages are due.
         done: Counts what was sent.
-        every: Called with it, now and then.
+        watching: Looks at it.
     """
 
-    def __init__(self, client: Client, pace: Pace, done: Published, every: Callable[[Published], object]) -> None:
+    def __init__(self, client: Client, pace: Pace, done: Published, watching: Watching) -> None:
         self.done = done
         self._client = client
         self._pace = pace
-        self._every = every
+        self._watching = watching
         self._loop = asyncio.get_running_loop()
         self._begun_s: float | None = None
 
@@ -75,8 +92,8 @@ class Publishing:
         """Publish a window.
 
         Raises:
-            ConnectionLostError: The connection is lost.
-            PeerError, InvalidTopicError: The hub refuses.
+            StoppedError: It was told to end.
+            PeerError: The connection is lost.
         """
         times = window["timestamp"].cast("int64").to_numpy()
         due_s = self._pace.due_s(times)
@@ -88,18 +105,23 @@ class Publishing:
             end = min(await self._wait_due(due_s, start), start + _TOLD_MESSAGES)
             await self._send(topics[start:end], values[start:end])
             self.done.next = int(offsets[end - 1]) + 1
-            self._every(self.done)
+            self._watching.every()
             start = end
 
     async def _wait_due(self, due_s: Due, start: int) -> int:
         """Wait until the message at `start` is due; return which is the first that is not."""
         if self._begun_s is None:
             self._begun_s = self._loop.time()
-        wait_s = self._begun_s + float(due_s[start]) - self._loop.time()
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+        while (wait_s := self._begun_s + float(due_s[start]) - self._loop.time()) > 0:
+            await asyncio.sleep(min(wait_s, _LOOK_S))
+            self._look()
+        self._look()
         self._begun_s += max(0.0, -wait_s - _CATCH_UP_S)
         return int(np.searchsorted(due_s, self._loop.time() - self._begun_s + _TICK_S, side="right"))
+
+    def _look(self) -> None:
+        if self._watching.stop.is_set():
+            raise StoppedError
 
     async def _send(self, topics: list[str], values: list[bytes | None]) -> None:
         """Publish messages, and wait until the operating system has them."""

@@ -8,6 +8,7 @@ the connection was lost.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from hub.errors import PeerError
 from peers.client import connect
 from peers.spark.archive_files import read_archive
 from peers.spark.replaying.pace import FullSpeed, Pace
-from peers.spark.replaying.publishing import Published, Publishing
+from peers.spark.replaying.publishing import Published, Publishing, StoppedError, Watching
 from peers.spark.replaying.windows import Extent, extent_of, windows
 from peers.spark.selection import EVERYTHING, Selection
 
@@ -57,13 +58,19 @@ class Replayed:
     """Why it is not all; empty if it is."""
 
 
-def replay(job: Job, order: ReplayOrder, every: Callable[[Published, Extent], object] = lambda _, __: None) -> Replayed:
+def replay(
+    job: Job,
+    order: ReplayOrder,
+    every: Callable[[Published, Extent], object] = lambda _, __: None,
+    stop: threading.Event | None = None,
+) -> Replayed:
     """Publish an archive.
 
     Args:
         job: Where it is read.
         order: What is to be done.
         every: Called with how far it is, now and then.
+        stop: Set when it is to end.
 
     Raises:
         UsageError: There is no such archive.
@@ -76,24 +83,24 @@ def replay(job: Job, order: ReplayOrder, every: Callable[[Published, Extent], ob
     done = Published(next=extent.first)
     job.progress.tell("publishing")
     begun_s = time.monotonic()
-    try:
-        ending, rejected = asyncio.run(_publish(order, windows(frame, extent), done, lambda _: every(done, extent)))
-    except KeyboardInterrupt:
-        ending, rejected = "interrupted", 0
+    told = Watching(lambda: every(done, extent), stop or threading.Event())
+    ending, rejected = asyncio.run(_publish(order, windows(frame, extent), done, told))
     return Replayed(extent, done, rejected, time.monotonic() - begun_s, ending)
 
 
 async def _publish(
-    order: ReplayOrder, tables: Iterator[pa.Table], done: Published, every: Callable[[Published], object]
+    order: ReplayOrder, tables: Iterator[pa.Table], done: Published, watching: Watching
 ) -> tuple[str, int]:
     """Return why it is not all, and how many messages were refused."""
     ending = ""
     async with connect(order.url, name=order.name, token=order.token, reconnect=False) as client:
-        publishing = Publishing(client, order.pace, done, every)
+        publishing = Publishing(client, order.pace, done, watching)
         try:
             async for table in _ahead(tables):
                 await publishing.publish(table)
             await client.drain()
+        except StoppedError:
+            ending = "stopped"
         except PeerError as error:
             ending = str(error)
     return ending, client.statistics().rejected_messages
