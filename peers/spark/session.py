@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from peers.spark.ending import held_back, orderly_ends
 from peers.spark.failure import JobFailedError, cause_of, last_words, spark_errors
 from peers.spark.java import SparkUnavailableError, check_java
 from peers.spark.package import write_package
@@ -177,8 +178,9 @@ def _opened(settings: SessionSettings, log: IO[bytes] | None) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     conf = SparkConf(loadDefaults=False).setAll(list(session_conf(settings, os.cpu_count() or 1).items()))
     try:
-        gateway = launch_gateway(conf, {} if log is None else {"stderr": log})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
+        with held_back():
+            gateway = launch_gateway(conf, {} if log is None else {"stderr": log})  # type: ignore[no-untyped-call]
+            SparkContext(conf=conf, gateway=gateway)
         return SparkSession.builder.getOrCreate()
     except spark_errors() as error:
         said = last_words(Path(log.name).read_text(errors="replace")) if log is not None else ""
@@ -201,7 +203,11 @@ def running_job(settings: SessionSettings, *, shown: bool = True) -> Iterator[Jo
         JobFailedError: The session does not start, or Spark gave up on the block's work.
     """
     before = _running()
-    with JobProgress(shown=shown) as progress, tempfile.TemporaryDirectory(prefix="topichub-") as folder:
+    with (
+        orderly_ends(),
+        JobProgress(shown=shown) as progress,
+        tempfile.TemporaryDirectory(prefix="topichub-") as folder,
+    ):
         progress.tell("starting Spark")
         with _kept_on_failure() as log:
             spark = open_session(_shipped(settings, Path(folder)), log)

@@ -1,0 +1,95 @@
+"""Ends in the middle of something."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from peers.spark.ending import held_back, orderly_ends
+
+
+def interrupted(done: list[str], number: signal.Signals) -> None:
+    """Hold a signal back that comes twice."""
+    with held_back():
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        done.append("all of the block")
+
+
+def test_an_interrupt_is_held_back() -> None:
+    """Until the block is done; then it is what it would have been, once."""
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(done, signal.SIGINT)
+    assert done
+
+
+def test_handlers_set_within_the_block_do_not_stay() -> None:
+    """Such as pyspark's."""
+    before = signal.getsignal(signal.SIGINT)
+    with held_back():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("around", [held_back, orderly_ends])
+def test_sigterm_is_an_exit(around: Callable[[], AbstractContextManager[None]]) -> None:
+    """With the usual code, so that everything is done that is to be done; also when it was held back."""
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as raised, orderly_ends(), around():
+        signal.raise_signal(signal.SIGTERM)
+    assert raised.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_logs_go_nowhere_only_meanwhile() -> None:
+    """The root has no handler of ours afterwards."""
+    before = list(logging.getLogger().handlers)
+    with orderly_ends():
+        assert len(logging.getLogger().handlers) == len(before) + 1
+    assert logging.getLogger().handlers == before
+
+
+def test_on_other_threads_nothing_is_done() -> None:
+    """Signals are not theirs."""
+    done = []
+
+    def work() -> None:
+        with orderly_ends(), held_back():
+            done.append(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done
+
+
+JOB = """
+import os, signal, threading
+from peers.spark.session import *
+with running_job(SessionSettings(master="local[1]")) as job:
+    def end():
+        while not job.spark.sparkContext.statusTracker().getActiveStageIds():
+            pass
+        os.kill(os.getpid(), signal.SIGNAL)
+    threading.Thread(target=end, daemon=True).start()
+    job.spark.sql("SELECT sum(a.id * b.id % 7) FROM range(3000000) a, range(3000000) b").collect()
+"""
+
+
+@pytest.mark.parametrize(("name", "code", "said"), [("SIGINT", -2, "KeyboardInterrupt"), ("SIGTERM", 143, "")])
+def test_a_job_that_would_never_end(name: str, code: int, said: str) -> None:
+    """Is stopped: the process ends, without py4j's stacks."""
+    done = subprocess.run(
+        [sys.executable, "-c", JOB.replace("SIGNAL", name)], capture_output=True, text=True, check=False, timeout=110
+    )
+    assert "while sending command" not in done.stderr
+    assert said in done.stderr
+    assert done.returncode == code
