@@ -134,15 +134,25 @@ class View:
             "SELECT min(first) FROM blocks INDEXED BY blocks_by_time WHERE latest_us >= ?", (time_us,)
         ).get
         if found is None:
-            return self.extent.next
+            return self._end_before(time_us)
         with closing(self.rows(max(0, found - 1))) as rows:
             near = list(islice(takewhile(lambda row: row.first <= found, rows), 2))
         late = [row for row in near if row.latest_us >= time_us]
         times = self.block(near[-1]).times if late and late == near[-1:] else ()
         number = next((number for number, at in enumerate(times) if at >= time_us), None)
         if number is None:
-            raise JournalCorruptError(f"{self.path}: the index of times is damaged; see `hub journal verify`")
+            raise self._damaged_times()
         return near[-1].first + number
+
+    def _end_before(self, time_us: int) -> int:
+        """Return the end, where the index of times knows of nothing as late as that."""
+        edges = edge_rows(self._connection, self.path)
+        if edges is not None and edges[1].latest_us >= time_us:
+            raise self._damaged_times()
+        return edges[1].next if edges is not None else 0
+
+    def _damaged_times(self) -> JournalCorruptError:
+        return JournalCorruptError(f"{self.path}: the index of times is damaged; see `hub journal verify`")
 
     def fetch(
         self,

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, JournalCorruptError, RejectedError
+from peers.journal.schema import PAGE_BYTES
+from peers.journal.view import View
 from tests.daemon.hub_process import HubProcess
 from tests.faults.damage import Found, Sample, altered, cut_wal, examine, flip_anywhere, flip_headers, zero_sector
 from tests.faults.hubs import running_hub
 
 _TORN_BYTES = 64 * 1024
 _SECTOR_BYTES = 512
-_PAGE_BYTES = 4096
+_WRITTEN_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def test_torn(tmp_path: Path) -> None:
     for missing_bytes in range(0, _TORN_BYTES, _SECTOR_BYTES):
         copy = sample.copy(tmp_path / "j.db")
         cut_wal(copy, missing_bytes)
-        found = examine(copy, sample, is_torn=True, writes=not missing_bytes % _PAGE_BYTES)
+        found = examine(copy, sample, is_torn=True, writes=not missing_bytes % _WRITTEN_BYTES)
         assert found is (Found.PREFIX if missing_bytes else Found.ALL), missing_bytes
 
 
@@ -75,6 +78,19 @@ def test_blocks_are_swapped(sample: Sample, tmp_path: Path) -> None:
         connection.execute("UPDATE data SET block = ? WHERE first = ?", (other[1], one[0]))
         connection.execute("UPDATE data SET block = ? WHERE first = ?", (one[1], other[0]))
     assert examine(copy, sample) is Found.REPORTED
+
+
+def test_the_index_of_times_is_lost(sample: Sample, tmp_path: Path) -> None:
+    """Who asks by time is told so, and not that there is nothing."""
+    copy = sample.whole_copy(tmp_path / "j.db")
+    with altered(copy) as connection:
+        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'blocks_by_time'").get
+    with copy.open("r+b") as file:
+        file.seek(page * PAGE_BYTES - 512)  # the content of a page stands at its end
+        file.write(bytes(512))
+    assert examine(copy, sample, writes=False) is Found.REPORTED
+    with closing(View(str(copy))) as view, pytest.raises(JournalCorruptError, match="the index of times is damaged"):
+        view.offset_at(sample.records[-1].time_us)
 
 
 async def test_a_hub_on_a_damaged_old_block(sample: Sample, tmp_path: Path) -> None:
