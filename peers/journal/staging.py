@@ -14,9 +14,9 @@ Orders are carried out one after the other, in the order in which they came, a t
 one frame holds, the loop is not kept by it.
 
 Owner: the event loop. Bound: `limit_bytes` over all that is staged or not on the disk yet, with the objects around it,
-and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one transaction of the file; subscribers get messages in
-the order of the journal. Subscribers may see a part of a batch that is not recorded in the end, if the hub dies in
-between: live delivery is at most once, as always.
+and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one transaction
+of the file; subscribers get messages in the order of the journal. Subscribers may see a part of a batch that is not
+recorded in the end, if the hub dies in between: live delivery is at most once, as always.
 """
 
 from __future__ import annotations
