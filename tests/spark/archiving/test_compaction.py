@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -146,7 +147,8 @@ class TestCrashes:
     def test_without_exchange(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int) -> None:
         """Two renames; between them there is no folder, until the next run."""
         archive = make(tmp_path / "archive", 3)
-        rename, done = Path.rename, []
+        rename = Path.rename
+        done: list[Path] = []
 
         def some(path: Path, target: Path) -> Path:
             if len(done) == renames:
@@ -192,7 +194,7 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def refuse(*_: Any) -> None:
         raise OSError
 
-    return lambda: monkeypatch.setattr(folders.os, "link", refuse)
+    return lambda: monkeypatch.setattr(os, "link", refuse)
 
 
 def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, no_links: Callable[[], None]) -> None:

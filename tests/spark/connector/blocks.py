@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql.types import StructType
+
 from hub.batch import encode_value
 from hub.journal.block import Block, pack, select
 from tests.spark.hubs import message, packed_message
@@ -32,9 +34,25 @@ def sparse_block() -> Block:
     return Block.parse(select(bytes(whole.data), 0, 5, bytes([1, 0])))
 
 
+def schema_of(columns: str) -> StructType:
+    """Return a schema as DDL tells it."""
+    schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
+    return schema
+
+
 def packed(value: Any) -> bytes:
     """Return a value as msgpack."""
     return encode_value(value)
 
 
-__all__ = ["BROKER_42", "TIME_US", "block_of", "block_of_frames", "packed", "packed_message", "sparse_block"]
+__all__ = [
+    "BROKER_42",
+    "TIME_US",
+    "block_of",
+    "block_of_frames",
+    "packed",
+    "packed_message",
+    "schema_of",
+    "sparse_block",
+]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import StructType
 
 from peers.spark.connector.columns import checked_schema, default_schema
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.options import Decode
+from tests.spark.connector.blocks import schema_of
 
 pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
 )
 def test_defaults(decode: Decode, schema: str) -> None:
     """All columns of a record."""
-    assert default_schema(decode) == StructType.fromDDL(schema)
+    assert default_schema(decode) == schema_of(schema)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_defaults(decode: Decode, schema: str) -> None:
 )
 def test_users_choose(decode: Decode, schema: str) -> None:
     """Some of them, in any order; with decode=schema, fields of the messages beside them."""
-    given = StructType.fromDDL(schema)
+    given = schema_of(schema)
     assert checked_schema(given, decode) == given
 
 
@@ -53,7 +53,7 @@ def test_users_choose(decode: Decode, schema: str) -> None:
 def test_refusals(decode: Decode, schema: str, said: str) -> None:
     """Each names the column and what to do."""
     with pytest.raises(ColumnError) as caught:
-        checked_schema(StructType.fromDDL(schema), decode)
+        checked_schema(schema_of(schema), decode)
     assert said in str(caught.value)
 
 

@@ -133,7 +133,7 @@ class TestReading:
     def test_it_goes_on_where_it_was(self, hub: HubWithJournal, connection: Connection, pauses: list[float]) -> None:
         """After a lost connection, nothing is missing and nothing comes twice."""
         hub.fill((f"/{number}", "x" * 1000) for number in range(5000))
-        offsets = []
+        offsets: list[int] = []
         for block in connection.blocks(("",), 0, 5000, journal=connection.state().id):
             if not offsets:
                 hub.kill()

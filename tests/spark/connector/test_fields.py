@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType, DecimalType, IntegerType, MapType, Struc
 
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.fields import MisfitError, fit_of
+from tests.spark.connector.blocks import schema_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp()) * 1_000_000
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
 
 def kind_of(name: str) -> DataType:
     """The type of that name."""
-    return StructType.fromDDL(f"x {name}")["x"].dataType
+    return schema_of(f"x {name}")["x"].dataType
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 
 from hub.journal.block import Block
 from peers.spark.connector.columns import default_schema
@@ -23,6 +22,7 @@ from tests.spark.connector.blocks import (
     block_of_frames,
     packed,
     packed_message,
+    schema_of,
     sparse_block,
 )
 
@@ -33,7 +33,7 @@ NOON = datetime.fromtimestamp(TIME_US // 1_000_000, UTC)
 
 def batch_of(block: Block, schema: str | None = None, decode: Decode = "raw") -> tuple[list[dict[str, Any]], str]:
     """Return the rows of a block, and what is told of troubles."""
-    made = RecordBatches(StructType.fromDDL(schema) if schema else default_schema(decode), decode)
+    made = RecordBatches(schema_of(schema) if schema else default_schema(decode), decode)
     return made.batch(block).to_pylist(), str(made.troubles)
 
 
@@ -66,7 +66,7 @@ def test_values_and_times_are_not_copied() -> None:
 
 def test_the_schema_is_what_spark_compares_with() -> None:
     """No dictionaries, no large types, times in UTC; in the order of the query."""
-    made = RecordBatches(StructType.fromDDL("topic STRING, value BINARY, timestamp TIMESTAMP, offset BIGINT"), "raw")
+    made = RecordBatches(schema_of("topic STRING, value BINARY, timestamp TIMESTAMP, offset BIGINT"), "raw")
     assert made.batch(block_of(("/a", 1))).schema == pa.schema(
         [
             ("topic", pa.string()),
@@ -80,7 +80,7 @@ def test_the_schema_is_what_spark_compares_with() -> None:
 def test_small_blocks_are_joined() -> None:
     """Until they have some thousands of rows; the order stays."""
     small = [block_of(*[("/a", number) for number in range(1000)], first=1000 * each) for each in range(10)]
-    made = RecordBatches(StructType.fromDDL("offset BIGINT"), "raw")
+    made = RecordBatches(schema_of("offset BIGINT"), "raw")
     batches = list(made.batches(small))
     assert [batch.num_rows for batch in batches] == [5000, 5000]
     assert batches[0].num_rows >= BATCH_LEAST_ROWS
@@ -162,7 +162,7 @@ def test_extensions_within_messages() -> None:
 @pytest.mark.parametrize("kind", ["ARRAY<STRING>", "MAP<STRING, BIGINT>", "STRUCT<a: BIGINT, t: TIMESTAMP>", "DATE"])
 def test_nested_types_are_what_spark_compares_with(kind: str) -> None:
     """A column of each type has the type of Spark's own schema, empty or not."""
-    made = RecordBatches(StructType.fromDDL(f"x {kind}"), "schema")
+    made = RecordBatches(schema_of(f"x {kind}"), "schema")
     values = [["a"], {"a": 1}, {"a": 1, "t": 5}, "2026-11-21", None]
     batch = made.batch(block_of(*[("/a", {"x": value}) for value in values]))
     batch.validate(full=True)
