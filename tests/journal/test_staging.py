@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch
+from hub.batch import Batch, decode_values
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
-from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
 from peers.journal import staging as staging_module
 from peers.journal.recorder import Recorder
 from peers.journal.schema import Write
@@ -138,6 +138,21 @@ async def test_a_commit(bench: Bench) -> None:
     assert entries[0].opens == 1
     assert entries[-1].write == Write("q", 4, 0, 4)
     assert bench.staging.statistics() == (0, 0, 1, 0, 0)
+
+
+async def test_topics_that_alternate(bench: Bench) -> None:
+    """Each subscriber gets what it wants, and the journal all of it, in the order in which it was staged."""
+    _, other = bench.turn.join("/b")
+    data = b"".join(frames(number, topic=("/a", "/b")[number % 2]) for number in range(10))
+    bench.stage("t", 0, data + frames(10))
+    bench.commit("t", 0)
+    bench.turns_pass()
+    assert other.values == [1, 3, 5, 7, 9]
+    assert bench.outlet.values == list(range(11))
+    entries = await bench.write()
+    recorded = b"".join(entry.frames for entry in entries)
+    assert [value for frame in iterate_frames(recorded) for value in decode_values(frame)] == list(range(11))
+    assert bench.told == [None, Committed(0, 11, again=False)]
 
 
 async def test_an_empty_commit(bench: Bench) -> None:
