@@ -72,7 +72,7 @@ $(VENV)/.run: pyproject.toml $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[test,spark]' $(EDITABLE)
+	$(BIN)/python -m pip install --quiet --editable '.[test,spark,delta]' $(EDITABLE)
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

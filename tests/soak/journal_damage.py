@@ -1,6 +1,6 @@
 """Hurt copies of a journal, many times, and read what is left; print a table.
 
-    python tests/soak/journal_damage.py [--times 1000] [--seed 1]
+    python tests/soak/journal_damage.py [--times 300] [--seed 1]
 
 Half of the journal is in the database, half in its write-ahead log; or all is in the database. Of each way to hurt it
 so many copies are made, each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1:
@@ -71,7 +71,7 @@ def _try(way: _Way, sample: Sample, times: int, random: Random, failures: list[s
 def main() -> int:
     """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Hurt copies of a journal, many times, and read what is left.")
-    parser.add_argument("--times", type=int, default=1000, help="of each way")
+    parser.add_argument("--times", type=int, default=300, help="of each way")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     random = Random(chosen.seed)  # noqa: S311 -- to be repeated

@@ -28,7 +28,7 @@ class HubWithJournal:
 
     def __init__(self, path: Path | None, *arguments: str) -> None:
         self.path = path
-        self.url = "tcp://127.0.0.1:0"
+        self.url = self.second_url = "tcp://127.0.0.1:0"
         self.arguments = arguments
         self._process: subprocess.Popen[str] | None = None
 
@@ -51,9 +51,9 @@ class HubWithJournal:
             text=True,
         )
         assert self._process.stdout is not None
-        told = [self._process.stdout.readline() for _ in range(2)]
-        assert "listens on" in told[1], told
-        self.url = told[1].split()[-1]
+        told = [self._process.stdout.readline() for _ in range(2 + self.arguments.count("--listen"))]
+        assert "listens on" in told[-1], told
+        self.url, self.second_url = told[1].split()[-1], told[-1].split()[-1]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -259,11 +260,6 @@ class Away(threading.Event):
 class TestDelta:
     """A Delta table."""
 
-    @pytest.fixture(autouse=True)
-    def extra(self) -> None:
-        """It is an extra."""
-        pytest.importorskip("deltalake")
-
     def test_each_batch_is_a_commit(self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession) -> None:
         """That readers of Delta see, and that jobs read as any archive."""
         hub.fill_numbers(10)
@@ -283,8 +279,6 @@ class TestDelta:
 
     def test_without_the_package(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         """The text says how to get it."""
-        import sys
-
         monkeypatch.setitem(sys.modules, "deltalake", None)
         with pytest.raises(UsageError, match=r"pip install 'topichub\[delta\]'"):
             run(format="delta")

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltalake
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
@@ -143,11 +144,10 @@ def test_no_archive(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     """Is read as it is now: files that were removed from it are not."""
-    deltalake = pytest.importorskip("deltalake")
     messages = archived(["/zeek/dns", "/app/x", "/zeek/dns"])
     whole = table_of(messages)
     path = str(tmp_path / "table")
-    assert offsets(read_archive(spark, str(write_empty_delta(deltalake, tmp_path / "empty")))) == []
+    assert offsets(read_archive(spark, str(write_empty_delta(tmp_path / "empty")))) == []
     for _ in range(2):
         table = whole.append_column("date", [[date(2026, 11, 21)] * 3]).append_column("root", [["zeek", "app", "zeek"]])
         deltalake.write_deltalake(path, table, partition_by=["date", "root"], mode="overwrite")
@@ -157,7 +157,7 @@ def test_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     assert offsets(read_archive(spark, path)) == [0, 1, 2]
 
 
-def write_empty_delta(deltalake: object, path: Path) -> Path:
+def write_empty_delta(path: Path) -> Path:
     """A table that has only its log."""
-    deltalake.DeltaTable.create(str(path), table_of([Archived(0, 0, "", b"")]).schema)  # type: ignore[attr-defined]
+    deltalake.DeltaTable.create(str(path), table_of([Archived(0, 0, "", b"")]).schema)
     return path

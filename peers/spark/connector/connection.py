@@ -203,9 +203,10 @@ class Connection:
                 check_journal(client.hub.journal if client.hub is not None else b"", journal)
                 history = client.read(*prefixes, start=start, end=end, timeout_s=self.access.timeout_s)
                 for piece in history.pieces():
+                    _check_reach(piece.head, end)
                     for data in piece.blocks:
                         yield Block.parse(data, verify=False)
-                    start = _advanced(start, piece.next)
+                    start = piece.next
                     retries.reset()
             except GoneError as error:
                 start = min(end, beyond_loss(start, error.first, lossy=lossy))
@@ -214,15 +215,14 @@ class Connection:
                 retries.pause(error)
 
 
-def _advanced(start: int, after: int) -> int:
-    """Return where reading goes on.
+def _check_reach(head: int, end: int) -> None:
+    """See to it that the journal holds what was planned: asked for more than there is, the hub would wait for it.
 
     Raises:
-        DataLostError: Nowhere: what was there when the query was planned is not there now.
+        DataLostError: What was there when the query was planned is not there now.
     """
-    if after <= start:
-        raise DataLostError(f"the journal ends at offset {start} by now: it was replaced by an older copy of itself")
-    return after
+    if head < end:
+        raise DataLostError(f"the journal ends at offset {head} by now: it was replaced by an older copy of itself")
 
 
 def check_journal(found: bytes, expected: bytes) -> None:

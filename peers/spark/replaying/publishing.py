@@ -6,7 +6,7 @@ published it so) is left out and counted, for within a batch it would spoil its 
 A lost connection ends it: how much of what was sent last the hub has read, nobody knows; the offset is told, to go on
 from.
 
-Owner: one replay, in an event loop. Cost: about 2 µs a message.
+Owner: one replay, in an event loop. Cost: about 1 µs a message, 4 where each is of another topic.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from peers.spark.replaying.pace import Due, Pace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Published", "Publishing"]
+__all__ = ["Published", "Publishing", "StoppedError", "Watching"]
 
 _TICK_S = 0.01
 """Messages that are due within it are sent together."""

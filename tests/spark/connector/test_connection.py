@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,6 @@ from peers.spark.connector.connection import Connection, Retries, beyond_loss, c
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
 from tests.spark.hubs import HubWithJournal
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub with a journal."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
-        yield hub
-    close_all()
 
 
 @pytest.fixture

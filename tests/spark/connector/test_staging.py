@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from hub.errors import RejectedError
-from peers.spark.connector.connection import Connection, close_all
+from peers.spark.connector.connection import Connection
 from peers.spark.connector.options import Access
 from peers.spark.connector.staging import IN_FLIGHT, PIECE_BYTES, StagedPart
 from tests.spark.hubs import HubWithJournal, message
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub with a journal."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
-        yield hub
-    close_all()
 
 
 @pytest.fixture

@@ -1,0 +1,192 @@
+"""`BatchReader` and `StreamReader` as Spark calls them, with a real hub and without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, InputPartition, StringStartsWith
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from peers.spark.connector.batch import BatchReader, PushdownReader
+from peers.spark.connector.columns import default_schema
+from peers.spark.connector.errors import DataLostError, JournalReplacedError
+from peers.spark.connector.options import read_source_options
+from peers.spark.connector.ranges import OffsetRange
+from peers.spark.connector.stream import StreamReader
+from tests.spark.hubs import HubWithJournal
+
+EVERYTHING = ReadAllAvailable()
+
+
+def batch_reader(hub: HubWithJournal, kind: type[BatchReader] = BatchReader, **options: str) -> BatchReader:
+    """Make a reader, as it arrives in a task."""
+    reader = kind(default_schema("raw"), read_source_options({"url": hub.url, **options}, streaming=False))
+    copy: BatchReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own
+    return copy
+
+
+def stream_reader(hub: HubWithJournal, **options: str) -> StreamReader:
+    """Make a reader."""
+    given = {"url": hub.url, "numRetries": "0", **options}
+    return StreamReader(default_schema("raw"), read_source_options(given, streaming=True))
+
+
+def offsets(reader: BatchReader | StreamReader, *shares: InputPartition) -> list[int]:
+    """Read some shares."""
+    return [offset for share in shares for batch in reader.read(share) for offset in batch["offset"].to_pylist()]
+
+
+def bounds(shares: Any) -> list[tuple[int, int]]:
+    """Where shares begin and end."""
+    return [(share.start, share.end) for share in shares]
+
+
+class TestBatch:
+    """Planning and reading."""
+
+    def test_shares_are_read(self, hub: HubWithJournal) -> None:
+        """All of the journal as it is when it is planned."""
+        hub.fill_numbers(30)
+        reader = batch_reader(hub)
+        shares = reader.partitions()
+        hub.fill_numbers(5)
+        assert offsets(reader, *shares) == list(range(30))
+
+    def test_nothing_is_one_empty_share(self, hub: HubWithJournal) -> None:
+        """Which Spark makes by itself."""
+        reader = batch_reader(hub)
+        assert reader.partitions() == []
+        assert offsets(reader, InputPartition(None)) == []
+
+    def test_filters_narrow_it(self, hub: HubWithJournal) -> None:
+        """Offsets, times and topics; all filters are left to Spark, too."""
+        hub.fill_numbers(40)
+        reader = batch_reader(hub, PushdownReader, pushdown="true")
+        assert isinstance(reader, PushdownReader)
+        filters = [GreaterThan(("offset",), 9), StringStartsWith(("topic",), "/n/3"), EqualTo(("value",), b"")]
+        assert list(reader.pushFilters(filters)) == filters
+        shares = reader.partitions()
+        assert bounds(shares) == [(10, 40)]
+        assert offsets(reader, *shares) == list(range(11, 40, 4))
+
+    def test_filters_on_time(self, hub: HubWithJournal) -> None:
+        """Begin at the first record that is not older."""
+        hub.fill_numbers(3)
+        with hub.client() as client:
+            *_, last = client.read()
+        later = datetime.fromtimestamp(last.time_us / 1_000_000, UTC) + timedelta(hours=1)
+        reader = batch_reader(hub, PushdownReader, pushdown="true")
+        assert isinstance(reader, PushdownReader)
+        reader.pushFilters([GreaterThan(("timestamp",), later)])
+        assert reader.partitions() == []
+
+
+class TestStream:
+    """Offsets as Spark asks for them."""
+
+    def test_where_it_begins(self, hub: HubWithJournal) -> None:
+        """At the end, unless something else is said; with the journal's id."""
+        hub.fill_numbers(7)
+        first = stream_reader(hub).initialOffset()
+        assert first["offset"] == 7
+        assert len(bytes.fromhex(first["journal"])) == 16
+        assert stream_reader(hub, startingOffsets="earliest").initialOffset()["offset"] == 0
+        assert stream_reader(hub, startingOffsets="3").initialOffset()["offset"] == 3
+
+    def test_how_far_a_batch_goes(self, hub: HubWithJournal) -> None:
+        """To the end, or so many offsets; never back."""
+        hub.fill_numbers(100)
+        reader = stream_reader(hub, startingOffsets="10", maxOffsetsPerTrigger="30")
+        start = reader.initialOffset()
+        limit = reader.getDefaultReadLimit()
+        assert limit == ReadMaxRows(30)
+        assert reader.latestOffset(start, limit)["offset"] == 40
+        assert reader.latestOffset(start, EVERYTHING)["offset"] == 100
+        assert reader.latestOffset(start | {"offset": 100}, limit)["offset"] == 100
+
+    def test_progress_tells_the_end(self, hub: HubWithJournal) -> None:
+        """As it was when it was asked for last."""
+        reader = stream_reader(hub)
+        assert reader.reportLatestOffset() is None
+        start = reader.initialOffset()
+        hub.fill_numbers(5)
+        reader.latestOffset(start, ReadMaxRows(2))
+        latest = reader.reportLatestOffset()
+        assert latest is not None
+        assert latest["offset"] == 5
+
+    def test_available_now_ends_where_it_began(self, hub: HubWithJournal) -> None:
+        """What comes later is for the next run."""
+        hub.fill_numbers(10)
+        reader = stream_reader(hub, startingOffsets="earliest")
+        reader.prepareForTriggerAvailableNow()
+        hub.fill_numbers(10)
+        assert reader.latestOffset(reader.initialOffset(), EVERYTHING)["offset"] == 10
+
+    def test_shares_are_read(self, hub: HubWithJournal) -> None:
+        """Those between two offsets, of the topics wanted."""
+        hub.fill_numbers(20)
+        reader = stream_reader(hub, startingOffsets="2", topics="/n/1")
+        start = reader.initialOffset()
+        shares = reader.partitions(start, start | {"offset": 12})
+        assert bounds(shares) == [(2, 12)]
+        assert offsets(reader, *shares) == [5, 9]
+        assert reader.partitions(start, start) == []
+        assert offsets(reader, InputPartition(None)) == []
+
+    def test_another_journal(self, hub: HubWithJournal, tmp_path: Path) -> None:
+        """Is refused wherever it is met: when a batch is planned, and when it is read."""
+        hub.fill_numbers(3)
+        reader = stream_reader(hub, startingOffsets="earliest", numRetries="2")
+        start = reader.initialOffset()
+        end = start | {"offset": 3}
+        (share,) = reader.partitions(start, end)
+        hub.stop()
+        hub.path = tmp_path / "another.db"
+        hub.start()
+        hub.fill_numbers(9)
+        with pytest.raises(JournalReplacedError):
+            reader.latestOffset(start, EVERYTHING)
+        with pytest.raises(JournalReplacedError):
+            reader.partitions(start, end)
+        with pytest.raises(JournalReplacedError):
+            offsets(reader, share)
+
+    def test_an_older_copy_of_the_journal(self, hub: HubWithJournal) -> None:
+        """Has the same id, and ends before what was read."""
+        hub.fill_numbers(3)
+        reader = stream_reader(hub)
+        start = reader.initialOffset()
+        with pytest.raises(DataLostError, match="the query has read up to offset 9, the journal ends at 3"):
+            reader.latestOffset(start | {"offset": 9}, EVERYTHING)
+        with pytest.raises(DataLostError, match="the journal ends at 3"):
+            reader.partitions(start, start | {"offset": 9})
+
+    def test_deleted_records(self, hub: HubWithJournal) -> None:
+        """Are an error, or passed over and not counted for the limit."""
+        hub.arguments = ("--journal-keep-bytes", "64KiB")
+        hub.restart()
+        with hub.client() as client:
+            for _ in range(20):
+                client.publish_confirmed("/large", "x" * 10_000)
+            first, head = client.journal()[1:]
+        assert first > 0
+        strict, lossy = stream_reader(hub), stream_reader(hub, failOnDataLoss="false")
+        start = strict.initialOffset() | {"offset": 0}
+        with pytest.raises(DataLostError, match="were deleted"):
+            strict.partitions(start, start | {"offset": head})
+        assert lossy.latestOffset(start, ReadMaxRows(1))["offset"] == first + 1
+        assert bounds(lossy.partitions(start, start | {"offset": head})) == [(first, head)]
+
+
+def test_ranges_are_what_tasks_get(hub: HubWithJournal) -> None:
+    """With the id of the journal that they are of."""
+    hub.fill_numbers(1)
+    (share,) = batch_reader(hub).partitions()
+    assert isinstance(share, OffsetRange)
+    with hub.client() as client:
+        assert share.journal == client.journal().id.hex()
