@@ -14,9 +14,10 @@ from hub.errors import (
     UsageError,
 )
 from hub.overflow import Overflow
-from peers.client.client import Client, ClientStatistics
+from peers.client.client import Client
 from peers.client.opening import connect
 from peers.client.settings import Options
+from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.wire.hello import Hello, QueueWish

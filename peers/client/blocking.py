@@ -32,10 +32,11 @@ from hub.batch import Message
 from hub.errors import ClosedError, HubError, InternalError, RejectedError, UsageError
 from peers.client.blocking_history import BlockingHistory
 from peers.client.blocking_stream import BlockingStream
-from peers.client.client import Client, ClientStatistics
+from peers.client.client import Client
 from peers.client.journal import Committed, JournalState
 from peers.client.publications import checked_head
 from peers.client.settings import ClientSettings, Options
+from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription
 from peers.client.values import encode_value
 from peers.endpoints import Endpoint

@@ -21,14 +21,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from hub.batch import Batch, Message
 from hub.errors import (
-    BusyError,
     CloseCode,
     ClosedError,
-    ConnectionLostError,
     HubError,
     InternalError,
     PeerError,
@@ -44,60 +42,27 @@ from peers.client.endings import Ending
 from peers.client.follower import Follower, Start, Terms
 from peers.client.history import History, time_us
 from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess, JournalState
+from peers.client.no_topic import NoTopic
 from peers.client.places import Places
-from peers.client.publications import Publications
+from peers.client.publishing import Publishing
 from peers.client.receipts import Receipt
 from peers.client.settings import ClientSettings
+from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions
+from peers.client.upkeep import Upkeep
 from peers.client.values import BadMessage, decode_batch, encode_value
 from peers.endpoints import Endpoint
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
 
-__all__ = ["Client", "ClientStatistics"]
-
-_WRITE_BYTES = 256 * 1024
-"""Written in one go; also how much is collected in one turn before it is written early."""
-
-_VALUE_OVERHEAD_BYTES = 32
-"""Counted for a value beside its bytes, so that many tiny ones let others run as often as a few large ones."""
-
-_STABLE_S = 5.0
-"""How long a connection must hold before the backoff begins anew: a hub that takes us and then closes at once is not
-to be dialled ten times a second."""
+__all__ = ["Client"]
 
 _END_OF_TIME_US = 2**63 - 1
 """Later than any record: what asks for the end of the journal."""
 
 _log = logging.getLogger("peers.client")
-
-
-class ClientStatistics(NamedTuple):
-    """A client at one moment. Counts are from its beginning."""
-
-    connected: bool
-    connections: int
-    """How often a connection was made."""
-    published_messages: int
-    """Taken by `publish` and `publish_nowait`."""
-    buffered_bytes: int
-    """Of these, what waits to be sent."""
-    unsent_messages: int
-    """Of these, left over when the client ended."""
-    received_messages: int
-    received_bytes: int
-    dropped_messages: int
-    """Lost for this client in the hub, as told by it."""
-    rejected_messages: int
-    """Published here and refused by the hub, or too large for the hub that is connected now."""
-    bad_messages: int
-    """Received and not msgpack; once for each subscription that got them."""
-    prefixes: int
-    """Different ones, subscribed."""
-    paused: bool
-    """Whether a full stream keeps the client from reading."""
 
 
 class Client:
@@ -114,22 +79,17 @@ class Client:
         self.hub: Hello | None = None
         self.dropped_messages = 0
         self._loop = asyncio.get_running_loop()
-        self._publications = Publications(settings.buffer_bytes)
+        self._publishing = Publishing(settings.buffer_bytes)
         self._journal = JournalAccess(lambda: self._subscriptions.regulate())  # noqa: PLW0108 -- made in the next line
-        self._subscriptions = Subscriptions(_NoTopic(self._bad), self._journal)
+        self._subscriptions = Subscriptions(NoTopic(self._bad), self._journal)
         self._followers: set[Follower] = set()
-        self._backoff = settings.backoff or Backoff()
+        self._upkeep = Upkeep(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
         self._connection: Connection | None = None
         self._connections = 0
         self._rejected_messages = 0
         self._bad_messages = 0
-        self._unsent_messages = 0
         self._ended: HubError | None = None
         self._warned: set[str] = set()
-        self._flush_due = False
-        self._unyielded_bytes = 0  # published by `await publish` since it let others run
-        self._progress: list[asyncio.Future[None]] = []  # of those who wait for room or for everything to be sent
-        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,9 +105,7 @@ class Client:
         Raises:
             ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
         """
-        connection, hello = await self._dial()
-        self._connected(connection, hello)
-        self._task = asyncio.create_task(self._run(connection))
+        await self._upkeep.open()
 
     # Publishing.
 
@@ -161,7 +119,7 @@ class Client:
             RejectedError: The value is larger than what the hub takes.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        self.publish_packed_nowait(topic, encode_value(value))
+        self._publishing.put_nowait(topic, encode_value(value))
 
     def publish_packed_nowait(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already; it is not looked into.
@@ -174,15 +132,7 @@ class Client:
         Raises:
             BusyError, InvalidTopicError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
         """
-        if self._ended is not None:
-            raise self._ended.with_traceback(None)
-        publications = self._publications
-        publications.append(topic, packed, receipt)
-        if not self._flush_due:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-        elif publications.buffered_bytes >= _WRITE_BYTES:
-            self._write()
+        self._publishing.put_nowait(topic, packed, receipt)
 
     async def publish(self, topic: str, value: Any) -> None:
         """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
@@ -192,7 +142,7 @@ class Client:
         Raises:
             InvalidTopicError, InvalidValueError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
         """
-        await self.publish_packed(topic, encode_value(value))
+        await self._publishing.put(topic, encode_value(value))
 
     async def publish_confirmed(self, topic: str, value: Any) -> int:
         """Publish, and wait until the message is in the hub's journal.
@@ -211,22 +161,12 @@ class Client:
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
         """
         receipt = Receipt()
-        await self.publish_packed(topic, encode_value(value), receipt)
+        await self._publishing.put(topic, encode_value(value), receipt)
         return await receipt.wait()
 
     async def publish_packed(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already, as `publish`."""
-        while True:
-            try:
-                self.publish_packed_nowait(topic, packed, receipt)
-            except BusyError:
-                await self._wait_progress()
-            else:
-                break
-        self._unyielded_bytes += len(packed) + _VALUE_OVERHEAD_BYTES
-        if self._unyielded_bytes >= _WRITE_BYTES:
-            self._unyielded_bytes = 0
-            await asyncio.sleep(0)  # let the loop read and others run, a few milliseconds after the last time
+        await self._publishing.put(topic, packed, receipt)
 
     async def drain(self) -> None:
         """Wait until everything that was published is handed to the operating system.
@@ -234,11 +174,7 @@ class Client:
         Raises:
             ClosedError, PeerError: The client is closed, or has ended with an error, before that.
         """
-        self._write()
-        while not self._sent:
-            if self._ended is not None:
-                raise self._ended.with_traceback(None)
-            await self._wait_progress()
+        await self._publishing.drain()
 
     # Subscribing.
 
@@ -406,9 +342,9 @@ class Client:
         return ClientStatistics(
             connected=self._connection is not None,
             connections=self._connections,
-            published_messages=self._publications.published_messages,
-            buffered_bytes=self._publications.buffered_bytes,
-            unsent_messages=self._unsent_messages,
+            published_messages=self._publishing.publications.published_messages,
+            buffered_bytes=self._publishing.publications.buffered_bytes,
+            unsent_messages=self._publishing.unsent_messages,
             received_messages=self._subscriptions.received_messages,
             received_bytes=self._subscriptions.received_bytes,
             dropped_messages=self.dropped_messages,
@@ -424,8 +360,7 @@ class Client:
         Raises:
             PeerError: That error.
         """
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        await self._upkeep.wait()
         if self._ended is not None and not isinstance(self._ended, ClosedError):
             raise self._ended.with_traceback(None)
 
@@ -437,55 +372,21 @@ class Client:
         connection = self._connection
         try:
             if connection is not None:
-                await self._wait_sent()
+                await self._publishing.wait_sent(self.settings.close_timeout_s)
         except BaseException:
             if connection is not None:
                 connection.abort()
             raise
         finally:
-            if self._task is not None:
-                self._task.cancel()
+            self._upkeep.cancel()
             self._end(None)
         if connection is not None:
             await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
         for follower in list(self._followers):
             await follower.wait_closed()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def _wait_sent(self) -> None:
-        """Wait until the operating system has everything, the connection is lost, or the time is up."""
-        self._write()
-        try:
-            async with asyncio.timeout(self.settings.close_timeout_s):
-                while self._connection is not None and not self._sent:
-                    await self._wait_progress()
-        except TimeoutError:
-            _log.warning("closing although the hub does not read: what was written last may not reach it")
+        await self._upkeep.wait()
 
     # The connection.
-
-    async def _run(self, connection: Connection) -> None:
-        """Keep the client connected until it is closed, or until trying again makes no sense."""
-        try:
-            while True:
-                since_s = self._loop.time()
-                await asyncio.wait([connection.lost])  # to be cancelled without cancelling that
-                ending = connection.lost.result()
-                again = self.settings.reconnect and not ending.final
-                self._disconnected(ending, again=again)
-                if not again:
-                    self._end(ending.error())
-                    return
-                if self._loop.time() - since_s >= _STABLE_S:
-                    self._backoff.reset()
-                connection, hello = await self._redial()
-                self._connected(connection, hello)
-        except PeerError as error:
-            self._end(error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must not wait on
-            _log.exception("a bug of the client, please report it")
-            self._end(InternalError(f"a bug of the client, please report it: {error!r}"))
 
     async def _dial(self) -> tuple[Connection, Hello]:
         settings = self.settings
@@ -493,47 +394,37 @@ class Client:
 
         def make() -> Connection:
             conversation = converse(self.endpoint, introduction, self._subscriptions.routes)
-            return Connection(conversation, settings, self._subscriptions.receive, self._notice, self._write)
+            return Connection(conversation, settings, self._subscriptions.receive, self._notice, self._publishing.write)
 
         return await dial(self.endpoint, make, settings.connect_timeout_s)
 
-    async def _redial(self) -> tuple[Connection, Hello]:
-        """Try until there is a connection.
-
-        Raises:
-            RejectedError, ProtocolError: The hub does not want us.
-        """
-        last = ""
-        while True:
-            await asyncio.sleep(self._backoff.next_s())
-            try:
-                return await self._dial()
-            except ConnectionLostError as error:
-                if error.text != last:
-                    last = error.text
-                    _log.warning("no connection yet: %s", last)
-
-    def _connected(self, connection: Connection, hello: Hello) -> None:
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Called by the upkeep: there is a connection."""
         self._connection = connection
         self._connections += 1
         self.hub = hello
-        too_large = self._publications.fit(hello.frame)
+        too_large = self._publishing.publications.fit(hello.frame)
         if too_large:
             text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
             self.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
         self._subscriptions.connected(connection, hello.frame)
         self._journal.connected(connection, hello.journal)
-        self._write()
+        self._publishing.connected(connection)
         self._call(self.settings.on_connect, hello)
 
-    def _disconnected(self, ending: Ending, *, again: bool) -> None:
+    def disconnected(self, ending: Ending, *, again: bool) -> None:
+        """Called by the upkeep: the connection is lost."""
         self._connection = None
-        self._publications.receipts.disconnected()
+        self._publishing.disconnected()
         self._journal.disconnected()
         if again:
             self._subscriptions.disconnected()
         _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
         self._call(self.settings.on_disconnect, str(ending))
+
+    def gave_up(self, error: PeerError | InternalError) -> None:
+        """Called by the upkeep: there will be no connection any more."""
+        self._end(error)
 
     def _end(self, error: PeerError | InternalError | None) -> None:
         """The client does nothing more."""
@@ -541,19 +432,15 @@ class Client:
             return
         self._ended = error or ClosedError("the client is closed")
         self._connection = None
-        self.give_up(self._publications.clear(self._ended))
-        self._publications.receipts.disconnected()
+        self._publishing.finish(self._ended)
         self._journal.finish(error)
         self._subscriptions.finish(error)
         for follower in list(self._followers):
             follower.finish(error)
-        self._wake()
 
     def give_up(self, messages: int) -> None:
         """Count messages that were published and will not be sent."""
-        if messages:
-            self._unsent_messages += messages
-            _log.warning("%d messages were published and never sent", messages)
+        self._publishing.give_up(messages)
 
     def _notice(self, notice: Notice | Records | Unreadable) -> None:
         if isinstance(notice, Unreadable):
@@ -562,7 +449,7 @@ class Client:
         elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:
             self._journal.receive(notice)
         elif notice.kind in {"recorded", "unrecorded"}:
-            self._publications.receipts.answer(notice)
+            self._publishing.publications.receipts.answer(notice)
         elif notice.kind == "dropped":
             self._subscriptions.put_gap(notice.count)
             self._tell_dropped(notice.count)
@@ -583,42 +470,6 @@ class Client:
         self._rejected_messages += messages
         self._warn_once(f"messages were refused: {error}", "rejected")
         self._call(self.settings.on_rejected, error)
-
-    # Writing.
-
-    @property
-    def _sent(self) -> bool:
-        """Whether the operating system has everything."""
-        return not self._publications and self._connection is not None and self._connection.writable
-
-    def _flush(self) -> None:
-        """End of the turn."""
-        self._flush_due = False
-        self._write()
-
-    def _write(self) -> None:
-        """Hand over what waits, as long as the operating system takes it."""
-        publications, connection = self._publications, self._connection
-        while connection is not None and connection.writable and publications:
-            connection.publish(publications.take(_WRITE_BYTES))
-        if self._progress and publications.buffered_bytes <= publications.limit_bytes // 2:
-            self._wake()
-
-    async def _wait_progress(self) -> None:
-        """Wait until half of the buffer is free, all of it sent, or the client has ended."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._progress.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._progress:
-                self._progress.remove(waiter)
-
-    def _wake(self) -> None:
-        progress, self._progress = self._progress, []
-        for waiter in progress:
-            if not waiter.done():
-                waiter.set_result(None)
 
     # Reading.
 
@@ -649,28 +500,3 @@ class Client:
 
 def _ignore(_: object) -> None:
     """Stand in for what the user wants to know of the client, not of a stream's own connection."""
-
-
-class _NoTopic:
-    """The sink of what bears no topic that this version can read."""
-
-    __slots__ = ("_report",)
-
-    def __init__(self, report: Callable[[BadMessage], None]) -> None:
-        self._report = report
-
-    def put(self, batch: Batch) -> None:
-        """Report it."""
-        for frame in batch.parts():
-            topic = frame.key.decode("utf-8", "replace")
-            reason = f"its routing key (flags 0b{frame.flags:08b}) is no topic that this version reads"
-            self._report(BadMessage(topic, frame.body, frame.messages, reason))
-
-    def put_gap(self, lost_messages: int) -> None:
-        """Of no interest here."""
-
-    def put_break(self) -> None:
-        """Of no interest here."""
-
-    def finish(self, error: Exception | None) -> None:
-        """Of no interest here."""

@@ -55,10 +55,12 @@ async def test_history_then_live_under_load(node: Node, recording_hub: RealHub) 
     result = await node.evaluate("""
         const client = start({queue: {messages: 100000}});
         let next = 0, stop = false;
+        const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
         const publishing = (async () => {
-          while (!stop) {
-            for (let count = 0; count < 100; count += 1) client.publish("/n", next++);
+          while (!stop && next < 100000) {  // slower than history is read: else nobody would ever catch up
+            for (let count = 0; count < 50; count += 1) client.publish("/n", next++);
             await client.publish("/n", next++, {confirm: true});
+            await pause(2);
           }
           await client.publish("/n", next++, {confirm: "recorded"});
         })();
@@ -67,12 +69,12 @@ async def test_history_then_live_under_load(node: Node, recording_hub: RealHub) 
           const values = [];
           const subscription = client.subscribe("/n", ({value}) => values.push(value), {fromOffset: 0});
           readers.push({values, subscription});
-          await new Promise((resolve) => setTimeout(resolve, 20));
+          await pause(20);
         }
         await Promise.all(readers.map(({subscription}) => subscription.confirmed));
         stop = true;
         await publishing;
-        while (readers.some(({values}) => values.length < next)) await new Promise((resolve) => setTimeout(resolve, 5));
+        while (readers.some(({values}) => values.length < next)) await pause(5);
         return readers.map(({values}) => values.length === next && values.every((value, index) => value === index));
     """)
     assert result == [True] * 5
