@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
 from hub.batch import encode_value, encode_values  # noqa: E402 -- run as a script, it finds the project first
+from peers.bench.plan import Plan  # noqa: E402 -- the same
+from peers.bench.stage import Stage  # noqa: E402 -- the same
 from peers.client.blocking import connect  # noqa: E402 -- the same
 from peers.spark.session import SessionSettings, running_job  # noqa: E402 -- the same
 from peers.spark.summary import amount, columns, show  # noqa: E402 -- the same
@@ -165,6 +168,35 @@ class Bench:
             f"p95 {took[int(len(took) * 0.95)]:.0f}",
         )
 
+    def beside(self) -> Iterator[Row]:
+        """Latency of a live stream while all of the journal is read again and again."""
+        quiet, busy = [], []
+        plan = Plan(urls=(self.hub.url,), messages=100_000, rate=20_000, size=VALUE_BYTES)
+        with Stage(plan) as stage:
+            for _ in range(self.repeat):
+                quiet.append(p99_us(stage))
+                with self.reading():
+                    busy.append(p99_us(stage))
+        for what, seen in (("alone", quiet), ("beside batch → noop", busy)):
+            yield f"live p99 at 20,000 messages/s, {what}", "µs", amount(median(seen)), ", ".join(map(amount, seen))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read in a thread, again and again, for as long as something lasts."""
+        over = threading.Event()
+
+        def read() -> None:
+            while not over.is_set():
+                noop(self.read(minPartitions=2))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
     def sink(self) -> Iterator[Row]:
         """Batch and streaming writes, to another hub, so that what is read stays the same."""
         with HubWithJournal(self.folder / "other.db") as other:
@@ -203,6 +235,12 @@ def noop(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
+def p99_us(stage: Stage) -> float:
+    """Run the stream once."""
+    latency = stage.measure(rate=20_000).latency
+    return latency.p99_us if latency is not None else 0.0
+
+
 def seconds(work: Callable[[], object]) -> float:
     """How long it takes."""
     start = time.perf_counter()
@@ -221,7 +259,7 @@ def wait(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-PARTS = ("batch", "availablenow", "overhead", "latency", "sink")
+PARTS = ("batch", "availablenow", "overhead", "latency", "beside", "sink")
 
 
 def main() -> None:
