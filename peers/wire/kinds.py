@@ -5,19 +5,20 @@ from __future__ import annotations
 from enum import IntEnum
 
 from hub.frame import KIND_MESSAGES
+from hub.requests.layout import KIND_REPLY, KIND_REQUEST
 
 __all__ = ["IGNORABLE", "Kind"]
 
 
 class Kind(IntEnum):
-    """What a frame is. Kinds that later versions fill (requests, mesh) are named, and refused for now."""
+    """What a frame is. Kinds that later versions fill (mesh) are named, and refused for now."""
 
     HELLO = 1
     MESSAGES = KIND_MESSAGES
     SUBSCRIBE = 3
     UNSUBSCRIBE = 4
-    REQUEST = 5
-    REPLY = 6
+    REQUEST = KIND_REQUEST
+    REPLY = KIND_REPLY
     PING = 7
     PONG = 8
     NOTICE = 9
@@ -28,6 +29,15 @@ class Kind(IntEnum):
     RECORDS = 14
     STAGE = 15
     COMMIT = 16
+    SERVE = 17
+    UNSERVE = 18
+    CLAIM = 19
+    RELEASE = 20
+    NAMES = 21
+    RULE = 22
+    UNRULE = 23
+    SEGMENT = 24
+    RELEASED = 25
 
 
 IGNORABLE = 0x80

@@ -6,6 +6,11 @@ OPENING        ✓                                                            �
 WITH_CLIENT              ✓         ✓           ✓               ✓     ✓     ✓     ✓               ✓      ✓
 WITH_HUB                 ✓                                 ✓   ✓     ✓     ✓             ✓
 WITH_LINK                ✓         ✓           ✓           ✓   ✓     ✓     ✓
+
+              REQUEST  REPLY  SERVE  UNSERVE
+WITH_CLIENT      ✓       ✓      ✓       ✓
+WITH_HUB         ✓       ✓
+WITH_LINK        ✓       ✓      ✓       ✓
 ```
 
 WITH_CLIENT: this side is the hub; WITH_HUB: this side is a client; WITH_LINK: both sides are hubs. A client's MESSAGES
@@ -27,6 +32,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, Frame, encode_frame
+from hub.requests.layout import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.control import (
     PING_LIMIT_BYTES,
@@ -52,7 +58,16 @@ from peers.wire.records import (
 )
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 
-__all__ = ["HANDSHAKE_LIMIT_BYTES", "NEED_DATA", "Closing", "Confirmable", "Phase", "Session", "SubscriptionChange"]
+__all__ = [
+    "HANDSHAKE_LIMIT_BYTES",
+    "NEED_DATA",
+    "Closing",
+    "Confirmable",
+    "Phase",
+    "ServiceChange",
+    "Session",
+    "SubscriptionChange",
+]
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of what is read of a stranger that has not said HELLO, bytes."""
@@ -84,6 +99,14 @@ class SubscriptionChange(NamedTuple):
     request: int
 
 
+class ServiceChange(NamedTuple):
+    """The far side serves requests under prefixes, or no longer does."""
+
+    serve: bool
+    prefixes: list[str]
+    request: int
+
+
 class Confirmable(NamedTuple):
     """Messages whose publisher wants to know their offset in the journal; CONFIRM is taken off."""
 
@@ -98,7 +121,20 @@ class Closing(NamedTuple):
     by_far_side: bool
 
 
-Event = Hello | SubscriptionChange | Notice | Confirmable | Fetch | Records | Stage | Commit | Closing
+Event = (
+    Hello
+    | SubscriptionChange
+    | ServiceChange
+    | Request
+    | Reply
+    | Notice
+    | Confirmable
+    | Fetch
+    | Records
+    | Stage
+    | Commit
+    | Closing
+)
 
 
 class Session(Generic[R]):
@@ -268,6 +304,29 @@ class Session(Generic[R]):
             return None
         return SubscriptionChange(frame.kind == Kind.SUBSCRIBE, prefixes, request)
 
+    def _service(self, frame: Frame) -> Event | None:
+        try:
+            request, prefixes = decode_subscription(frame.kind, frame.body)
+        except RejectedError as error:
+            self.reject(error)
+            return None
+        return ServiceChange(frame.kind == Kind.SERVE, prefixes, request)
+
+    def _request(self, frame: Frame) -> Event | None:
+        return self._decoded(Request.decode, frame)
+
+    def _reply(self, frame: Frame) -> Event | None:
+        return self._decoded(Reply.decode, frame)
+
+    def _decoded(self, decode: Callable[[Frame], Event], frame: Frame) -> Event | None:
+        try:
+            return decode(frame)
+        except RejectedError as error:
+            if self._role == "hub":
+                self.reject(error)
+                return None
+            raise ProtocolError(error.code, error.text) from error
+
     def _messages(self, frame: Frame) -> Event:
         """Only with CONFIRM: all other messages are runs."""
         return Confirmable(frame._replace(flags=frame.flags & ~FLAG_CONFIRM))
@@ -326,18 +385,23 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.PING: Session._ping,  # noqa: SLF001
         Kind.PONG: Session._pong,  # noqa: SLF001
         Kind.CLOSE: Session._close,  # noqa: SLF001
+        Kind.REQUEST: Session._request,  # noqa: SLF001
+        Kind.REPLY: Session._reply,  # noqa: SLF001
+        Kind.SERVE: Session._service,  # noqa: SLF001
+        Kind.UNSERVE: Session._service,  # noqa: SLF001
     }
     return {kind: meanings[kind] for kind in kinds}
 
 
 _KINDS = {int(kind): kind for kind in Kind}
 _ALIVE = (Kind.PING, Kind.PONG, Kind.CLOSE)
+_SERVICES = (Kind.REQUEST, Kind.REPLY, Kind.SERVE, Kind.UNSERVE)
 _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] = {
     Phase.OPENING: _rules(Kind.HELLO, Kind.CLOSE),
     Phase.WITH_CLIENT: _rules(
-        Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.MESSAGES, Kind.FETCH, Kind.STAGE, Kind.COMMIT, *_ALIVE
+        Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.MESSAGES, Kind.FETCH, Kind.STAGE, Kind.COMMIT, *_SERVICES, *_ALIVE
     ),
-    Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, *_ALIVE),
-    Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, *_ALIVE),
+    Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_ALIVE),
+    Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, *_SERVICES, *_ALIVE),
     Phase.CLOSED: {},
 }

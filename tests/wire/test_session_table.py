@@ -6,6 +6,7 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame
+from hub.requests.layout import Reply, Request, Status
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.records import (
@@ -27,17 +28,25 @@ OPENING         ✓        .         .           .         .      .     .      �
 WITH_CLIENT     .        ✓         ✓           ✓         .      ✓     ✓      ✓      ✓       .       ✓      ✓
 WITH_HUB        .        ✓         .           .         ✓      ✓     ✓      ✓      .       ✓       .      .
 WITH_LINK       .        ✓         ✓           ✓         ✓      ✓     ✓      ✓      .       .       .      .
+
+              REQUEST  REPLY  SERVE  UNSERVE
+OPENING          .       .      .       .
+WITH_CLIENT      ✓       ✓      ✓       ✓
+WITH_HUB         ✓       ✓      .       .
+WITH_LINK        ✓       ✓      ✓       ✓
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
 
 def allowed() -> set[tuple[Phase, Kind]]:
     """The pairs that are marked."""
-    header, *rows = DRAWN.strip().splitlines()
     marked = set()
-    for row in rows:
-        phase, *marks = row.split()
-        marked |= {(Phase[phase], Kind[kind]) for kind, mark in zip(header.split(), marks, strict=True) if mark == "✓"}
+    for table in DRAWN.split("\n\n"):
+        header, *rows = table.strip().splitlines()
+        for row in rows:
+            phase, *marks = row.split()
+            kinds = zip(header.split(), marks, strict=True)
+            marked |= {(Phase[phase], Kind[kind]) for kind, mark in kinds if mark == "✓"}
     return marked
 
 
@@ -56,6 +65,10 @@ BODIES = {
     Kind.STAGE: encode_stage(Stage(7, "t", 0, message(b"/a"))),
     Kind.COMMIT: encode_commit(Commit(request=7, transaction="t")),
     Kind.CLOSE: encode_close(CloseCode.DONE, "enough"),
+    Kind.REQUEST: Request(b"/a", 7, 0, b"\x01").encode(),
+    Kind.REPLY: Reply(7, Status.OK, b"\x01").encode(),
+    Kind.SERVE: encode_subscription(Kind.SERVE, ["/a"], 7),
+    Kind.UNSERVE: encode_subscription(Kind.UNSERVE, ["/a"], 7),
 }
 
 
@@ -115,7 +128,7 @@ def test_nothing_is_read_after_close(kind: Kind) -> None:
     assert not side.session.take_outgoing()
 
 
-@pytest.mark.parametrize("number", [0, 17, 99, 127])
+@pytest.mark.parametrize("number", [0, 26, 99, 127])
 @pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
 def test_unknown_kinds_end_it(phase: Phase, number: int) -> None:
     """A kind that this version does not know, and that is not marked as one to pass over."""

@@ -1,0 +1,6 @@
+"""Requests and their one answer each.
+
+| file | |
+|---|---|
+| `layout` | REQUEST and REPLY frames, and what a status means |
+"""

@@ -1,0 +1,173 @@
+"""`Request` and `Reply`: what stands in REQUEST and REPLY frames.
+
+```
+REQUEST   key: the topic, or with NAMED a service name     REPLY   no key
+ 0  u32  transaction id of the first value                  0  u32  transaction id of the first value
+ 4  u32  time-out, ms; 0 for the hub's default              4  u8   status
+ 8       one value; with BATCH: u32 count, values           5       one value; with BATCH: u32 count, values
+```
+
+A frame with BATCH holds `count` requests (replies): their transaction ids follow one another, modulo 2^32. In a REPLY
+with BATCH and a status other than OK there is one value, the reason, and it goes for all of them. Encoding flags are
+those of MESSAGES (`hub.frame`).
+
+Whoever asks chooses transaction ids; on the way to the service the hub puts its own in their place, and back.
+
+Not here: who gets what (`hub.requests`), reading streams (`peers.wire`).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+import msgpack
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, Frame, encode_frame
+
+__all__ = [
+    "FLAG_NAMED",
+    "KIND_REPLY",
+    "KIND_REQUEST",
+    "TRANSACTIONS",
+    "Reply",
+    "Request",
+    "Status",
+    "failure",
+]
+
+KIND_REQUEST = 5
+KIND_REPLY = 6
+
+FLAG_NAMED = 0b1000
+"""Of REQUEST: the key is a service name, not a topic."""
+
+TRANSACTIONS = 1 << 32
+"""Transaction ids are counted modulo this."""
+
+_REQUEST_FLAGS = 0b1111
+_REPLY_FLAGS = 0b0111
+_REQUEST_HEAD = Struct(">II")
+_REPLY_HEAD = Struct(">IB")
+
+
+class Status(IntEnum):
+    """What has become of a request."""
+
+    OK = 0
+    FAILED = 1
+    """The service says so; the value is its reason."""
+    NO_RESPONDER = 2
+    """Nobody serves this topic, or has this name."""
+    RESPONDER_GONE = 3
+    """The service was lost before it answered."""
+    TIMED_OUT = 4
+    """No answer within the time that the request gives."""
+    OVERFLOW = 5
+    """The queue of the service, or a limit of the requester's, is full."""
+    NOT_ALLOWED = 6
+    TOO_BIG = 7
+    """The request is larger than what the service takes, or the reply than what the requester takes."""
+
+
+class Request(NamedTuple):
+    """One REQUEST frame: one request, or several of the same target."""
+
+    target: bytes
+    """Topic or service name, as the key has it; not checked."""
+    first: int
+    """Transaction id of the first."""
+    timeout_ms: int
+    values: bytes
+    """As in the body of MESSAGES: one value, or with BATCH a count and values."""
+    flags: int = 0
+    """BATCH, encoding, NAMED."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests it holds."""
+        return BATCH_COUNT.unpack_from(self.values)[0] if self.flags & FLAG_BATCH else 1
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        head = _REQUEST_HEAD.pack(self.first, self.timeout_ms)
+        return encode_frame(KIND_REQUEST, head + self.values, key=self.target, flags=self.flags)
+
+    @classmethod
+    def decode(cls, frame: Frame) -> Request:
+        """Take a frame apart.
+
+        Raises:
+            RejectedError: It is none; the stream goes on behind it.
+        """
+        if len(frame.body) <= _REQUEST_HEAD.size:
+            raise RejectedError(CloseCode.BAD_DATA, f"REQUEST: {len(frame.body)} bytes hold no value")
+        _check_flags("REQUEST", frame.flags, _REQUEST_FLAGS)
+        first, timeout_ms = _REQUEST_HEAD.unpack_from(frame.body)
+        values = frame.body[_REQUEST_HEAD.size :]
+        _check_count("REQUEST", frame.flags, values)
+        return cls(frame.key, first, timeout_ms, values, frame.flags)
+
+
+class Reply(NamedTuple):
+    """One REPLY frame: one reply, or several."""
+
+    first: int
+    """Transaction id of the first."""
+    status: int
+    values: bytes
+    """As in `Request`; where the status is not OK, one value for all."""
+    flags: int = 0
+    """BATCH, encoding."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests it answers."""
+        return BATCH_COUNT.unpack_from(self.values)[0] if self.flags & FLAG_BATCH else 1
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(KIND_REPLY, _REPLY_HEAD.pack(self.first, self.status) + self.values, flags=self.flags)
+
+    @classmethod
+    def decode(cls, frame: Frame) -> Reply:
+        """Take a frame apart.
+
+        Raises:
+            RejectedError: It is none; the stream goes on behind it.
+        """
+        if len(frame.body) <= _REPLY_HEAD.size:
+            raise RejectedError(CloseCode.BAD_DATA, f"REPLY: {len(frame.body)} bytes hold no value")
+        _check_flags("REPLY", frame.flags, _REPLY_FLAGS)
+        first, status = _REPLY_HEAD.unpack_from(frame.body)
+        values = frame.body[_REPLY_HEAD.size :]
+        if status == Status.OK:
+            _check_count("REPLY", frame.flags, values)
+        elif frame.flags & FLAG_BATCH and not 0 < int.from_bytes(values[: BATCH_COUNT.size]) <= BATCH_LIMIT_MESSAGES:
+            raise RejectedError(CloseCode.BAD_DATA, "REPLY: BATCH of no replies, or of too many")
+        return cls(first, status, values, frame.flags)
+
+
+def failure(first: int, count: int, status: Status, text: str) -> Reply:
+    """Return the answer to `count` requests that are not carried out; `text` says why."""
+    value = msgpack.packb(text)
+    if count == 1:
+        return Reply(first, status, value)
+    return Reply(first, status, BATCH_COUNT.pack(count) + value, FLAG_BATCH)
+
+
+def _check_flags(kind: str, flags: int, known: int) -> None:
+    if flags & ~known:
+        raise RejectedError(CloseCode.BAD_DATA, f"{kind}: flags 0b{flags:08b}, known are 0b{known:08b}")
+
+
+def _check_count(kind: str, flags: int, values: bytes) -> None:
+    """See to it that a BATCH can hold what it says: each value takes at least one byte."""
+    if not flags & FLAG_BATCH:
+        return
+    count = int.from_bytes(values[: BATCH_COUNT.size])
+    if not 0 < count <= min(len(values) - BATCH_COUNT.size, BATCH_LIMIT_MESSAGES):
+        text = f"{kind}: BATCH of {count} values in {len(values)} bytes; 1 to {BATCH_LIMIT_MESSAGES} are possible"
+        raise RejectedError(CloseCode.BAD_DATA, text)
