@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from peers.bench.plot import _COLOURS as COLOURS
-from peers.bench.plot import _plot as plot
+from peers.line_plot import COLOURS, line_plot
 from peers.spark.report.findings import OTHERS, Findings, Rate
 from peers.spark.report.steps import time_ticks
 
@@ -44,7 +43,7 @@ def rates_drawing(findings: Findings, rates: Iterable[Rate], names: Sequence[str
             count[step] = count.get(step, 0) + rate.messages
     width_s = together * bucket_us / _SECOND_US
     lines = [step_line(counts[name], steps, width_s) for name in names]
-    return plot(lines, "", "messages/s", time_ticks(start_us, start_us + int(steps * width_s * _SECOND_US)))
+    return line_plot(lines, "", "messages/s", time_ticks(start_us, start_us + int(steps * width_s * _SECOND_US)))
 
 
 def step_line(counts: dict[int, int], steps: int, width_s: float) -> list[tuple[float, float]]:
