@@ -2,9 +2,12 @@
 
 ```
 HubError
-  UsageError      our caller:   InvalidTopicError  ClosedError  BusyError
+  UsageError      our caller:   InvalidTopicError  InvalidNameError  ClosedError  BusyError
   PeerError       the far side: ProtocolError (fatal)  RejectedError (go on; of it: GoneError)
                                 ConnectionLostError
+                                RequestError (one request has no value for an answer), by status:
+                                  RequestFailedError  NoResponderError  ResponderGoneError  RequestTimeoutError
+                                  RequestOverflowError  NotAllowedError  RequestTooBigError
   StorageError    the disk:     JournalCorruptError  JournalUnavailableError
   InternalError   us:           please report; never caught below the daemon
 ```
@@ -25,12 +28,21 @@ __all__ = [
     "GoneError",
     "HubError",
     "InternalError",
+    "InvalidNameError",
     "InvalidTopicError",
     "JournalCorruptError",
     "JournalUnavailableError",
+    "NoResponderError",
+    "NotAllowedError",
     "PeerError",
     "ProtocolError",
     "RejectedError",
+    "RequestError",
+    "RequestFailedError",
+    "RequestOverflowError",
+    "RequestTimeoutError",
+    "RequestTooBigError",
+    "ResponderGoneError",
     "StorageError",
     "UsageError",
 ]
@@ -66,6 +78,10 @@ class UsageError(HubError):
 
 class InvalidTopicError(UsageError):
     """A topic or prefix that no hub would take."""
+
+
+class InvalidNameError(UsageError):
+    """A service name or a label that no hub would take."""
 
 
 class ClosedError(UsageError):
@@ -116,6 +132,54 @@ class GoneError(RejectedError):
 
 class ConnectionLostError(PeerError):
     """The connection ended, by the far side or by the network."""
+
+
+_REQUEST_CODES = 4100
+"""A request's status is added to this: a range of its own, so that codes can be told apart wherever they are shown."""
+
+
+class RequestError(PeerError):
+    """A request was answered, and not with a value.
+
+    Attributes:
+        status: What has become of it, `hub.requests.layout.Status`.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(_REQUEST_CODES + status, text)
+        self.args = (status, text)  # so that it can be pickled
+        self.status = int(status)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class RequestFailedError(RequestError):
+    """The service has failed; the text is its reason."""
+
+
+class NoResponderError(RequestError):
+    """Nobody serves this topic, or has this name."""
+
+
+class ResponderGoneError(RequestError):
+    """The service was lost before it answered; it may have done what it was asked for."""
+
+
+class RequestTimeoutError(RequestError, TimeoutError):
+    """No answer in time; the service may still do what it was asked for."""
+
+
+class RequestOverflowError(RequestError):
+    """The queue of the service is full, or too many requests are pending; wait, then try again."""
+
+
+class NotAllowedError(RequestError):
+    """The hub does not let this client ask for that."""
+
+
+class RequestTooBigError(RequestError):
+    """The request is larger than what the service takes, or the reply than what this client takes."""
 
 
 class StorageError(HubError):

@@ -14,12 +14,21 @@ from hub.errors import (
     ConnectionLostError,
     HubError,
     InternalError,
+    InvalidNameError,
     InvalidTopicError,
     JournalCorruptError,
     JournalUnavailableError,
+    NoResponderError,
+    NotAllowedError,
     PeerError,
     ProtocolError,
     RejectedError,
+    RequestError,
+    RequestFailedError,
+    RequestOverflowError,
+    RequestTimeoutError,
+    RequestTooBigError,
+    ResponderGoneError,
     StorageError,
     UsageError,
 )
@@ -29,8 +38,20 @@ from hub.errors import (
     ("parent", "children"),
     [
         (HubError, {UsageError, PeerError, StorageError, InternalError}),
-        (UsageError, {InvalidTopicError, ClosedError, BusyError}),
-        (PeerError, {ProtocolError, RejectedError, ConnectionLostError}),
+        (UsageError, {InvalidTopicError, InvalidNameError, ClosedError, BusyError}),
+        (PeerError, {ProtocolError, RejectedError, ConnectionLostError, RequestError}),
+        (
+            RequestError,
+            {
+                RequestFailedError,
+                NoResponderError,
+                ResponderGoneError,
+                RequestTimeoutError,
+                RequestOverflowError,
+                NotAllowedError,
+                RequestTooBigError,
+            },
+        ),
         (StorageError, {JournalCorruptError, JournalUnavailableError}),
     ],
 )
@@ -53,6 +74,13 @@ def test_an_error_of_the_far_side_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(ProtocolError(CloseCode.BAD_DATA, "not UTF-8")))  # noqa: S301 -- our own bytes
     assert type(error) is ProtocolError
     assert (error.code, error.text, str(error)) == (1007, "not UTF-8", "not UTF-8 (1007)")
+
+
+def test_a_request_that_is_not_answered_with_a_value_says_what_has_become_of_it() -> None:
+    """Its status is a number for programs; the code is in a range of its own; a time-out is one of Python's, too."""
+    error = pickle.loads(pickle.dumps(RequestTimeoutError(4, "no answer within 30 s")))  # noqa: S301 -- our own bytes
+    assert isinstance(error, TimeoutError)
+    assert (error.status, error.code, str(error)) == (4, 4104, "no answer within 30 s")
 
 
 def test_close_codes_are_those_of_the_wire() -> None:
