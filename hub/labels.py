@@ -1,0 +1,57 @@
+"""Labels: short texts that a service name or a message bears; what they may look like.
+
+A label is 1 to 128 bytes of UTF-8 without control characters. A set of them stands sorted and without duplicates, at
+most 32, so that equal sets are equal tuples, and equal bytes on the wire.
+
+Cost: O(length). Not here: who wants which labels (`hub.tags`), who bears them (`hub.names`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hub.errors import InvalidNameError
+from hub.topics import printable
+
+__all__ = ["LABELS_LIMIT", "LABEL_LIMIT_BYTES", "check_label", "check_labels"]
+
+LABELS_LIMIT = 32
+"""Most labels of one name, message or rule."""
+
+LABEL_LIMIT_BYTES = 128
+"""Longest label, bytes of UTF-8: its length stands in one byte on the wire."""
+
+# As in topics: a label ends up in terminals and logs, where these act. Surrogates cannot be encoded.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_label(label: str) -> str:
+    """Return `label` if it is one.
+
+    Raises:
+        InvalidNameError: It is empty, too long or has control characters.
+    """
+    if not label:
+        raise InvalidNameError(f"a label is empty, it must have 1 to {LABEL_LIMIT_BYTES} bytes")
+    found = _FORBIDDEN.search(label)
+    if found is not None:
+        text = f"label {printable(label)} has the control character U+{ord(found[0]):04X} at character {found.start()}"
+        raise InvalidNameError(text)
+    size_bytes = len(label.encode())
+    if size_bytes > LABEL_LIMIT_BYTES:
+        text = f"label {printable(label)} is {size_bytes} bytes long, the limit is {LABEL_LIMIT_BYTES} bytes"
+        raise InvalidNameError(text)
+    return label
+
+
+def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return them sorted, each once.
+
+    Raises:
+        InvalidNameError: One of them is none, or they are too many.
+    """
+    checked = sorted({check_label(label) for label in labels})
+    if len(checked) > LABELS_LIMIT:
+        raise InvalidNameError(f"{len(checked)} labels, the limit is {LABELS_LIMIT}")
+    return tuple(checked)
