@@ -11,9 +11,12 @@ from peers.bench.dial import Wish
 from peers.bench.histogram import Dumped
 from peers.bench.layout import Layout
 from peers.bench.tally import Counted
+from peers.bench.y.operation import Mode, Operation
 
 __all__ = [
     "Answer",
+    "Ask",
+    "Asked",
     "BystanderSetup",
     "Churn",
     "Churned",
@@ -27,10 +30,13 @@ __all__ = [
     "Ready",
     "Report",
     "Reported",
+    "RequesterSetup",
     "Resume",
+    "ServiceSetup",
     "Setup",
     "Subscribe",
     "SubscriberSetup",
+    "TrafficSetup",
 ]
 
 
@@ -38,7 +44,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What every worker must know."""
 
     url: str
-    layout: Layout
     board: int
     """Descriptor of the shared memory."""
     publishers: int
@@ -48,13 +53,19 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Where the worker may run; empty: anywhere."""
 
 
-class PublisherSetup(Setup, frozen=True, kw_only=True, tag="publisher"):
+class TrafficSetup(Setup, frozen=True, kw_only=True):
+    """What those must know that make messages, count them or stand beside them."""
+
+    layout: Layout
+
+
+class PublisherSetup(TrafficSetup, frozen=True, kw_only=True, tag="publisher"):
     """One publisher."""
 
     number: int
 
 
-class SubscriberSetup(Setup, frozen=True, kw_only=True, tag="subscriber"):
+class SubscriberSetup(TrafficSetup, frozen=True, kw_only=True, tag="subscriber"):
     """Some subscribers in one process."""
 
     first: int
@@ -67,8 +78,26 @@ class SubscriberSetup(Setup, frozen=True, kw_only=True, tag="subscriber"):
     """Each subscribes to the one topic of its number, else all to all topics."""
 
 
-class BystanderSetup(Setup, frozen=True, kw_only=True, tag="bystander"):
+class BystanderSetup(TrafficSetup, frozen=True, kw_only=True, tag="bystander"):
     """Clients and links that take no part in the traffic."""
+
+
+class RequesterSetup(Setup, frozen=True, kw_only=True, tag="requester"):
+    """Who makes pairs of numbers."""
+
+    topic: str
+    """Prefix of the services' topics."""
+    requester: int
+    """Its id in records, 64 bits."""
+
+
+class ServiceSetup(Setup, frozen=True, kw_only=True, tag="service"):
+    """One service."""
+
+    topic: str
+    operation: Operation
+    shared: bool
+    """Whether results of arrays travel in shared memory."""
 
 
 class Publish(msgspec.Struct, frozen=True, tag="publish"):
@@ -124,6 +153,21 @@ class Churn(msgspec.Struct, frozen=True, tag="churn"):
     """0 stops it."""
 
 
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """Make pairs, have them worked out, check the results."""
+
+    mode: Mode
+    pairs: int
+    """Stop after so many, 0 for any number."""
+    seconds: float
+    """Stop after this time; what was asked by then is waited for."""
+    outstanding: int
+    batch: int
+    """Pairs that are made at a time in mode `batched`."""
+    shared: bool = False
+    """Whether arrays travel in shared memory."""
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The worker is connected."""
 
@@ -164,11 +208,29 @@ class Churned(msgspec.Struct, frozen=True, tag="churned"):
     elapsed_s: float
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked"):
+    """What has become of the pairs."""
+
+    pairs: int
+    wrong: int
+    """The result was another one than it must be."""
+    failed: int
+    """Instead of a result came a status."""
+    lost: int
+    """Nothing came."""
+    reasons: list[str]
+    """Of failures, each once."""
+    elapsed_ns: int
+    """From before the first request to after the last check."""
+    latency: Dumped
+    """Of each pair in mode `one`, ns."""
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The worker gives up."""
 
     text: str
 
 
-Order = Publish | Report | Resume | Populate | Subscribe | Churn
-Answer = Ready | Done | Published | Reported | Churned | Failed
+Order = Publish | Report | Resume | Populate | Subscribe | Churn | Ask
+Answer = Ready | Done | Published | Reported | Churned | Asked | Failed

@@ -1,7 +1,7 @@
 """`RunningHub`: the hub that is measured: started for it, or one that runs already.
 
-A hub that is started listens on ports of loopback that the system picks, has no configuration but the given flags, and
-may be bound to a CPU. Owner of the state: the command.
+A hub that is started listens on ports of loopback that the system picks, or on a Unix socket in a directory of its own.
+It has no configuration but the given flags, and may be bound to a CPU. Owner of the state: the command.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunningHub:
         """Start one.
 
         Args:
-            schemes: "tcp", "ws": one listener each.
+            schemes: "tcp", "unix", "ws": one listener each.
             flags: Further flags of `hub run`.
             cpu: To bind it to, None for any.
 
@@ -60,7 +60,8 @@ class RunningHub:
             BenchError: It does not start; what it says goes to stderr.
         """
         home = tempfile.TemporaryDirectory(prefix="hub-bench-")  # so that no hub.toml is found
-        listen = [flag for scheme in schemes for flag in ("--listen", f"{scheme}://127.0.0.1:0")]
+        places = {"unix": f"unix://{home.name}/hub.sock"}
+        listen = [flag for scheme in schemes for flag in ("--listen", places.get(scheme, f"{scheme}://127.0.0.1:0"))]
         command = [sys.executable, "-m", "peers.cli", "run", *listen, "--log-level", "error", *flags]
         process = subprocess.Popen(  # noqa: S603 -- our own hub
             command, stdout=subprocess.PIPE, cwd=home.name, env=child_environment()

@@ -47,6 +47,11 @@ class Worker:
         )
         self._write(msgspec.json.encode(setup))
 
+    @property
+    def pid(self) -> int:
+        """Of the process, for what the system charges to it."""
+        return self._process.pid
+
     def order(self, order: Order) -> None:
         """Send an order; `take` its answer later."""
         self._write(msgspec.json.encode(order))
