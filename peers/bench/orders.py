@@ -89,6 +89,8 @@ class RequesterSetup(Setup, frozen=True, kw_only=True, tag="requester"):
     """Prefix of the services' topics."""
     requester: int
     """Its id in records, 64 bits."""
+    shared: bool
+    """Whether arrays travel in shared memory."""
 
 
 class ServiceSetup(Setup, frozen=True, kw_only=True, tag="service"):
@@ -164,8 +166,6 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     outstanding: int
     batch: int
     """Pairs that are made at a time in mode `batched`."""
-    shared: bool = False
-    """Whether arrays travel in shared memory."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

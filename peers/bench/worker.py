@@ -71,6 +71,16 @@ class Worker:
             raise BenchError(answer.text)
         return answer
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until an answer can be taken; return whether there is one.
+
+        Raises:
+            BenchError: The worker has ended.
+        """
+        if b"\n" not in self._buffer and select.select([self._output], [], [], timeout_s)[0]:
+            self._read(0.0, 0.0)
+        return b"\n" in self._buffer
+
     def check(self) -> None:
         """Raise `BenchError` if the worker has failed or ended, without waiting."""
         if b"\n" not in self._buffer and select.select([self._output], [], [], 0)[0]:

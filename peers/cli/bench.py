@@ -28,16 +28,16 @@ from peers.bench.scope import Scope, Told
 from peers.bench.stage import Stage
 from peers.bench.targets import TARGETS, run_targets
 
-__all__ = ["app"]
+__all__ = ["EXIT_FLAWED", "HUB", "TRAFFIC", "Output", "app", "described", "shown_progress"]
 
 EXIT_FLAWED = 3
 """The benchmark ran, but messages were lost, misrouted or out of order, or a goal was not reached. 2 is for options
 that cannot be understood."""
 
-_TRAFFIC = Group("Traffic", sort_key=1)
+TRAFFIC = Group("Traffic", sort_key=1)
 _BESIDE = Group("Beside the traffic", sort_key=2)
 _QUEUES = Group("Queues", sort_key=3)
-_HUB = Group("The hub", sort_key=4)
+HUB = Group("The hub", sort_key=4)
 _OUTPUT = Group("Output", sort_key=5)
 
 _DEFAULT = Plan()
@@ -48,9 +48,11 @@ the hub's default of 8192 messages, a millisecond's worth, one would measure how
 app = App(name="bench", help="Measure a hub: throughput, CPU time, latency, losses.")
 scenario = App(name="scenario", help="Benchmarks of several steps.")
 app.command(scenario)
+scenario.command("peers.cli.bench_y:y", name="y", help="Send pairs of numbers to an adding and a multiplying service.")
 
 
-def _help(text: str, group: Group, name: str | None = None) -> Parameter:
+def described(text: str, group: Group, name: str | None = None) -> Parameter:
+    """Return what says of an option what it is for."""
     return Parameter(name=name, help=text, group=group, negative_iterable=())
 
 
@@ -61,16 +63,16 @@ class Place:
 
     url: Annotated[
         list[str] | None,
-        _help("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", _HUB),
+        described("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", HUB),
     ] = None
-    hub_pid: Annotated[int, _help("With --url: its process, for CPU time and memory.", _HUB)] = 0
-    hub_cpu: Annotated[int | None, _help("CPU that the started hub is bound to.", _HUB)] = None
-    load_cpu: Annotated[list[int] | None, _help("CPU that the load is bound to; repeatable.", _HUB)] = None
+    hub_pid: Annotated[int, described("With --url: its process, for CPU time and memory.", HUB)] = 0
+    hub_cpu: Annotated[int | None, described("CPU that the started hub is bound to.", HUB)] = None
+    load_cpu: Annotated[list[int] | None, described("CPU that the load is bound to; repeatable.", HUB)] = None
     pin: Annotated[
-        bool, _help("Without --hub-cpu and --load-cpu: bind the hub to the first CPU, the load to the others.", _HUB)
+        bool, described("Without --hub-cpu and --load-cpu: bind the hub to the first CPU, the load to the others.", HUB)
     ] = True
     hub_flag: Annotated[
-        list[str] | None, _help("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", _HUB)
+        list[str] | None, described("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", HUB)
     ] = None
 
     def fields(self) -> dict[str, Any]:
@@ -90,33 +92,33 @@ class Place:
 class Traffic:
     """What is sent to whom."""
 
-    messages: Annotated[int, _help("Messages, of all publishers together.", _TRAFFIC)] = _DEFAULT.messages
-    size: Annotated[int, _help("Bytes of a value, 16 or more.", _TRAFFIC)] = _DEFAULT.size
-    topics: Annotated[int, _help("Topics, published to in turn.", _TRAFFIC)] = _DEFAULT.topics
-    rate: Annotated[float, _help("Messages a second; 0 is full speed.", _TRAFFIC)] = _DEFAULT.rate
-    burst: Annotated[int, _help("With --rate: messages due at once, in one write.", _TRAFFIC)] = _DEFAULT.burst
-    publishers: Annotated[int, _help("Publishers, each a process.", _TRAFFIC)] = _DEFAULT.publishers
-    subscribers: Annotated[int, _help("Subscribers; each gets every message.", _TRAFFIC)] = _DEFAULT.subscribers
-    batch: Annotated[int, _help("Values in a frame.", _TRAFFIC)] = _DEFAULT.batch
-    transport: Annotated[Transport, _help("Of subscribers, also of idle and stalled ones.", _TRAFFIC)] = "tcp"
+    messages: Annotated[int, described("Messages, of all publishers together.", TRAFFIC)] = _DEFAULT.messages
+    size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = _DEFAULT.size
+    topics: Annotated[int, described("Topics, published to in turn.", TRAFFIC)] = _DEFAULT.topics
+    rate: Annotated[float, described("Messages a second; 0 is full speed.", TRAFFIC)] = _DEFAULT.rate
+    burst: Annotated[int, described("With --rate: messages due at once, in one write.", TRAFFIC)] = _DEFAULT.burst
+    publishers: Annotated[int, described("Publishers, each a process.", TRAFFIC)] = _DEFAULT.publishers
+    subscribers: Annotated[int, described("Subscribers; each gets every message.", TRAFFIC)] = _DEFAULT.subscribers
+    batch: Annotated[int, described("Values in a frame.", TRAFFIC)] = _DEFAULT.batch
+    transport: Annotated[Transport, described("Of subscribers, also of idle and stalled ones.", TRAFFIC)] = "tcp"
     subscriber_processes: Annotated[
-        int, _help("Processes of the subscribers; 0 is one for each CPU of the load.", _TRAFFIC)
+        int, described("Processes of the subscribers; 0 is one for each CPU of the load.", TRAFFIC)
     ] = _DEFAULT.subscriber_processes
-    warmup: Annotated[int | None, _help("Messages before what is measured.", _TRAFFIC)] = None
-    repeat: Annotated[int, _help("Runs, on the same connections; the median counts.", _TRAFFIC)] = _DEFAULT.repeat
-    idle_subscribers: Annotated[int, _help("Subscribers to other topics.", _BESIDE)] = 0
-    idle_peers: Annotated[int, _help("Peer hubs that want other topics.", _BESIDE)] = 0
-    real_peers: Annotated[bool, _help("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
-    churn: Annotated[float, _help("Subscriptions a second on other topics, and as many ends of them.", _BESIDE)] = 0
-    stalled: Annotated[int, _help("Further subscribers that do not read until all is over.", _BESIDE)] = 0
+    warmup: Annotated[int | None, described("Messages before what is measured.", TRAFFIC)] = None
+    repeat: Annotated[int, described("Runs, on the same connections; the median counts.", TRAFFIC)] = _DEFAULT.repeat
+    idle_subscribers: Annotated[int, described("Subscribers to other topics.", _BESIDE)] = 0
+    idle_peers: Annotated[int, described("Peer hubs that want other topics.", _BESIDE)] = 0
+    real_peers: Annotated[bool, described("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
+    churn: Annotated[float, described("Subscriptions a second on other topics, and as many ends of them.", _BESIDE)] = 0
+    stalled: Annotated[int, described("Further subscribers that do not read until all is over.", _BESIDE)] = 0
     window: Annotated[
-        bool, _help("Publishers wait for subscribers, so that no queue overflows; not for stalled ones.", _QUEUES)
+        bool, described("Publishers wait for subscribers, so that no queue overflows; not for stalled ones.", _QUEUES)
     ] = True
     queue_messages: Annotated[
-        int | None, _help(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
+        int | None, described(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
     ] = None
-    queue_bytes: Annotated[str | None, _help("The same in bytes, such as 1MiB.", _QUEUES)] = None
-    overflow: Annotated[Overflow | None, _help("Overflow policy that subscribers ask for.", _QUEUES)] = None
+    queue_bytes: Annotated[str | None, described("The same in bytes, such as 1MiB.", _QUEUES)] = None
+    overflow: Annotated[Overflow | None, described("Overflow policy that subscribers ask for.", _QUEUES)] = None
 
     def plan(self, place: Place) -> Plan:
         """Return it as a plan."""
@@ -141,7 +143,7 @@ class Output:
             allow_leading_hyphen=True,
         ),
     ] = None
-    progress: Annotated[bool, _help("Show a progress bar, where standard error is a terminal.", _OUTPUT)] = True
+    progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", _OUTPUT)] = True
 
     def write(self, document: bytes, table: Table, title: str, remarks: list[str]) -> None:
         """Print the table, and write the JSON."""
@@ -165,7 +167,7 @@ def bench(
     place: Place | None = None,
     output: Output | None = None,
     *,
-    html: Annotated[Path | None, _help("Write a page with figures and plots to this file.", _OUTPUT)] = None,
+    html: Annotated[Path | None, described("Write a page with figures and plots to this file.", _OUTPUT)] = None,
 ) -> None:
     """Send messages through a hub, and measure rate, CPU time, latency and losses.
 
@@ -175,7 +177,7 @@ def bench(
     plan = (traffic or Traffic()).plan(place or Place())
     output = output or Output()
     environment = Environment.here()
-    with _progress(shown=output.progress) as tell, Stage(plan) as stage:
+    with shown_progress(shown=output.progress) as tell, Stage(plan) as stage:
         runs = [
             stage.measure(rate=plan.rate, burst=plan.burst, watch=tell(f"run {number} of {plan.repeat}"))
             for number in range(1, plan.repeat + 1)
@@ -194,11 +196,11 @@ def bench(
 class Steady:
     """The stream of `idle-peers`."""
 
-    rate: Annotated[float, _help("Messages a second.", _TRAFFIC)] = 20_000
-    size: Annotated[int, _help("Bytes of a value, 16 or more.", _TRAFFIC)] = 100
-    seconds: Annotated[float, _help("At each step, in each round.", _TRAFFIC)] = 5
-    rounds: Annotated[int, _help("Times that all steps are measured, up and down in turns.", _TRAFFIC)] = 4
-    real_peers: Annotated[bool, _help("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
+    rate: Annotated[float, described("Messages a second.", TRAFFIC)] = 20_000
+    size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = 100
+    seconds: Annotated[float, described("At each step, in each round.", TRAFFIC)] = 5
+    rounds: Annotated[int, described("Times that all steps are measured, up and down in turns.", TRAFFIC)] = 4
+    real_peers: Annotated[bool, described("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
 
 
 @scenario.command(name="idle-peers")
@@ -210,7 +212,7 @@ def idle_peers(steady: Steady | None = None, place: Place | None = None, output:
     output, steady = output or Output(), steady or Steady()
     fields = (place or Place()).fields()
     plan = Plan(rate=steady.rate, size=steady.size, real_peers=steady.real_peers, **fields).check()
-    with _progress(shown=output.progress) as tell:
+    with shown_progress(shown=output.progress) as tell:
         found = run_idle_peers(plan, steady.seconds, steady.rounds, tell)
     stream = f"{plan.rate:,.0f} messages/s of {plan.size} bytes, {steady.rounds} rounds of {steady.seconds:g} s a step"
     title = f"{found.environment}\n{stream}"
@@ -222,10 +224,10 @@ def targets(
     place: Place | None = None,
     output: Output | None = None,
     *,
-    only: Annotated[list[str] | None, _help(f"Only this one; repeatable: {', '.join(TARGETS)}.", _TRAFFIC)] = None,
-    repeat: Annotated[int, _help("Measurements of each figure; the median counts.", _TRAFFIC)] = 3,
+    only: Annotated[list[str] | None, described(f"Only this one; repeatable: {', '.join(TARGETS)}.", TRAFFIC)] = None,
+    repeat: Annotated[int, described("Measurements of each figure; the median counts.", TRAFFIC)] = 3,
     scale: Annotated[
-        float, _help("Less than 1: fewer messages and connections, for a quick look that proves nothing.", _TRAFFIC)
+        float, described("Less than 1: fewer messages and connections, for a quick look that proves nothing.", TRAFFIC)
     ] = 1.0,
 ) -> None:
     """Measure the goals of the project for its hub, each with a hub of its own.
@@ -238,7 +240,7 @@ def targets(
     base = Plan(**(place or Place()).fields()).check()
     if base.urls:
         raise UsageError("--url: each goal is measured with a hub of its own")
-    with _progress(shown=output.progress) as tell:
+    with shown_progress(shown=output.progress) as tell:
         found = run_targets(Scope(base, repeat, scale, tell), only or ())
     remarks = [f"at a scale of {scale:g}: a quick look, no figures"] if scale < 1 else []
     output.write(found.json(), found.table(), str(found.environment), remarks)
@@ -252,7 +254,7 @@ def _end_in_order() -> None:
 
 
 @contextmanager
-def _progress(*, shown: bool) -> Iterator[Told]:
+def shown_progress(*, shown: bool) -> Iterator[Told]:
     """Show how far a measurement is."""
     _end_in_order()
     console = Console(stderr=True)
@@ -270,7 +272,7 @@ def _progress(*, shown: bool) -> Iterator[Told]:
 
         def tell(what: str) -> Any:
             progress.reset(task, description=what, total=None)
-            return lambda done, total: progress.update(task, completed=done, total=total)
+            return lambda done, total: progress.update(task, completed=done, total=total or None)
 
         yield tell
 

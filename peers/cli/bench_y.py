@@ -1,0 +1,70 @@
+"""`hub bench scenario y`: options and output; what is measured and how is in `peers.bench.y`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from peers.bench.y.operation import Mode
+from peers.bench.y.plan import MODES, Plan, Transport
+from peers.bench.y.stage import run_y
+from peers.cli.bench import EXIT_FLAWED, HUB, TRAFFIC, Output, described, shown_progress
+
+__all__ = ["y"]
+
+_DEFAULT = Plan()
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Pairs:
+    """What is asked, and how."""
+
+    mode: Annotated[
+        list[Mode] | None,
+        described(
+            "How pairs travel; repeatable. one: each asked when the one before is answered. many: so many outstanding. "
+            "batched: arrays of records with a header of 8 bytes. Default: all three.",
+            TRAFFIC,
+        ),
+    ] = None
+    outstanding: Annotated[int, described("many: pairs asked and not yet answered.", TRAFFIC)] = _DEFAULT.outstanding
+    batch: Annotated[
+        int, described("batched: pairs that are made at a time; about half of them to each service.", TRAFFIC)
+    ] = _DEFAULT.batch
+    batches: Annotated[int, described("batched: batches asked and not yet answered.", TRAFFIC)] = _DEFAULT.batches
+    shared: Annotated[bool, described("batched: arrays travel in shared memory.", TRAFFIC)] = _DEFAULT.shared
+    transport: Annotated[Transport, described("Of all connections to the hub.", TRAFFIC)] = _DEFAULT.transport
+    seconds: Annotated[float, described("Time of each run.", TRAFFIC)] = _DEFAULT.seconds
+    pairs: Annotated[int, described("Pairs of each run, instead of a time.", TRAFFIC)] = _DEFAULT.pairs
+    repeat: Annotated[int, described("Runs of each mode; the median counts.", TRAFFIC)] = _DEFAULT.repeat
+    url: Annotated[str | None, described("A running hub, tcp:// or unix://, instead of one that is started.", HUB)] = (
+        None
+    )
+    hub_pid: Annotated[int, described("With --url: its process, for its CPU time.", HUB)] = 0
+    hub_flag: Annotated[list[str] | None, described("Further flag of the started `hub run`.", HUB)] = None
+
+    def plan(self) -> Plan:
+        """Return it as a plan."""
+        own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
+        urls = () if self.url is None else (self.url,)
+        return Plan(**own, modes=tuple(self.mode or MODES), urls=urls, hub_flags=tuple(self.hub_flag or ())).check()
+
+
+def y(pairs: Pairs | None = None, output: Output | None = None) -> None:
+    """Make pairs of numbers and an operation at random, have a service add or multiply them, check every result.
+
+    Requester, hub and the two services are processes of this machine. Shown are pairs a second, latencies, the CPU time
+    of each process for a pair, and errors. Exit code 0 if every pair got its one right result, 3 if not, 1 if the
+    benchmark could not be run.
+    """
+    plan = (pairs or Pairs()).plan()
+    output = output or Output()
+    with shown_progress(shown=output.progress) as tell:
+        found = run_y(plan, tell)
+    output.write(found.json(), found.table(), str(found.environment), found.remarks())
+    if not found.flawless:
+        sys.exit(EXIT_FLAWED)
