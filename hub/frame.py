@@ -27,6 +27,7 @@ __all__ = [
     "BROKER_FLAGS",
     "FLAG_BATCH",
     "FLAG_CONFIRM",
+    "FLAG_SHARED",
     "HEADER",
     "HEADER_BYTES",
     "KEY_LIMIT_BYTES",
@@ -49,6 +50,9 @@ KIND_MESSAGES = 2
 
 FLAG_BATCH = 0b1
 """The body is a count and several values."""
+
+FLAG_SHARED = 0b10000
+"""Of MESSAGES, REQUEST and REPLY: in place of the values stands a handle of shared memory, `peers.wire.shared`."""
 
 FLAG_CONFIRM = 0b100000
 """Whoever published wants to know the offset in the journal. The hub takes the flag off before it sends messages on."""

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import msgpack
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, Frame, encode_frame
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, HEADER, Frame
 
 __all__ = [
     "FLAG_NAMED",
@@ -47,8 +47,8 @@ FLAG_NAMED = 0b1000
 TRANSACTIONS = 1 << 32
 """Transaction ids are counted modulo this."""
 
-_REQUEST_FLAGS = 0b1111
-_REPLY_FLAGS = 0b0111
+_REQUEST_FLAGS = 0b11111
+_REPLY_FLAGS = 0b10111
 _REQUEST_HEAD = Struct(">II")
 _REPLY_HEAD = Struct(">IB")
 
@@ -90,10 +90,20 @@ class Request(NamedTuple):
         """How many requests it holds."""
         return BATCH_COUNT.unpack_from(self.values)[0] if self.flags & FLAG_BATCH else 1
 
+    @property
+    def size_bytes(self) -> int:
+        """Length of the body that it makes, bytes."""
+        return _REQUEST_HEAD.size + len(self.values)
+
+    def head(self) -> bytes:
+        """Return what stands before the values in the frame."""
+        target = self.target
+        header = HEADER.pack(_REQUEST_HEAD.size + len(self.values), KIND_REQUEST, self.flags, len(target))
+        return header + target + _REQUEST_HEAD.pack(self.first, self.timeout_ms)
+
     def encode(self) -> bytes:
         """Return the frame."""
-        head = _REQUEST_HEAD.pack(self.first, self.timeout_ms)
-        return encode_frame(KIND_REQUEST, head + self.values, key=self.target, flags=self.flags)
+        return self.head() + self.values
 
     @classmethod
     def decode(cls, frame: Frame) -> Request:
@@ -127,9 +137,19 @@ class Reply(NamedTuple):
         """How many requests it answers."""
         return BATCH_COUNT.unpack_from(self.values)[0] if self.flags & FLAG_BATCH else 1
 
+    @property
+    def size_bytes(self) -> int:
+        """Length of the body that it makes, bytes."""
+        return _REPLY_HEAD.size + len(self.values)
+
+    def head(self) -> bytes:
+        """Return what stands before the values in the frame."""
+        header = HEADER.pack(_REPLY_HEAD.size + len(self.values), KIND_REPLY, self.flags, 0)
+        return header + _REPLY_HEAD.pack(self.first, self.status)
+
     def encode(self) -> bytes:
         """Return the frame."""
-        return encode_frame(KIND_REPLY, _REPLY_HEAD.pack(self.first, self.status) + self.values, flags=self.flags)
+        return self.head() + self.values
 
     @classmethod
     def decode(cls, frame: Frame) -> Reply:
@@ -168,6 +188,7 @@ def _check_count(kind: str, flags: int, values: bytes) -> None:
     if not flags & FLAG_BATCH:
         return
     count = int.from_bytes(values[: BATCH_COUNT.size])
-    if not 0 < count <= min(len(values) - BATCH_COUNT.size, BATCH_LIMIT_MESSAGES):
+    most = BATCH_LIMIT_MESSAGES if flags & FLAG_SHARED else len(values) - BATCH_COUNT.size
+    if not 0 < count <= min(most, BATCH_LIMIT_MESSAGES):
         text = f"{kind}: BATCH of {count} values in {len(values)} bytes; 1 to {BATCH_LIMIT_MESSAGES} are possible"
         raise RejectedError(CloseCode.BAD_DATA, text)

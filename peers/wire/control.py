@@ -55,6 +55,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """In the journal: of the first message that was recorded; where it stood when a subscription began."""
     again: bool = False
     """Whether what is confirmed had been done before."""
+    segment: int = 0
+    """Of "confirmed": the number that a segment has got."""
 
 
 _decode_notice = msgspec.msgpack.Decoder(Notice).decode

@@ -48,6 +48,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     """Largest body that the speaker takes, bytes."""
     journal: bytes = b""
     """The id of a hub's journal, 16 random bytes made with its file; empty without one."""
+    shared: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """A client's: 1 if it takes shared memory; only over a Unix socket. A hub's: granted, and values of more than so
+    many bytes should travel so; 0 where it does not."""
 
     def encode(self) -> bytes:
         """Return the frame."""

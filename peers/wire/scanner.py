@@ -29,6 +29,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import (
     FLAG_BATCH,
     FLAG_CONFIRM,
+    FLAG_SHARED,
     HEADER,
     HEADER_BYTES,
     KEY_LIMIT_BYTES,
@@ -128,10 +129,12 @@ class Scanner(FrameBuffer, Generic[R]):
         return size
 
     def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | None:
-        """What is no hit: a refusal, a frame (control, or with CONFIRM), or None for a key that the table has now."""
+        """What is no hit: a refusal, a frame (control, CONFIRM, SHARED), or None for a key that the table has now."""
         frame = next(iterate_frames(data[position : position + size]))
         if frame.kind != KIND_MESSAGES:
             return frame
+        if frame.flags & FLAG_SHARED:
+            return frame  # of its values there is only a handle, which is for this connection alone
         if frame.flags & FLAG_BATCH and not batch_count(frame.body, 0, len(frame.body)):
             text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
             return Rejected(CloseCode.BAD_DATA, text, 1)

@@ -11,10 +11,14 @@ WITH_LINK                ✓         ✓           ✓           ✓   ✓     �
 WITH_CLIENT      ✓       ✓      ✓       ✓
 WITH_HUB         ✓       ✓
 WITH_LINK        ✓       ✓      ✓       ✓
+
+              SEGMENT  RELEASED
+WITH_CLIENT      ✓         ✓
+WITH_HUB         ✓         ✓
 ```
 
 WITH_CLIENT: this side is the hub; WITH_HUB: this side is a client; WITH_LINK: both sides are hubs. A client's MESSAGES
-with CONFIRM are no run but a `Confirmable`.
+with CONFIRM are no run but a `Confirmable`; MESSAGES with SHARED are `SharedMessages`, where shared memory was granted.
 
 A missing entry ends the connection with 1002. A shell feeds what it read, acts on each `next_event()` until that is
 `NEED_DATA`, then writes `take_outgoing()`. What the session answers by itself (PONG, CLOSE after an error, NOTICE for
@@ -31,7 +35,7 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import FLAG_CONFIRM, Frame, encode_frame
+from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.control import (
@@ -57,6 +61,7 @@ from peers.wire.records import (
     request_number,
 )
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
+from peers.wire.shared import Released, Segment, SharedMessages, decode_released, decode_segment, shared_messages
 
 __all__ = [
     "HANDSHAKE_LIMIT_BYTES",
@@ -74,6 +79,10 @@ HANDSHAKE_LIMIT_BYTES = 64 * 1024
 
 _REJECTED_TEXTS = 16
 """Different refusals told per read; the rest is summed up in the last one."""
+
+_NOT_SHARED = RejectedError(
+    CloseCode.NOT_ALLOWED, "SHARED: no shared memory was granted; it needs a Unix socket, and `shared` in HELLO"
+)
 
 R = TypeVar("R")
 
@@ -133,6 +142,9 @@ Event = (
     | Records
     | Stage
     | Commit
+    | SharedMessages
+    | Segment
+    | Released
     | Closing
 )
 
@@ -156,6 +168,7 @@ class Session(Generic[R]):
         "far",
         "phase",
         "rejected_messages",
+        "shared",
     )
 
     def __init__(
@@ -168,6 +181,7 @@ class Session(Generic[R]):
         self.phase = Phase.OPENING
         self.far: Hello | None = None
         self.rejected_messages = 0
+        self.shared = False  # whether shared memory was granted
         self._role = role
         self._frame_limit_bytes = frame_limit_bytes
         self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
@@ -320,16 +334,36 @@ class Session(Generic[R]):
 
     def _decoded(self, decode: Callable[[Frame], Event], frame: Frame) -> Event | None:
         try:
+            if frame.flags & FLAG_SHARED and not self.shared:
+                raise _NOT_SHARED
             return decode(frame)
         except RejectedError as error:
-            if self._role == "hub":
+            if self._role == "hub" and not (frame.flags & FLAG_SHARED and self.shared):
                 self.reject(error)
                 return None
             raise ProtocolError(error.code, error.text) from error
 
-    def _messages(self, frame: Frame) -> Event:
-        """Only with CONFIRM: all other messages are runs."""
+    def _messages(self, frame: Frame) -> Event | None:
+        """Only with SHARED or CONFIRM: all other messages are runs."""
+        if frame.flags & FLAG_SHARED:
+            if self.shared:
+                return shared_messages(frame)
+            self._count_rejected(Rejected(_NOT_SHARED.code, _NOT_SHARED.text, 1))
+            return None
         return Confirmable(frame._replace(flags=frame.flags & ~FLAG_CONFIRM))
+
+    def _messages_from_hub(self, frame: Frame) -> Event:
+        if not (frame.flags & FLAG_SHARED and self.shared):
+            raise self._unexpected(Kind.MESSAGES)
+        return shared_messages(frame)
+
+    def _segment(self, frame: Frame) -> Event:
+        if not self.shared:
+            raise ProtocolError(_NOT_SHARED.code, _NOT_SHARED.text)
+        return decode_segment(frame.body)
+
+    def _released(self, frame: Frame) -> Event:
+        return decode_released(frame.body)
 
     def _fetch(self, frame: Frame) -> Event | None:
         return self._taken(decode_fetch, frame)
@@ -389,19 +423,31 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.REPLY: Session._reply,  # noqa: SLF001
         Kind.SERVE: Session._service,  # noqa: SLF001
         Kind.UNSERVE: Session._service,  # noqa: SLF001
+        Kind.SEGMENT: Session._segment,  # noqa: SLF001
+        Kind.RELEASED: Session._released,  # noqa: SLF001
     }
     return {kind: meanings[kind] for kind in kinds}
 
 
 _KINDS = {int(kind): kind for kind in Kind}
 _ALIVE = (Kind.PING, Kind.PONG, Kind.CLOSE)
+_SHARED = (Kind.SEGMENT, Kind.RELEASED)
 _SERVICES = (Kind.REQUEST, Kind.REPLY, Kind.SERVE, Kind.UNSERVE)
 _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] = {
     Phase.OPENING: _rules(Kind.HELLO, Kind.CLOSE),
     Phase.WITH_CLIENT: _rules(
-        Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.MESSAGES, Kind.FETCH, Kind.STAGE, Kind.COMMIT, *_SERVICES, *_ALIVE
+        Kind.SUBSCRIBE,
+        Kind.UNSUBSCRIBE,
+        Kind.MESSAGES,
+        Kind.FETCH,
+        Kind.STAGE,
+        Kind.COMMIT,
+        *_SERVICES,
+        *_SHARED,
+        *_ALIVE,
     ),
-    Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_ALIVE),
+    Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
+    | {Kind.MESSAGES: Session._messages_from_hub},  # noqa: SLF001
     Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, *_SERVICES, *_ALIVE),
     Phase.CLOSED: {},
 }

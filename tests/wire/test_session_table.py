@@ -20,6 +20,7 @@ from peers.wire.records import (
     records_parts,
 )
 from peers.wire.session import Closing, Phase
+from peers.wire.shared import Segment, encode_released, encode_segment
 from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Side, frames_of, message, side_of
 
 DRAWN = """
@@ -34,6 +35,12 @@ OPENING          .       .      .       .
 WITH_CLIENT      ✓       ✓      ✓       ✓
 WITH_HUB         ✓       ✓      .       .
 WITH_LINK        ✓       ✓      ✓       ✓
+
+              SEGMENT  RELEASED
+OPENING          .         .
+WITH_CLIENT      ✓         ✓
+WITH_HUB         ✓         ✓
+WITH_LINK        .         .
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
@@ -69,6 +76,8 @@ BODIES = {
     Kind.REPLY: Reply(7, Status.OK, b"\x01").encode(),
     Kind.SERVE: encode_subscription(Kind.SERVE, ["/a"], 7),
     Kind.UNSERVE: encode_subscription(Kind.UNSERVE, ["/a"], 7),
+    Kind.SEGMENT: encode_segment(Segment(7, 1 << 20)),
+    Kind.RELEASED: encode_released([(1, 2)]),
 }
 
 
@@ -84,6 +93,7 @@ def side_in(phase: Phase) -> Side:
         side.session.close(CloseCode.DONE, "done")
     elif phase is not Phase.OPENING:
         side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else HUB_HELLO).encode())
+    side.session.shared = True
     side.events.clear()
     side.session.take_outgoing()
     assert side.session.phase is phase

@@ -1,0 +1,150 @@
+"""What stands in frames where values are in shared memory: handles, SEGMENT and RELEASED. No I/O.
+
+```
+handle    memory of its own, mode 0               a block of a segment, mode 1
+ 0  u8    0                                        0  u8   1
+ 1  u64   bytes of the values                      1  u64  bytes of the values
+                                                   9  u32  number of the segment
+                                                  13  u64  where the values begin in it
+                                                  21  u64  generation of the block
+
+SEGMENT                                            RELEASED, once or more
+ 0  u32  request, or number of the segment          0  u32  number of the segment; 0: memory of its own
+ 4  u64  its size, bytes; 0: it is no more          4  u64  generation; of 0: how many were taken, since HELLO
+```
+
+A frame with SHARED (`hub.frame`) has a handle where otherwise its one value, or with BATCH the values behind their
+count, would stand. With mode 0 a descriptor travels with the first byte of the frame, and with a SEGMENT of a size.
+
+RELEASED is cumulative: everything up to that generation, or that many descriptors.
+
+Not here: descriptors and memory (`peers.shm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
+from peers.wire.kinds import Kind
+
+__all__ = [
+    "DESCRIPTORS",
+    "Handle",
+    "Released",
+    "Segment",
+    "SharedMessages",
+    "decode_handle",
+    "decode_released",
+    "decode_segment",
+    "encode_released",
+    "encode_segment",
+    "shared_messages",
+]
+
+DESCRIPTORS = 0
+"""In RELEASED, in place of a segment: memory that has a descriptor of its own."""
+
+_MEMFD = Struct(">BQ")
+_BLOCK = Struct(">BQIQQ")
+_SEGMENT = Struct(">IQ")
+_RELEASED = Struct(">IQ")
+
+
+class Handle(NamedTuple):
+    """Where values are."""
+
+    size_bytes: int
+    segment: int = 0
+    """0: in memory of their own."""
+    offset: int = 0
+    generation: int = 0
+    """1 or more; each block of a segment has a higher one than those before it."""
+
+    def encode(self) -> bytes:
+        """Return what stands in the frame."""
+        if not self.segment:
+            return _MEMFD.pack(0, self.size_bytes)
+        return _BLOCK.pack(1, self.size_bytes, self.segment, self.offset, self.generation)
+
+
+class SharedMessages(NamedTuple):
+    """A MESSAGES frame whose values are in shared memory."""
+
+    frame: Frame
+    handle: Handle
+
+
+class Segment(NamedTuple):
+    """The far side tells of a segment, or that it is no more."""
+
+    number: int
+    size_bytes: int
+    """0: it is no more, and no descriptor comes with it."""
+
+
+class Released(NamedTuple):
+    """The far side is done with what it was given."""
+
+    each: list[tuple[int, int]]
+    """Segment and generation."""
+
+
+def decode_handle(values: bytes, flags: int) -> Handle:
+    """Read the handle that stands in the place of values.
+
+    Args:
+        values: What stands there; with BATCH behind the count.
+        flags: Of the frame.
+
+    Raises:
+        ProtocolError: It is none: nobody knows whether a descriptor belongs to it.
+    """
+    handle = values[BATCH_COUNT.size :] if flags & FLAG_BATCH else values
+    if len(handle) == _MEMFD.size and handle[0] == 0:
+        return Handle(_MEMFD.unpack(handle)[1])
+    if len(handle) == _BLOCK.size and handle[0] == 1:
+        _, size_bytes, segment, offset, generation = _BLOCK.unpack(handle)
+        if segment and generation:
+            return Handle(size_bytes, segment, offset, generation)
+    raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"SHARED: {len(handle)} bytes that are no handle")
+
+
+def shared_messages(frame: Frame) -> SharedMessages:
+    """Take a MESSAGES frame with SHARED apart; raises as `decode_handle`."""
+    return SharedMessages(frame._replace(flags=frame.flags & ~FLAG_SHARED), decode_handle(frame.body, frame.flags))
+
+
+def encode_segment(segment: Segment) -> bytes:
+    """Return a SEGMENT frame."""
+    return encode_frame(Kind.SEGMENT, _SEGMENT.pack(*segment))
+
+
+def decode_segment(body: bytes) -> Segment:
+    """Read the body of a SEGMENT frame.
+
+    Raises:
+        ProtocolError: It is none: nobody knows whether a descriptor belongs to it.
+    """
+    if len(body) != _SEGMENT.size:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"SEGMENT: {len(body)} bytes, expected {_SEGMENT.size}")
+    return Segment(*_SEGMENT.unpack(body))
+
+
+def encode_released(released: Iterable[tuple[int, int]]) -> bytes:
+    """Return a RELEASED frame: pairs of segment and generation."""
+    return encode_frame(Kind.RELEASED, b"".join([_RELEASED.pack(*one) for one in released]))
+
+
+def decode_released(body: bytes) -> Released:
+    """Read the body of a RELEASED frame.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    if not body or len(body) % _RELEASED.size:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RELEASED: {len(body)} bytes, expected {_RELEASED.size} each")
+    return Released(list(_RELEASED.iter_unpack(body)))
