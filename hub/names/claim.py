@@ -1,0 +1,98 @@
+"""`Claim`: one handler's claim to one name; and what is told of it.
+
+Claims have an order that all hubs agree on: by time, then by the id of the hub where they were made. The first is the
+owner. Frozen values; no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from hub.handler import Handler
+
+__all__ = ["Announced", "Change", "Claim", "Standing", "Tell", "Wish", "untold"]
+
+
+class Standing(Enum):
+    """Where a claim stands."""
+
+    OWNED = "owned"
+    QUEUED = "queued"
+    """Somebody else owns the name; this claim waits."""
+    LOST = "lost"
+    """A peer hub had an earlier claim."""
+
+
+class Change(NamedTuple):
+    """How somebody's claim stands now, other than it was told."""
+
+    name: str
+    standing: Standing
+    text: str = ""
+    """Why, for people."""
+
+
+Tell = Callable[[Change], object]
+
+
+def untold(_: Change) -> None:
+    """Stand in for what nobody wants to know."""
+
+
+class Wish(NamedTuple):
+    """What a client asks for."""
+
+    name: str
+    labels: Iterable[str] = ()
+    """Announced with it."""
+    queue: bool = False
+    """Whether to wait where somebody else owns it."""
+
+
+class Announced(NamedTuple):
+    """A name that a peer hub announces: one of its own clients owns it there."""
+
+    name: str
+    labels: tuple[str, ...]
+    time_us: int
+    owner: int
+
+
+class Claim(NamedTuple):
+    """One claim."""
+
+    name: str
+    handler: Handler
+    """Of the client, or of the link to the peer hub whose client it is."""
+    labels: tuple[str, ...]
+    """Sorted, without duplicates."""
+    time_us: int
+    """When it was made, µs since 1970 by the clock of its hub; later than any claim that its hub knew of."""
+    hub: bytes
+    """Id of the hub where it was made."""
+    owner: int
+    """Id of the client there."""
+    queue: bool = False
+    """Whether it waits where it cannot own the name."""
+    tell: Tell = untold
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        """The least owns the name."""
+        return self.time_us, self.hub
+
+    @property
+    def announced(self) -> Announced:
+        """What peer hubs are told of it."""
+        return Announced(self.name, self.labels, self.time_us, self.owner)
+
+    def is_same_to_others(self, other: Claim | None) -> bool:
+        """Whether subscribers of `$hub/names/` cannot tell the two apart."""
+        return other is not None and (self.labels, self.rank, self.owner) == (other.labels, other.rank, other.owner)
+
+    def __str__(self) -> str:
+        where = f" of peer hub {self.hub.hex()}" if self.handler.is_link else ""
+        who = f" {self.handler.name!r}" if self.handler.name and not self.handler.is_link else ""
+        return f"client {self.owner}{who}{where}"

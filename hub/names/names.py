@@ -1,0 +1,379 @@
+"""`Names`: every service name that this hub knows, and whose it is.
+
+```
+client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_change; whoever owns or lost it
+link: hear, forget     ─┘        └─▶ held changes  ─▶ links
+```
+
+A name has one owner: the earliest claim of those that this hub's clients and its peers' clients hold. Peers are told
+what clients of this hub hold, and nothing that came from another peer (one hop).
+
+Owner: the core. Invariants: replaying `appeared` and `gone` gives `list`; replaying what a link was told gives what is
+held here; `owner` is the same on all hubs that are linked to one another, once they have heard each other.
+
+Cost: a dict hit for `owner`; O(log n) for a name that comes or goes; a client that leaves costs its own names, a link
+that goes is taken out in turns' shares. Memory: see docs/names-and-labels.md.
+
+Not here: clocks (times are arguments), the wire (`peers.wire.names`), messages to names (`hub.tags`, `hub.requests`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+from sortedcontainers import SortedDict
+
+from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
+from hub.handler import Handler
+from hub.labels import check_labels
+from hub.names.claim import Announced, Change, Claim, Standing, Tell, Wish, untold
+from hub.names.contest import Contest
+from hub.names.grammar import check_name
+
+__all__ = ["NameLimits", "Names", "NamesStatistics", "OnNames"]
+
+LIST_LIMIT = 1_000
+"""Most names of one answer: 2 ms of work."""
+
+_LEAVING_NAMES_PER_TURN = 1_000
+"""How many names of links that are gone are removed in one turn: about 10 ms."""
+
+OnNames = Callable[[str, Announced | None], object]
+"""Tells a peer hub that a name is held here, or no longer."""
+
+Descriptions = list[dict[str, Any]]
+
+Announce = Callable[[Literal["appeared", "gone"], Claim], object]
+
+
+class NameLimits(NamedTuple):
+    """How many names there may be."""
+
+    per_client: int = 64
+    """Owned by one client, or waited for."""
+    queue: int = 64
+    """Clients that wait for one name."""
+    total: int = 100_000
+    """In all, those of peer hubs among them."""
+
+
+class NamesStatistics(NamedTuple):
+    """Names at one moment. Totals count from the start of the hub."""
+
+    names: int
+    far: int
+    """Announced by peer hubs, by each of them."""
+    waiting: int
+    """Claims that wait."""
+    appeared_total: int
+    refused_total: int
+    """Claims of clients that were refused."""
+    lost_total: int
+    """Owners here that a peer's claim came before."""
+    unheard_total: int
+    """Names of peers that were not taken: bad, or too many."""
+
+
+class Names:
+    """All names of one hub.
+
+    Args:
+        hub: Id of this hub.
+        announce: Called when a name has got an owner, and when it has one no longer.
+        wake: Called when there is something to `go_on` with in the next turn.
+        limits: How many there may be.
+    """
+
+    def __init__(
+        self, hub: bytes, announce: Announce, wake: Callable[[], object], limits: NameLimits | None = None
+    ) -> None:
+        self.on_change: list[Callable[[str], object]] = []
+        """Called with a name whose owner has changed, for those who remember owners."""
+        self.limits = limits or NameLimits()
+        self._hub = hub
+        self._announce = announce
+        self._wake = wake
+        self._contests: SortedDict[str, Contest] = SortedDict()
+        self._names: dict[Handler, dict[str, None]] = {}  # of clients: owned or waited for; of links: held there
+        self._links: dict[Handler, tuple[bytes, OnNames]] = {}
+        self._leaving: deque[Handler] = deque()  # links that are gone, with names that are not yet
+        self._far = self._waiting = 0
+        self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
+
+    # Whose a name is.
+
+    def owner(self, name: str) -> Handler | None:
+        """Return the handler of a name's owner: a client's, or that of the link to its hub. None if it has none."""
+        claim = self.claim_of(name)
+        return None if claim is None or claim.handler.closed else claim.handler
+
+    def claim_of(self, name: str) -> Claim | None:
+        """Return the claim that stands, None for a name without an owner."""
+        contest: Contest | None = self._contests.get(name)
+        return None if contest is None else contest.owner
+
+    def list(self, prefix: str = "", after: str = "", most: int = LIST_LIMIT) -> Descriptions:
+        """List names in their order, as `$hub/names/appeared` has told them.
+
+        Args:
+            prefix: Those that begin with it.
+            after: Those behind this one: the last of the answer before, to go on.
+            most: Fewer say that there are no more.
+        """
+        found: Descriptions = []
+        for name in self._contests.irange(minimum=max(prefix, after), inclusive=(after < prefix, True)):
+            if not name.startswith(prefix) or len(found) >= most:
+                break
+            claim = self._contests[name].owner
+            if claim is not None:
+                found.append(description(claim))
+        return found
+
+    # Clients.
+
+    def claim(self, handler: Handler, wish: Wish, now_us: int, tell: Tell = untold) -> Standing:
+        """Claim a name. Whoever has claimed it already changes labels and `queue` of that claim.
+
+        Args:
+            handler: Of the client.
+            wish: What it asks for.
+            now_us: The time, µs since 1970.
+            tell: Called later, when the claim stands otherwise than this returns.
+
+        Returns:
+            OWNED or QUEUED.
+
+        Raises:
+            InvalidNameError: The name, or a label, is none.
+            RejectedError: Somebody else owns it, or there are too many.
+            ClosedError: The handler has left.
+        """
+        if handler.closed:
+            raise ClosedError("the handler is not attached to this hub")
+        try:
+            name, labels = check_name(wish.name), check_labels(wish.labels)
+            claim = Claim(name, handler, labels, now_us, self._hub, handler.id, wish.queue, tell)
+            return self._claim(handler, claim)
+        except (InvalidNameError, RejectedError):
+            self._refused_total += 1
+            raise
+
+    def _claim(self, handler: Handler, claim: Claim) -> Standing:
+        name = claim.name
+        contest: Contest | None = self._contests.get(name)
+        if contest is None or contest.owner is None:
+            self._check_room(handler, name, None)
+            contest = self._contests.setdefault(name, Contest())
+            self._names.setdefault(handler, {})[name] = None
+        elif contest.held is None or contest.held.handler is not handler:
+            return self._wait(handler, contest, contest.owner, claim)
+        else:
+            claim = claim._replace(time_us=contest.held.time_us)
+        contest.held = claim
+        self._settle(name, contest)
+        return Standing.OWNED
+
+    def _wait(self, handler: Handler, contest: Contest, owner: Claim, claim: Claim) -> Standing:
+        """Somebody else owns the name."""
+        name, earlier = claim.name, contest.waiting.get(handler)
+        if not claim.queue:
+            if earlier is not None:
+                self.release(handler, name)
+            raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is owned by {owner}")
+        if earlier is None:
+            self._check_room(handler, name, contest)
+            self._names.setdefault(handler, {})[name] = None
+            self._waiting += 1
+            time_us = max(claim.time_us, owner.time_us + 1)  # a clock that is slow must not come before the owner
+        else:
+            time_us = earlier.time_us
+        contest.waiting[handler] = claim._replace(time_us=time_us)
+        return Standing.QUEUED
+
+    def _check_room(self, handler: Handler, name: str, contest: Contest | None) -> None:
+        per_client, queue, total = self.limits
+        if len(self._names.get(handler, ())) >= per_client:
+            text = f"name {name}: this client has claimed {per_client} names, which is the limit"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
+        if contest is None and len(self._contests) >= total:
+            text = f"name {name}: {total} names are claimed, which is the limit of this hub"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+        if contest is not None and len(contest.waiting) >= queue:
+            text = f"name {name}: {queue} clients wait for it, which is the limit; it is owned by {contest.owner}"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+
+    def release(self, handler: Handler, name: str) -> None:
+        """Give a name up, or wait for it no longer.
+
+        Raises:
+            RejectedError: The client has not claimed it.
+        """
+        names = self._names.get(handler)
+        if names is None or name not in names or handler in self._links:
+            owner = self.claim_of(name)
+            by = f"it is owned by {owner}" if owner is not None else "nobody owns it"
+            raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is not claimed by this client; {by}")
+        self._forget_name(handler, name)
+        self._give_up(handler, name)
+
+    def forget(self, handler: Handler) -> None:
+        """A handler has left: its names go, and the next in their queues own them."""
+        if self._links.pop(handler, None) is not None:
+            self._leaving.append(handler)
+            self.go_on()
+            return
+        for name in self._names.pop(handler, {}):
+            self._give_up(handler, name)
+
+    def _give_up(self, handler: Handler, name: str) -> None:
+        contest = self._contests[name]
+        if contest.waiting.pop(handler, None) is not None:
+            self._waiting -= 1
+            return
+        contest.held = None
+        self._settle(name, contest)
+
+    def _forget_name(self, handler: Handler, name: str) -> None:
+        names = self._names[handler]
+        del names[name]
+        if not names:
+            del self._names[handler]
+
+    # Peer hubs.
+
+    def link(self, handler: Handler, hub: bytes, on_names: OnNames) -> None:
+        """A link to a peer hub is up: tell it what is held here, and from now on each change of that.
+
+        Args:
+            handler: Of the link.
+            hub: Id of the peer hub.
+            on_names: Called with each name, and what is to be announced of it.
+        """
+        self._links[handler] = (hub, on_names)
+        for name, contest in self._contests.items():
+            if contest.held is not None:
+                on_names(name, contest.held.announced)
+
+    def hear(self, link: Handler, held: Iterable[Announced], released: Iterable[str]) -> None:
+        """Take what a peer hub announces. What is good is taken, whatever else there is.
+
+        Raises:
+            RejectedError: Some of it is no name, or too much; the text says how much, and why.
+        """
+        if link not in self._links:  # lost while the rest of a read waited for its turn
+            return
+        unheard = 0
+        cause: RejectedError | None = None
+        for announced in held:
+            try:
+                self._hear(link, announced)
+            except InvalidNameError as error:
+                unheard, cause = unheard + 1, cause or RejectedError(CloseCode.BAD_DATA, str(error))
+            except RejectedError as error:
+                unheard, cause = unheard + 1, cause or error
+        for name in released:
+            self._drop_far(link, name)
+        if cause is not None:
+            self._unheard_total += unheard
+            raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
+
+    def _hear(self, link: Handler, announced: Announced) -> None:
+        name = check_name(announced.name)
+        labels = check_labels(announced.labels)
+        contest = self._contests.get(name)
+        if contest is None:
+            if len(self._contests) >= self.limits.total:
+                text = f"{self.limits.total} names are known, which is the limit of this hub"
+                raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+            contest = self._contests[name] = Contest()
+        names = self._names.setdefault(link, {})
+        self._far += name not in names
+        names[name] = None
+        contest.put_far(Claim(name, link, labels, announced.time_us, self._links[link][0], announced.owner))
+        self._settle(name, contest)
+
+    def _drop_far(self, link: Handler, name: str) -> None:
+        contest = self._contests.get(name)
+        if contest is not None and contest.drop_far(link):
+            self._far -= 1
+            self._forget_name(link, name)
+            self._settle(name, contest)
+
+    def go_on(self) -> None:
+        """Do a turn's share of what links that are gone have left behind."""
+        left = _LEAVING_NAMES_PER_TURN
+        while self._leaving:
+            link = self._leaving[0]
+            while names := self._names.get(link):
+                if not left:
+                    self._wake()
+                    return
+                self._drop_far(link, next(reversed(names)))
+                left -= 1
+            self._leaving.popleft()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to `go_on` with."""
+        return bool(self._leaving)
+
+    # Inside.
+
+    def _settle(self, name: str, contest: Contest) -> None:
+        """Find the owner again, and tell who must know: all state first, so that who is told may ask and claim."""
+        before, was_announced = contest.owner, contest.announced
+        raised, lost = contest.settle()
+        held = contest.held
+        contest.announced = None if held is None else held.announced
+        if raised is not None:
+            self._waiting -= 1
+        if lost is not None:
+            self._lost_total += 1
+            if lost.queue:
+                self._waiting += 1
+            else:
+                self._forget_name(lost.handler, name)
+        owner = contest.owner
+        if not contest:
+            del self._contests[name]
+        if contest.announced != was_announced:
+            for _, on_names in list(self._links.values()):
+                on_names(name, contest.announced)
+        self._tell_owner(name, before, owner)
+        if raised is not None:
+            raised.tell(Change(name, Standing.OWNED))
+        if lost is not None:
+            standing = Standing.QUEUED if lost.queue else Standing.LOST
+            lost.tell(Change(name, standing, f"name {name} is owned by {owner}, whose claim was earlier"))
+
+    def _tell_owner(self, name: str, before: Claim | None, owner: Claim | None) -> None:
+        """Tell those who remember owners, and subscribers of `$hub/names/`."""
+        if (before and before.handler) is not (owner and owner.handler):
+            for on_change in self.on_change:
+                on_change(name)
+        if owner is not None and owner.is_same_to_others(before):
+            return
+        if before is not None and (owner is None or (owner.hub, owner.owner) != (before.hub, before.owner)):
+            self._announce("gone", before)
+        if owner is not None:
+            self._appeared_total += 1
+            self._announce("appeared", owner)
+
+    def statistics(self) -> NamesStatistics:
+        """Names as they are now."""
+        return NamesStatistics(
+            names=len(self._contests),
+            far=self._far,
+            waiting=self._waiting,
+            appeared_total=self._appeared_total,
+            refused_total=self._refused_total,
+            lost_total=self._lost_total,
+            unheard_total=self._unheard_total,
+        )
+
+
+def description(claim: Claim) -> dict[str, Any]:
+    """What `$hub/names/` topics and lists say of a name."""
+    return {"name": claim.name, "labels": list(claim.labels), "owner": claim.owner, "hub": claim.hub.hex()}

@@ -1,0 +1,140 @@
+"""What the tests of names share: hubs of nothing but names, their clients, and links that deliver when told to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hub.handler import Handler, Role
+from hub.names.claim import Announced, Change, Claim, Standing, Wish
+from hub.names.names import NameLimits, Names
+from hub.overflow import QueueLimits
+from tests.hub.fakes import FakeOutlet
+
+LIMITS = QueueLimits()
+
+
+class Client:
+    """A client of a hub, and where its claims stand as far as it was told."""
+
+    def __init__(self, hub: Hub, number: int) -> None:
+        self.hub = hub
+        self.handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=LIMITS, name=f"client-{number}")
+        self.handler.attach(number, lambda _: None, lambda _: None)
+        self.standing: dict[str, Standing] = {}
+        self.told: list[Change] = []
+
+    def claim(self, name: str, *labels: str, queue: bool = False, now_us: int = 0) -> Standing:
+        """Claim a name."""
+        standing = self.hub.names.claim(self.handler, Wish(name, labels, queue), now_us, self.tell)
+        self.standing[name] = standing
+        return standing
+
+    def release(self, name: str) -> None:
+        """Give it up."""
+        self.hub.names.release(self.handler, name)
+        del self.standing[name]
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        self.handler.shut()
+        self.hub.names.forget(self.handler)
+        self.standing.clear()
+
+    def tell(self, change: Change) -> None:
+        """Remember."""
+        self.told.append(change)
+        if change.standing is Standing.LOST:
+            del self.standing[change.name]
+        else:
+            self.standing[change.name] = change.standing
+
+
+@dataclass
+class Link:
+    """One direction of a link: what was announced and is not heard yet."""
+
+    there: Hub
+    handler: Handler
+    """Of this link, at the far hub."""
+    waiting: deque[tuple[str, Announced | None]] = field(default_factory=deque)
+    told: list[tuple[str, Announced | None]] = field(default_factory=list)
+    """The same, with what was heard."""
+
+    def tell(self, name: str, announced: Announced | None) -> None:
+        """Announce something."""
+        self.told.append((name, announced))
+        self.waiting.append((name, announced))
+
+    def deliver(self, most: int) -> None:
+        """The far hub hears some of it."""
+        for _ in range(min(most, len(self.waiting))):
+            name, announced = self.waiting.popleft()
+            if announced is None:
+                self.there.names.hear(self.handler, [], [name])
+            else:
+                self.there.names.hear(self.handler, [announced], [])
+
+
+class Hub:
+    """A hub of nothing but names, which remembers what it announced and replays it."""
+
+    def __init__(self, number: int, limits: NameLimits | None = None) -> None:
+        self.id = bytes([number]) * 16
+        self.events: list[tuple[str, str]] = []
+        self.known: dict[str, Claim] = {}
+        self.owners: dict[str, Handler | None] = {}
+        self.wakes = 0
+        self.names = Names(self.id, self._announce, self._wake, limits)
+        self.names.on_change.append(self._changed)
+        self.links: dict[Hub, Link] = {}
+        self.clients: list[Client] = []
+
+    def client(self) -> Client:
+        """Somebody connects."""
+        self.clients.append(Client(self, len(self.clients) + 1))
+        return self.clients[-1]
+
+    def connect(self, far: Hub) -> None:
+        """Link two hubs."""
+        for here, there in ((self, far), (far, self)):
+            handler = Handler(FakeOutlet(), role=Role.LINK, limits=LIMITS, name="hub")
+            handler.attach(1000, lambda _: None, lambda _: None)
+            here.links[there] = Link(there, handler)
+        for here, there in ((self, far), (far, self)):
+            here.names.link(there.links[here].handler, there.id, here.links[there].tell)
+
+    def disconnect(self, far: Hub) -> None:
+        """The link is lost, with what was on its way."""
+        for here, there in ((self, far), (far, self)):
+            handler = there.links.pop(here).handler
+            handler.shut()
+            here.names.forget(handler)
+
+    def owner(self, name: str) -> tuple[bytes, int] | None:
+        """Hub and client of a name's owner."""
+        claim = self.names.claim_of(name)
+        return None if claim is None else (claim.hub, claim.owner)
+
+    def _announce(self, what: str, claim: Claim) -> None:
+        self.events.append((what, claim.name))
+        if what == "appeared":
+            self.known[claim.name] = claim
+        else:
+            assert self.known.pop(claim.name, None) is not None, "gone without having appeared"
+
+    def _changed(self, name: str) -> None:
+        claim = self.names.claim_of(name)
+        self.owners[name] = None if claim is None else claim.handler
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+
+def settle(hubs: Iterable[Hub]) -> None:
+    """Deliver everything that is on its way."""
+    links = [link for hub in hubs for link in hub.links.values()]
+    while any(link.waiting for link in links):
+        for link in links:
+            link.deliver(len(link.waiting))

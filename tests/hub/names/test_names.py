@@ -1,0 +1,331 @@
+"""Claims, queues and announcements of service names, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
+from hub.names.claim import Announced, Change, Standing
+from hub.names.names import NameLimits, NamesStatistics
+from tests.hub.names.hubs import Hub, settle
+
+NAME = "org.example.Player"
+
+
+@pytest.fixture
+def hub() -> Hub:
+    """A hub."""
+    return Hub(1)
+
+
+def test_a_name_has_one_owner(hub: Hub) -> None:
+    """The first claim owns it; a second one is refused, with the owner's name."""
+    one, two = hub.client(), hub.client()
+    assert one.claim(NAME, "video", "audio", "video") is Standing.OWNED
+    with pytest.raises(RejectedError, match=r"name org\.example\.Player is owned by client 1 'client-1'") as caught:
+        two.claim(NAME)
+    assert caught.value.code == CloseCode.NOT_ALLOWED
+    assert hub.names.owner(NAME) is one.handler
+    assert hub.names.list() == [{"name": NAME, "labels": ["audio", "video"], "owner": 1, "hub": "01" * 16}]
+    assert hub.events == [("appeared", NAME)]
+
+
+def test_a_claim_may_wait(hub: Hub) -> None:
+    """In the order of the claims; each is told when its turn has come."""
+    one, two, three = hub.client(), hub.client(), hub.client()
+    one.claim(NAME)
+    assert two.claim(NAME, "b", queue=True) is Standing.QUEUED
+    assert three.claim(NAME, queue=True) is Standing.QUEUED
+    one.release(NAME)
+    assert two.told == [Change(NAME, Standing.OWNED)]
+    assert hub.names.owner(NAME) is two.handler
+    assert hub.events == [("appeared", NAME), ("gone", NAME), ("appeared", NAME)]
+    assert hub.known[NAME].labels == ("b",)
+    two.leave()
+    assert hub.names.owner(NAME) is three.handler
+    three.leave()
+    assert hub.names.owner(NAME) is None
+    assert hub.names.list() == []
+    assert hub.names.statistics().names == 0
+
+
+def test_who_waits_may_give_up(hub: Hub) -> None:
+    """By releasing it, by leaving, or by claiming it again without waiting."""
+    one, two, three, four = (hub.client() for _ in range(4))
+    one.claim(NAME)
+    for waiting in (two, three, four):
+        waiting.claim(NAME, queue=True)
+    two.release(NAME)
+    three.leave()
+    with pytest.raises(RejectedError, match="is owned by client 1"):
+        four.claim(NAME)
+    assert hub.names.statistics().waiting == 0
+    one.release(NAME)
+    assert hub.names.owner(NAME) is None
+
+
+def test_claiming_again_changes_the_claim(hub: Hub) -> None:
+    """The owner's new labels are announced; who waits keeps its place."""
+    one, two, three = hub.client(), hub.client(), hub.client()
+    one.claim(NAME, "a")
+    one.claim(NAME, "a")
+    assert hub.events == [("appeared", NAME)]
+    one.claim(NAME, "b")
+    assert hub.events == [("appeared", NAME), ("appeared", NAME)]
+    assert hub.known[NAME].labels == ("b",)
+    two.claim(NAME, queue=True)
+    three.claim(NAME, queue=True)
+    assert two.claim(NAME, "new", queue=True) is Standing.QUEUED
+    one.release(NAME)
+    assert hub.known[NAME].labels == ("new",)
+    assert hub.names.owner(NAME) is two.handler
+
+
+@pytest.mark.parametrize(("name", "labels"), [("player", ()), ("a..b", ()), (NAME, ("",)), (NAME, ("x" * 129,))])
+def test_what_is_no_name(hub: Hub, name: str, labels: tuple[str, ...]) -> None:
+    """Or bears what is no label: refused, counted, and nothing has happened."""
+    with pytest.raises(InvalidNameError):
+        hub.client().claim(name, *labels)
+    assert hub.names.statistics() == NamesStatistics(0, 0, 0, 0, 1, 0, 0)
+
+
+def test_releasing_what_is_not_claimed(hub: Hub) -> None:
+    """Is refused, with who owns it."""
+    one, two = hub.client(), hub.client()
+    one.claim(NAME)
+    with pytest.raises(RejectedError, match=r"is not claimed by this client; it is owned by client 1 'client-1'"):
+        hub.names.release(two.handler, NAME)
+    with pytest.raises(RejectedError, match=r"is not claimed by this client; nobody owns it"):
+        hub.names.release(two.handler, "a.b")
+
+
+def test_limits() -> None:
+    """Names of one client, clients that wait for one name, names in all: the text tells which limit was reached."""
+    hub = Hub(1, NameLimits(per_client=2, queue=1, total=3))
+    one, two, three = hub.client(), hub.client(), hub.client()
+    one.claim("a.a")
+    one.claim("a.b")
+    with pytest.raises(RejectedError, match="has claimed 2 names, which is the limit"):
+        one.claim("a.c")
+    two.claim("a.c")
+    with pytest.raises(RejectedError, match="3 names are claimed, which is the limit"):
+        two.claim("a.d")
+    two.claim("a.a", queue=True)
+    with pytest.raises(RejectedError, match=r"1 clients wait for it.*it is owned by client 1"):
+        three.claim("a.a", queue=True)
+    with pytest.raises(RejectedError, match="has claimed 2 names"):
+        two.claim("a.b", queue=True)
+    assert one.claim("a.b", "new") is Standing.OWNED
+    assert hub.names.statistics().refused_total == 4
+    one.release("a.b")
+    assert two.hub.names.statistics().names == 2
+
+
+def test_a_client_that_has_left_claims_nothing(hub: Hub) -> None:
+    """What is left of a read when its connection is gone must not leave a name behind."""
+    one = hub.client()
+    one.leave()
+    with pytest.raises(ClosedError):
+        one.claim(NAME)
+
+
+def test_lists_in_pieces(hub: Hub) -> None:
+    """In the order of the names, those with a prefix, from where the last piece ended."""
+    one = hub.client()
+    for name in ("b.b", "a.c", "a.b", "a.ba", "a.a"):
+        one.claim(name)
+
+    def names(prefix: str = "", after: str = "", most: int = 1000) -> list[str]:
+        return [each["name"] for each in hub.names.list(prefix, after, most)]
+
+    assert names() == ["a.a", "a.b", "a.ba", "a.c", "b.b"]
+    assert names(most=2) == ["a.a", "a.b"]
+    assert names(after="a.b", most=2) == ["a.ba", "a.c"]
+    assert names("a.b") == ["a.b", "a.ba"]
+    assert names("a.b", after="a.b") == ["a.ba"]
+    assert names("a.b", after="a.a") == ["a.b", "a.ba"]
+    assert names("a", after="a.c") == []
+    assert names("c") == []
+
+
+def linked(*numbers: int) -> list[Hub]:
+    """Hubs, each linked to each."""
+    hubs = [Hub(number) for number in numbers]
+    for index, hub in enumerate(hubs):
+        for far in hubs[:index]:
+            hub.connect(far)
+    return hubs
+
+
+def test_names_are_known_to_peers() -> None:
+    """With their labels; there they stand as owned by the link, until they are released."""
+    here, there = linked(1, 2)
+    one = here.client()
+    one.claim(NAME, "a", now_us=5)
+    settle([here, there])
+    assert there.names.owner(NAME) is here.links[there].handler
+    assert there.names.list() == here.names.list()
+    with pytest.raises(RejectedError, match=rf"is owned by client 1 of peer hub {'01' * 16}"):
+        there.client().claim(NAME)
+    one.claim(NAME, "b", now_us=6)
+    settle([here, there])
+    assert there.known[NAME].labels == ("b",)
+    assert there.known[NAME].time_us == 5
+    one.leave()
+    settle([here, there])
+    assert there.names.list() == []
+    assert there.events == [("appeared", NAME), ("appeared", NAME), ("gone", NAME)]
+
+
+def test_one_hop_only() -> None:
+    """What a peer announces is not announced on."""
+    left, middle, right = Hub(1), Hub(2), Hub(3)
+    left.connect(middle)
+    middle.connect(right)
+    left.client().claim(NAME)
+    settle([left, middle, right])
+    assert middle.names.owner(NAME) is not None
+    assert right.names.owner(NAME) is None
+
+
+def test_the_first_claim_wins() -> None:
+    """Of two that were made apart; the other is told, and its subscribers see the name pass on."""
+    here, there = Hub(1), Hub(2)
+    late, early = here.client(), there.client()
+    late.claim(NAME, now_us=10)
+    early.claim(NAME, now_us=9)
+    here.connect(there)
+    settle([here, there])
+    assert here.owner(NAME) == there.owner(NAME) == (there.id, 1)
+    text = f"name {NAME} is owned by client 1 of peer hub {there.id.hex()}, whose claim was earlier"
+    assert late.told == [Change(NAME, Standing.LOST, text)]
+    assert early.told == []
+    assert here.events == [("appeared", NAME), ("gone", NAME), ("appeared", NAME)]
+    assert there.events == [("appeared", NAME)]
+    assert here.names.statistics().lost_total == 1
+    with pytest.raises(RejectedError):
+        here.names.release(late.handler, NAME)
+
+
+def test_the_lower_hub_wins_a_tie() -> None:
+    """So that both come to the same."""
+    here, there = Hub(1), Hub(2)
+    here.client().claim(NAME, now_us=10)
+    there.client().claim(NAME, now_us=10)
+    here.connect(there)
+    settle([here, there])
+    assert here.owner(NAME) == there.owner(NAME) == (here.id, 1)
+
+
+def test_who_wants_to_wait_waits_again() -> None:
+    """Before all others of its hub; and owns it again when the earlier one is gone."""
+    here, there = Hub(1), Hub(2)
+    late, next_one, early = here.client(), here.client(), there.client()
+    late.claim(NAME, now_us=10, queue=True)
+    next_one.claim(NAME, now_us=11, queue=True)
+    early.claim(NAME, now_us=9)
+    here.connect(there)
+    settle([here, there])
+    assert late.standing == {NAME: Standing.QUEUED}
+    assert here.names.statistics().waiting == 2
+    early.release(NAME)
+    settle([here, there])
+    assert here.owner(NAME) == there.owner(NAME) == (here.id, 1)
+    assert [change.standing for change in late.told] == [Standing.QUEUED, Standing.OWNED]
+
+
+def test_a_slow_clock_does_not_take_a_known_name() -> None:
+    """A claim that is made where the owner is known comes after it, whatever the clock there says."""
+    here, there = linked(1, 2)
+    owner, waiting = here.client(), there.client()
+    owner.claim(NAME, now_us=1000)
+    settle([here, there])
+    waiting.claim(NAME, now_us=1, queue=True)
+    here.disconnect(there)
+    assert there.owner(NAME) == (there.id, 1)
+    here.connect(there)
+    settle([here, there])
+    assert here.owner(NAME) == there.owner(NAME) == (here.id, 1)
+
+
+def test_a_link_that_goes_takes_its_names_with_it() -> None:
+    """Those who waited here own them then."""
+    here, there = linked(1, 2)
+    owner, waiting = here.client(), there.client()
+    owner.claim(NAME)
+    owner.claim("a.b")
+    settle([here, there])
+    waiting.claim(NAME, queue=True)
+    here.disconnect(there)
+    assert waiting.told == [Change(NAME, Standing.OWNED)]
+    assert there.names.owner("a.b") is None
+    assert [each["name"] for each in there.names.list()] == [NAME]
+    assert there.names.statistics().far == 0
+
+
+def test_a_link_with_many_names_goes_in_portions() -> None:
+    """A turn's share each; what is not gone yet has no owner that could be reached."""
+    here, there = linked(1, 2)
+    link = there.links[here].handler
+    here.names.hear(link, [Announced(f"a.n{number}", (), 1, 1) for number in range(2500)], [])
+    assert here.names.statistics().far == 2500
+    here.disconnect(there)
+    assert (here.names.statistics().far, here.wakes, here.names.is_behind) == (1500, 1, True)
+    assert here.names.owner("a.n0") is None
+    here.names.go_on()
+    here.names.go_on()
+    assert here.names.statistics() == NamesStatistics(0, 0, 0, 2500, 0, 0, 0)
+    assert not here.names.is_behind
+
+
+def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
+    """Nobody sees the name go: it is the same claim."""
+    here, there = linked(1, 2)
+    owner = there.client()
+    for number in range(1, 1100):
+        here.names.hear(there.links[here].handler, [Announced(f"a.n{number}", (), 1, 1)], [])
+    owner.claim("a.first", now_us=1)
+    names = list(here.known)
+    here.names.hear(there.links[here].handler, [Announced("a.a", (), 1, 1)], [])
+    here.disconnect(there)
+    assert here.names.is_behind
+    here.connect(there)
+    before = len(here.events)
+    here.names.hear(there.links[here].handler, [Announced(names[0], (), 1, 1)], [])
+    assert here.names.owner(names[0]) is None
+    here.names.go_on()
+    assert here.names.owner(names[0]) is there.links[here].handler
+    assert (("gone", names[0])) not in here.events[before:]
+
+
+def test_bad_announcements(hub: Hub) -> None:
+    """What is good is taken; the rest is counted, and the peer told of the first cause."""
+    far = Hub(2)
+    hub.connect(far)
+    link = far.links[hub].handler
+    bad = [Announced("bad", (), 1, 1), Announced("a.b", ("ok",), 1, 1), Announced("a.c", ("",), 1, 1)]
+    with pytest.raises(RejectedError, match=r"^2 announced names are not taken: name 'bad' is none") as caught:
+        hub.names.hear(link, bad, ["never.announced"])
+    assert caught.value.code == CloseCode.BAD_DATA
+    assert list(hub.known) == ["a.b"]
+    assert hub.names.statistics().unheard_total == 2
+
+
+def test_too_many_announcements() -> None:
+    """Those over the limit of all names are not taken."""
+    hub, far = Hub(1, NameLimits(total=2)), Hub(2)
+    hub.connect(far)
+    hub.client().claim("a.a")
+    with pytest.raises(RejectedError, match="1 announced names are not taken: 2 names are known, which is the limit"):
+        hub.names.hear(far.links[hub].handler, [Announced(f"b.{n}", (), 1, 1) for n in "ab"], [])
+    assert list(hub.known) == ["a.a", "b.a"]
+
+
+def test_a_link_that_is_gone_is_not_heard(hub: Hub) -> None:
+    """The rest of a read that waited for its turn."""
+    far = Hub(2)
+    hub.connect(far)
+    link = far.links[hub].handler
+    hub.disconnect(far)
+    hub.names.hear(link, [Announced("a.b", (), 1, 1)], [])
+    assert hub.names.list() == []
