@@ -98,8 +98,10 @@ class ServiceSetup(Setup, frozen=True, kw_only=True, tag="service"):
 
     topic: str
     operation: Operation
+    records: bool
+    """Whether it is asked for arrays of records."""
     shared: bool
-    """Whether results of arrays travel in shared memory."""
+    """Whether their results travel in shared memory."""
 
 
 class Publish(msgspec.Struct, frozen=True, tag="publish"):

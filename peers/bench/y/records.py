@@ -27,7 +27,19 @@ import numpy.typing as npt
 from hub.errors import CloseCode, RejectedError
 from peers.bench.y.operation import Operation
 
-__all__ = ["REQUEST_BYTES", "RESULT_BYTES", "Words", "answer", "fill", "requests_in", "results_in", "wrong"]
+__all__ = [
+    "REQUEST_BYTES",
+    "REQUEST_WORDS",
+    "RESULT_BYTES",
+    "RESULT_WORDS",
+    "Words",
+    "answer",
+    "fill",
+    "requests_in",
+    "results_for",
+    "results_in",
+    "wrong",
+]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 """Whole numbers of 64 bits."""
@@ -35,13 +47,13 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 _RESULT = 0x80
 """This bit of the type says that it is a result."""
 
-_REQUEST_WORDS = 4
-_RESULT_WORDS = 3
+REQUEST_WORDS = 4
+RESULT_WORDS = 3
 _WORD = np.dtype("<u8")
 _WORD_BYTES = 8
 
-REQUEST_BYTES = _REQUEST_WORDS * _WORD_BYTES
-RESULT_BYTES = _RESULT_WORDS * _WORD_BYTES
+REQUEST_BYTES = REQUEST_WORDS * _WORD_BYTES
+RESULT_BYTES = RESULT_WORDS * _WORD_BYTES
 
 _TYPE_BIT = 16
 _LENGTH_BIT = 24
@@ -59,7 +71,7 @@ def requests_in(body: bytes | bytearray | memoryview) -> Words:
     Raises:
         RejectedError: It does not hold whole records.
     """
-    return _rows(body, _REQUEST_WORDS)
+    return _rows(body, REQUEST_WORDS)
 
 
 def results_in(body: bytes | bytearray | memoryview) -> Words:
@@ -68,7 +80,12 @@ def results_in(body: bytes | bytearray | memoryview) -> Words:
     Raises:
         RejectedError: It does not hold whole records.
     """
-    return _rows(body, _RESULT_WORDS)
+    return _rows(body, RESULT_WORDS)
+
+
+def results_for(requests: Words) -> Words:
+    """Return room for the results of requests."""
+    return np.empty((len(requests), RESULT_WORDS), _WORD)
 
 
 def fill(requests: Words, operation: Operation, transactions: Words, requester: int, operands: Words) -> None:
@@ -83,7 +100,7 @@ def fill(requests: Words, operation: Operation, transactions: Words, requester: 
     """
     header = requests[:, _HEADER]
     np.left_shift(transactions, np.uint64(_ID_BIT), out=header)
-    np.bitwise_or(header, np.uint64(_below_id(operation, _REQUEST_WORDS)), out=header)
+    np.bitwise_or(header, np.uint64(_below_id(operation, REQUEST_WORDS)), out=header)
     requests[:, _REQUESTER] = requester
     requests[:, _FIRST:] = operands
 
@@ -100,7 +117,7 @@ def answer(operation: Operation, requests: Words, results: Words) -> None:
         RejectedError: One of them is no request, or one for another operation; then no result is written.
     """
     headers = requests[:, _HEADER]
-    strange = (headers & np.uint64(_BELOW_ID)) != np.uint64(_below_id(operation, _REQUEST_WORDS))
+    strange = (headers & np.uint64(_BELOW_ID)) != np.uint64(_below_id(operation, REQUEST_WORDS))
     if strange.any():
         at = int(np.argmax(strange))
         text = f"record {at:,} begins with {int(headers[at]):#018x}: no request to {operation.name.lower()}"
@@ -138,5 +155,5 @@ def _below_id(operation: Operation, words: int) -> int:
 
 def _step(operation: Operation) -> int:
     """Return what makes the header of a result of that of its request, modulo 2^64."""
-    result = (operation | _RESULT) << _TYPE_BIT | _RESULT_WORDS << _LENGTH_BIT
-    return (result - _below_id(operation, _REQUEST_WORDS)) % (1 << 64)
+    result = (operation | _RESULT) << _TYPE_BIT | RESULT_WORDS << _LENGTH_BIT
+    return (result - _below_id(operation, REQUEST_WORDS)) % (1 << 64)

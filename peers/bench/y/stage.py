@@ -64,7 +64,7 @@ class Stage:
             self._workers[name] = worker
 
         for name, operation in (("adding", Operation.ADD), ("multiplying", Operation.MULTIPLY)):
-            start(name, "service", ServiceSetup(**fixed, operation=operation))
+            start(name, "service", ServiceSetup(**fixed, operation=operation, records="batched" in plan.modes))
         for worker in self._workers.values():
             _expect_ready(worker.take(_START_S))
         requester = secrets.randbits(64)

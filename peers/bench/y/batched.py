@@ -1,0 +1,104 @@
+"""Pairs that travel in arrays: one body holds all of a batch that want the same operation, and is one request.
+
+A batch is made at once: an operation for each pair, then for each service the records of those that are its own, with
+the transaction ids that their pairs have in the batch and operands of their own. The array is kept until its answer is
+there; then every record of the answer is compared with what it must be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+from hub.errors import HubError
+from peers.bench.orders import Ask
+from peers.bench.y.asks import Asks
+from peers.bench.y.operation import Operation
+from peers.bench.y.records import REQUEST_WORDS, Words, fill, results_in, wrong
+from peers.bench.y.score import Score
+from peers.bench.y.singly import LATE_S, TIMEOUT_S
+from peers.bench.y.topics import records_topic_of
+
+__all__ = ["Batches"]
+
+_IDS = 1 << 32
+_WORDS = 1 << 64
+
+
+class Batches:
+    """Makes batches, and checks what comes back.
+
+    Args:
+        client: Connected.
+        topic: Prefix of the services' topics.
+        requester: Id in the records.
+    """
+
+    def __init__(self, client: Asks, topic: str, requester: int) -> None:
+        self._client = client
+        self._topics = {operation: records_topic_of(topic, operation) for operation in Operation}
+        self._requester = requester
+        self._random = np.random.Generator(np.random.SFC64())  # seeded by the system
+        self._transaction = 0
+
+    async def ask(self, order: Ask, score: Score) -> None:
+        """Make a run, with so many batches outstanding.
+
+        Args:
+            order: How many, and of how many pairs.
+            score: Gets the counts, and knows when to end.
+        """
+        async with asyncio.TaskGroup() as flows:
+            for _ in range(order.outstanding):
+                flows.create_task(self._flow(order.batch, score))
+
+    async def _flow(self, batch: int, score: Score) -> None:
+        """Ask one batch after the other, until the run is to end or an answer does not come."""
+        room = {operation: np.empty((batch, REQUEST_WORDS), np.uint64) for operation in Operation}
+        try:
+            while pairs := min(batch, score.more):
+                score.ask(pairs)
+                drawn = self.draw(pairs, room)
+                await asyncio.gather(*(self._settle(operation, requests, score) for operation, requests in drawn))
+        except TimeoutError:
+            return
+
+    def draw(self, pairs: int, room: dict[Operation, Words]) -> list[tuple[Operation, Words]]:
+        """Make so many pairs.
+
+        Args:
+            pairs: 1 or more.
+            room: For the requests to each service, enough if all want the same one.
+
+        Returns:
+            The requests to each service that has any, in the room for them.
+        """
+        adding = self._random.integers(0, 2, pairs, dtype=np.uint8).view(np.bool_)
+        transactions = np.arange(self._transaction, self._transaction + pairs, dtype=np.uint64) % np.uint64(_IDS)
+        self._transaction = (self._transaction + pairs) % _IDS
+        drawn = []
+        for operation, chosen in ((Operation.ADD, adding), (Operation.MULTIPLY, ~adding)):
+            own = transactions[chosen]
+            if len(own):
+                operands = self._random.integers(0, _WORDS, (len(own), 2), dtype=np.uint64)
+                requests = room[operation][: len(own)]
+                fill(requests, operation, own, self._requester, operands)
+                drawn.append((operation, requests))
+        return drawn
+
+    async def _settle(self, operation: Operation, requests: Words, score: Score) -> None:
+        """Ask, wait for the answer, and look at every record of it.
+
+        Raises:
+            TimeoutError: There is none, although the hub should have answered in place of the service.
+        """
+        pairs = len(requests)
+        try:
+            async with asyncio.timeout(TIMEOUT_S + LATE_S):
+                body = await self._client.request(self._topics[operation], requests.data, TIMEOUT_S)
+            results = results_in(body)
+        except HubError as error:
+            score.fail(pairs, str(error))
+        else:
+            score.settle(pairs, wrong(operation, requests, results))

@@ -1,0 +1,92 @@
+"""Arrays of records: what is drawn, how many are outstanding, and what counts as an error."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hub.errors import RequestFailedError
+from hub.requests.layout import Status
+from peers.bench.board import Board
+from peers.bench.orders import Ask, Asked
+from peers.bench.y.batched import Batches
+from peers.bench.y.operation import Operation
+from peers.bench.y.records import RESULT_BYTES, requests_in
+from peers.bench.y.score import Score
+from tests.bench.y.askers import Asker
+
+REQUESTER = 0x0123456789ABCDEF
+
+
+async def asked(board: Board, asker: Asker, pairs: int = 10_000, batches: int = 4) -> Asked:
+    """A run with batches of 500."""
+    order = Ask("batched", pairs, 0, batches, 500)
+    score = Score(order, board)
+    await Batches(asker, "/y", REQUESTER).ask(order, score)
+    return score.asked()
+
+
+async def test_every_pair_is_asked_once_and_checked(board: Board) -> None:
+    """Two bodies for each batch, one for each service; each transaction id once."""
+    asker = Asker()
+    found = await asked(board, asker)
+    assert (found.pairs, found.wrong, found.failed, found.lost) == (10_000, 0, 0, 0)
+    assert len(asker.asked) == 40
+    assert asker.most_open == 8
+    assert board.published == 10_000
+    bodies = [requests_in(body) for _, body in asker.asked]
+    headers = np.concatenate([body[:, 0] for body in bodies])
+    assert np.array_equal(np.sort(headers >> np.uint64(32)), np.arange(10_000))
+    assert all((body[:, 1] == REQUESTER).all() for body in bodies)
+    kinds = {
+        topic: {int(word) for word in requests_in(body)[:, 0] & np.uint64(0xFF0000)} for topic, body in asker.asked
+    }
+    assert kinds == {"/y/add/records": {0x010000}, "/y/multiply/records": {0x020000}}
+
+
+async def test_the_last_batch_may_be_smaller(board: Board) -> None:
+    """Exactly as many pairs as were ordered."""
+    assert (await asked(board, Asker(), 1_234)).pairs == 1_234
+
+
+async def test_every_wrong_result_is_counted(board: Board) -> None:
+    """Also if only one bit of one record is another."""
+
+    def change(number: int, right: bytes) -> bytes:
+        if number == 5:
+            return right[:-1] + bytes([right[-1] ^ 0x80])
+        return right
+
+    found = await asked(board, Asker(change))
+    assert (found.wrong, found.failed, found.lost) == (1, 0, 0)
+
+
+async def test_bodies_that_fail_count_with_all_their_pairs(board: Board) -> None:
+    """A status, a body that is not made of records, one with a record missing."""
+    sizes: list[int] = []
+
+    def change(number: int, right: bytes) -> bytes:
+        if number in {3, 4, 5}:
+            sizes.append(len(right) // RESULT_BYTES)
+        if number == 3:
+            raise RequestFailedError(Status.FAILED, "out of paper")
+        if number == 4:
+            return right[:-1]
+        return right[:-RESULT_BYTES] if number == 5 else right
+
+    found = await asked(board, Asker(change), batches=1)
+    assert found.failed == sizes[0] + sizes[1]
+    assert found.wrong == sizes[2]
+    assert found.reasons[0] == "out of paper"
+    assert "are no records of 24" in found.reasons[1]
+
+
+async def test_operations_and_operands_are_random(board: Board) -> None:
+    """About half of each operation, and no operand twice."""
+    asker = Asker()
+    await asked(board, asker)
+    bodies = {operation: b"".join(body for topic, body in asker.asked if operation.name.lower() in topic)
+              for operation in Operation}  # fmt: skip
+    shares = [len(requests_in(body)) / 10_000 for body in bodies.values()]
+    assert all(0.4 < share < 0.6 for share in shares)
+    operands = np.concatenate([requests_in(body)[:, 2:].ravel() for body in bodies.values()])
+    assert len(np.unique(operands)) == 20_000
