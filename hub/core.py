@@ -26,11 +26,14 @@ from typing import Any
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, RejectedError
-from hub.events import Event, client_joined, client_left, overflow, peer_joined, peer_left
+from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left
 from hub.filter import Change, Filter
 from hub.handler import Handler, HandlerStatistics, Role
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
+from hub.requests.limits import RequestLimits
+from hub.requests.requests import Requests
+from hub.names.names import NameLimits, Names
 from hub.routes import ROUTES_LIMIT, Route, Routes
 from hub.stretch import Stretch
 from hub.topics import check_prefix, check_topic
@@ -59,6 +62,10 @@ def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
     )
 
 
+def _no_clock(_: int) -> None:
+    """Stand in for a clock: nothing is timed out."""
+
+
 class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
@@ -67,15 +74,24 @@ class Core:
         routes_limit: Most routing keys remembered.
         prefixes_limit: Most different prefixes of one client.
         asked_of_leaves: Prefixes that leaves are asked for even if nobody here subscribes to them.
+        requests: How many requests may be pending, and for how long.
+        wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
+            takes the place of an earlier one.
+        hub_id: Of this hub, for what peers must tell apart.
+        name_limits: How many service names there may be.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- most of them are limits
         self,
         wake: Callable[[], object],
         *,
         routes_limit: int = ROUTES_LIMIT,
         prefixes_limit: int = PREFIXES_LIMIT,
         asked_of_leaves: Iterable[str] = (),
+        requests: RequestLimits | None = None,
+        wake_at: Callable[[int], object] = _no_clock,
+        hub_id: bytes = b"",
+        name_limits: NameLimits | None = None,
     ) -> None:
         self._wake = wake
         self._asked_of_leaves = tuple(check_prefix(prefix) for prefix in asked_of_leaves)
@@ -95,6 +111,8 @@ class Core:
         self.handlers: dict[int, Handler] = {}
         self.routes = Routes(self._multimap, routes_limit)
         self.counters = Counters()
+        self.requests = Requests(wake, wake_at, requests or RequestLimits(), prefixes_limit)
+        self.names = Names(hub_id, lambda what, claim: self.announce(name_event(what, claim)), wake, name_limits)
 
     # Handlers come and go.
 
@@ -123,10 +141,12 @@ class Core:
         if self.handlers.pop(handler.id, None) is None:
             return
         handler.shut()
+        self.requests.forget(handler)
         self._links.pop(handler, None)
         self._leaves.pop(handler, None)
         self._leaving.append(handler)
         self._remove_leaving()
+        self.names.forget(handler)
         self.counters.forget(handler)
         if handler.role is not Role.LOCAL:
             self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
@@ -285,6 +305,10 @@ class Core:
         self.end_read()
         if self._leaving:
             self._remove_leaving()
+        if self.requests.is_busy:
+            self.requests.go_on()
+        if self.names.is_behind:
+            self.names.go_on()
 
     def _mark_dirty(self, handler: Handler) -> None:
         if not self._write_is_due:

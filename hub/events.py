@@ -5,6 +5,7 @@
 | `$hub/client/joined`, `$hub/client/left` | a client came or went | `id`, `name`, `address`, and `reason` |
 | `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub, or a Zeek | the same |
 | `$hub/peers/added`, `/removed`, `/lost`, `/unavailable` | how a peering with a Zeek stands | see `peer_status` |
+| `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/statistics` | once a second, while somebody subscribes | see `peers.daemon` |
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hub.handler import Handler
+from hub.names.claim import Claim
 from hub.topics import RESERVED
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "PeerCodes",
     "client_joined",
     "client_left",
+    "name_event",
     "overflow",
     "peer_joined",
     "peer_left",
@@ -88,6 +91,16 @@ def peer_status(what: str, endpoint: str, address: str, reason: str, codes: Peer
     return Event(
         f"{RESERVED}peers/{what}", {"endpoint": endpoint, "address": address, "reason": reason} | codes._asdict()
     )
+
+
+def name_event(what: str, claim: Claim) -> Event:
+    """How a service name stands.
+
+    Args:
+        what: "appeared" or "gone".
+        claim: Of its owner, or of the one that it had.
+    """
+    return Event(f"{RESERVED}names/{what}", claim.description)
 
 
 def overflow(handler: Handler, lost: int) -> Event:

@@ -21,6 +21,7 @@ __all__ = [
     "JournalSettings",
     "Limits",
     "LogSettings",
+    "NamesSettings",
     "QueueMaximum",
     "Settings",
     "WebSocketSettings",
@@ -142,6 +143,20 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "on"
 
 
+class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many service names there may be."""
+
+    per_client: Annotated[
+        int, _between("names", 1, 100_000, "Names that a client may own or wait for; one more is refused with 1008.")
+    ] = 64
+    queue: Annotated[
+        int, _between("clients", 1, 100_000, "Clients that may wait for one name; one more is refused with 1013.")
+    ] = 64
+    total: Annotated[
+        int, _between("names", 1, 10_000_000, "Names in all, with those of peer hubs; one more is refused with 1013.")
+    ] = 100_000
+
+
 class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether and how what the hub carries is recorded."""
 
@@ -225,6 +240,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     websocket: WebSocketSettings = WebSocketSettings()
     zeek: ZeekSettings = ZeekSettings()
+    names: NamesSettings = NamesSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
 

@@ -24,6 +24,11 @@
 | `hub_routes_limit` | gauge | | how many may be |
 | `hub_route_misses_total` | counter | | lookups that had to search |
 | `hub_route_clears_total` | counter | | times that the cache was emptied |
+| `hub_names`, `hub_names_announced`, `hub_names_waiting` | gauge | | names; those of peers; claims that wait |
+| `hub_names_appeared_total` | counter | | times that a name got an owner, or other labels |
+| `hub_name_claims_refused_total` | counter | | claims refused: owned by another, too many, no name |
+| `hub_names_lost_total` | counter | | owners here that a peer's claim came before |
+| `hub_names_unheard_total` | counter | | names announced by peers and not taken: bad, or too many |
 
 With a journal:
 
@@ -54,6 +59,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hub import __version__
 from hub.metrics import CoreStatistics
+from hub.names.names import NamesStatistics
 from hub.overflow import Overflow
 from peers.journal.journal import JournalStatistics
 from peers.node import Node
@@ -83,6 +89,7 @@ class HubCollector:
             "hub_messages_rejected", "Messages refused: bad topic, not allowed.", self._node.rejected_messages
         )
         yield from self._routes(statistics)
+        yield from _names(self._node.core.names.statistics())
         journal = self._node.journal.statistics()
         if journal is not None:
             yield from _journal(journal)
@@ -134,6 +141,16 @@ def _messages(statistics: CoreStatistics) -> Iterator[Metric]:
         lost.add_metric((policy.value,), dropped.get(policy.value, 0))
     yield lost
     yield _counter("hub_delivered_bytes", "Bytes handed to transports.", statistics.delivered_bytes_total)
+
+
+def _names(statistics: NamesStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_names", "Service names, those of peer hubs among them.", statistics.names)
+    yield _gauge("hub_names_announced", "Names that peer hubs announce.", statistics.far)
+    yield _gauge("hub_names_waiting", "Claims that wait for a name.", statistics.waiting)
+    yield _counter("hub_names_appeared", "Times that a name got an owner, or other labels.", statistics.appeared_total)
+    yield _counter("hub_name_claims_refused", "Claims refused: owned, too many, no name.", statistics.refused_total)
+    yield _counter("hub_names_lost", "Owners here that a peer's claim came before.", statistics.lost_total)
+    yield _counter("hub_names_unheard", "Announced names not taken: bad, or too many.", statistics.unheard_total)
 
 
 def _journal(statistics: JournalStatistics) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from typing import Protocol
 import structlog
 
 from hub.core import Core
+from hub.names.names import NameLimits
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from peers.journal.journal import NoJournal, Recording
@@ -50,6 +51,9 @@ class Node:
             routes_limit=settings.limits.routes,
             prefixes_limit=settings.limits.prefixes_per_client,
             asked_of_leaves=settings.zeek.topics,
+            wake_at=self._expire_at,
+            hub_id=self.id,
+            name_limits=NameLimits(settings.names.per_client, settings.names.queue, settings.names.total),
         )
         self.keepalive = Keepalive(self.loop.time())
         self.links = Links(self.id)
@@ -62,10 +66,25 @@ class Node:
         self.draining = False
         self.ready = False
         self._released: asyncio.Event | None = None
+        self._expiry: asyncio.TimerHandle | None = None
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     def _wake(self) -> None:
         self.loop.call_soon(self.core.flush)
+
+    def _expire_at(self, due_ms: int) -> None:
+        """Time requests out then, and no longer at what was said before."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self.loop.call_at(due_ms / 1000, self.expire)
+
+    def expire(self) -> None:
+        """Answer the requests that have waited for too long."""
+        self.core.requests.expire(self.now_ms())
+
+    def now_ms(self) -> int:
+        """The loop's clock, ms, as requests are timed by it."""
+        return int(self.loop.time() * 1000)
 
     def admit(self, connection: Connected) -> str:
         """Count a new connection in; return why it is refused instead, or an empty text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hub.handler import Handler
 
@@ -87,6 +87,11 @@ class Claim(NamedTuple):
     def announced(self) -> Announced:
         """What peer hubs are told of it."""
         return Announced(self.name, self.labels, self.time_us, self.owner)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What `$hub/names/` topics and lists say of it."""
+        return {"name": self.name, "labels": list(self.labels), "owner": self.owner, "hub": self.hub.hex()}
 
     def is_same_to_others(self, other: Claim | None) -> bool:
         """Whether subscribers of `$hub/names/` cannot tell the two apart."""

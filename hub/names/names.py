@@ -128,7 +128,7 @@ class Names:
                 break
             claim = self._contests[name].owner
             if claim is not None:
-                found.append(description(claim))
+                found.append(claim.description)
         return found
 
     # Clients.
@@ -372,8 +372,3 @@ class Names:
             lost_total=self._lost_total,
             unheard_total=self._unheard_total,
         )
-
-
-def description(claim: Claim) -> dict[str, Any]:
-    """What `$hub/names/` topics and lists say of a name."""
-    return {"name": claim.name, "labels": list(claim.labels), "owner": claim.owner, "hub": claim.hub.hex()}

@@ -8,8 +8,9 @@ import pytest
 
 from hub import events
 from hub.batch import Batch
-from hub.events import STATISTICS_TOPIC, Event, client_joined, client_left, overflow, peer_joined, peer_left
+from hub.events import STATISTICS_TOPIC, Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left
 from hub.handler import Handler, Role
+from hub.names.claim import Claim
 from hub.overflow import Overflow
 from hub.topics import RESERVED
 from tests.hub.fakes import handler_of, values_of
@@ -36,6 +37,13 @@ def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> N
     """They say who, and at the end why."""
     assert event == Event(topic, {"id": 5, "name": "zeek-1", "address": "nowhere"} | more)
     assert values_of([Batch.of(event.topic, [event.value])]) == [event.value]
+
+
+@pytest.mark.parametrize("what", ["appeared", "gone"])
+def test_names_come_and_go(what: str) -> None:
+    """With their labels, and who owns them at which hub."""
+    event = name_event(what, Claim("a.b", handler(Role.CLIENT), ("x", "y"), 7, b"\x0a" * 16, 5))
+    assert event == Event(f"$hub/names/{what}", {"name": "a.b", "labels": ["x", "y"], "owner": 5, "hub": "0a" * 16})
 
 
 def test_overflow_says_what_was_lost_and_what_is_held() -> None:
