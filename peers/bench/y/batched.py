@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
+import numpy.typing as npt
 
 from hub.errors import HubError
 from peers.bench.orders import Ask
@@ -22,8 +23,8 @@ from peers.bench.y.topics import records_topic_of
 
 __all__ = ["Batches"]
 
-_IDS = 1 << 32
-_WORDS = 1 << 64
+_WORD_BITS = 64
+_WORDS = 1 << _WORD_BITS
 
 
 class Batches:
@@ -74,18 +75,24 @@ class Batches:
         Returns:
             The requests to each service that has any, in the room for them.
         """
-        adding = self._random.integers(0, 2, pairs, dtype=np.uint8).view(np.bool_)
-        transactions = np.arange(self._transaction, self._transaction + pairs, dtype=np.uint64) % np.uint64(_IDS)
-        self._transaction = (self._transaction + pairs) % _IDS
+        adding = self._bits(pairs)
         drawn = []
         for operation, chosen in ((Operation.ADD, adding), (Operation.MULTIPLY, ~adding)):
-            own = transactions[chosen]
-            if len(own):
-                operands = self._random.integers(0, _WORDS, (len(own), 2), dtype=np.uint64)
-                requests = room[operation][: len(own)]
-                fill(requests, operation, own, self._requester, operands)
+            transactions = np.flatnonzero(chosen).view(np.uint64)
+            transactions += np.uint64(self._transaction)
+            count = len(transactions)
+            if count:
+                operands = self._random.integers(0, _WORDS, 2 * count, dtype=np.uint64)
+                requests = room[operation][:count]
+                fill(requests, operation, transactions, self._requester, operands)
                 drawn.append((operation, requests))
+        self._transaction += pairs
         return drawn
+
+    def _bits(self, count: int) -> npt.NDArray[np.bool_]:
+        """Return so many random bits."""
+        words = self._random.integers(0, _WORDS, -(-count // _WORD_BITS), dtype=np.uint64)
+        return np.unpackbits(words.view(np.uint8), count=count).view(np.bool_)
 
     async def _settle(self, operation: Operation, requests: Words, score: Score) -> None:
         """Ask, wait for the answer, and look at every record of it.

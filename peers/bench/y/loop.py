@@ -10,17 +10,19 @@ from typing import Any
 
 from peers.bench.orders import Order
 from peers.bench.station import Station
+from peers.daemon.memory import keep_freed_memory
 
 __all__ = ["orders_of", "run"]
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a worker on uvloop where it is installed, and with a collector of garbage as programs have it."""
+    """Run a worker as a hub runs: on uvloop where it is installed, keeping freed memory, collecting garbage."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):
         import uvloop  # noqa: PLC0415 -- optional
 
         factory = uvloop.new_event_loop
+    keep_freed_memory()
     gc.enable()
     gc.freeze()
     with asyncio.Runner(loop_factory=factory) as runner:

@@ -31,7 +31,7 @@ def made(operation: Operation, requester: int, pairs: list[tuple[int, int, int]]
     """The requests of these pairs, as an array's bytes."""
     body = bytearray(REQUEST_BYTES * len(pairs))
     transactions = np.array([transaction for transaction, _, _ in pairs], dtype=np.uint64)
-    operands = np.array([pair[1:] for pair in pairs], dtype=np.uint64)
+    operands = np.array([pair[place] for place in (1, 2) for pair in pairs], dtype=np.uint64)
     fill(requests_in(body), operation, transactions, requester, operands)
     return body
 
