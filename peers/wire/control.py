@@ -43,8 +43,9 @@ _decode_subscription = msgspec.msgpack.Decoder(_Subscription).decode
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a hub tells a client, or a peer hub, beside messages."""
 
-    kind: Literal["confirmed", "dropped", "error", "recorded", "unrecorded"]
-    """The last two answer messages with CONFIRM, one each, in their order."""
+    kind: Literal["confirmed", "dropped", "error", "recorded", "unrecorded", "owned", "queued", "lost"]
+    """"recorded" and "unrecorded" answer messages with CONFIRM, one each, in their order; the last three tell how the
+    claim to `name` stands now."""
     request: int = 0
     """The request that it answers, 0 for none."""
     count: int = 0
@@ -55,6 +56,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """In the journal: of the first message that was recorded; where it stood when a subscription began."""
     again: bool = False
     """Whether what is confirmed had been done before."""
+    name: str = ""
+    """Of a service."""
     segment: int = 0
     """Of "confirmed": the number that a segment has got."""
 

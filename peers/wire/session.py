@@ -15,6 +15,10 @@ WITH_LINK        ✓       ✓      ✓       ✓
               SEGMENT  RELEASED
 WITH_CLIENT      ✓         ✓
 WITH_HUB         ✓         ✓
+
+              CLAIM  RELEASE  NAMES
+WITH_CLIENT     ✓       ✓
+WITH_LINK                       ✓
 ```
 
 WITH_CLIENT: this side is the hub; WITH_HUB: this side is a client; WITH_LINK: both sides are hubs. A client's MESSAGES
@@ -49,6 +53,7 @@ from peers.wire.control import (
 )
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
+from peers.wire.names import NameClaim, NameRelease, NamesHeard, decode_claim, decode_names, decode_release, numbered
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -134,6 +139,9 @@ Event = (
     Hello
     | SubscriptionChange
     | ServiceChange
+    | NameClaim
+    | NameRelease
+    | NamesHeard
     | Request
     | Reply
     | Notice
@@ -216,6 +224,11 @@ class Session(Generic[R]):
         """Tell the far side that one request of its was refused."""
         self.send(encode_notice(Notice("error", request=request, code=error.code, text=error.text)))
 
+    @property
+    def within_frame(self) -> bool:
+        """Whether what was read ends within a frame."""
+        return self._scanner.held_bytes > 0
+
     def close(self, code: int, text: str) -> None:
         """End the conversation from this side."""
         if self.phase is not Phase.CLOSED:
@@ -284,12 +297,15 @@ class Session(Generic[R]):
         if self.phase is Phase.OPENING:
             raise self._unexpected(Kind.MESSAGES)
         self.rejected_messages += item.messages
-        text = item.text
+        self.refuse(item.code, item.text, item.messages)
+
+    def refuse(self, code: int, text: str, count: int) -> None:
+        """Tell the far side at the end of this read that something of its was refused, summed up by the reason."""
         if text not in self._rejected and len(self._rejected) >= _REJECTED_TEXTS:
-            text = "more messages were refused, for other reasons"
+            text = "more was refused, for other reasons"
         before = self._rejected.get(text)
-        count = item.messages + (before.count if before is not None else 0)
-        self._rejected[text] = Notice("error", count=count, code=item.code, text=text)
+        total = count + (before.count if before is not None else 0)
+        self._rejected[text] = Notice("error", count=total, code=code, text=text)
 
     def _tell_rejected(self) -> None:
         if self._rejected:
@@ -325,6 +341,20 @@ class Session(Generic[R]):
             self.reject(error)
             return None
         return ServiceChange(frame.kind == Kind.SERVE, prefixes, request)
+
+    def _claim(self, frame: Frame) -> Event | None:
+        try:
+            return decode_claim(frame.body) if frame.kind == Kind.CLAIM else decode_release(frame.body)
+        except RejectedError as error:
+            self.reject(error, numbered(frame.body))
+            return None
+
+    def _names(self, frame: Frame) -> Event | None:
+        try:
+            return decode_names(frame.body)
+        except RejectedError as error:
+            self.reject(error)
+            return None
 
     def _request(self, frame: Frame) -> Event | None:
         return self._decoded(Request.decode, frame)
@@ -423,6 +453,9 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.REPLY: Session._reply,  # noqa: SLF001
         Kind.SERVE: Session._service,  # noqa: SLF001
         Kind.UNSERVE: Session._service,  # noqa: SLF001
+        Kind.CLAIM: Session._claim,  # noqa: SLF001
+        Kind.RELEASE: Session._claim,  # noqa: SLF001
+        Kind.NAMES: Session._names,  # noqa: SLF001
         Kind.SEGMENT: Session._segment,  # noqa: SLF001
         Kind.RELEASED: Session._released,  # noqa: SLF001
     }
@@ -442,12 +475,14 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
         Kind.FETCH,
         Kind.STAGE,
         Kind.COMMIT,
+        Kind.CLAIM,
+        Kind.RELEASE,
         *_SERVICES,
         *_SHARED,
         *_ALIVE,
     ),
     Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
     | {Kind.MESSAGES: Session._messages_from_hub},  # noqa: SLF001
-    Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, *_SERVICES, *_ALIVE),
+    Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, Kind.NAMES, *_SERVICES, *_ALIVE),
     Phase.CLOSED: {},
 }

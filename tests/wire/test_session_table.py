@@ -6,9 +6,11 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame
+from hub.names.claim import Wish
 from hub.requests.layout import Reply, Request, Status
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
 from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -41,6 +43,12 @@ OPENING          .         .
 WITH_CLIENT      ✓         ✓
 WITH_HUB         ✓         ✓
 WITH_LINK        .         .
+
+              CLAIM  RELEASE  NAMES
+OPENING         .       .       .
+WITH_CLIENT     ✓       ✓       .
+WITH_HUB        .       .       .
+WITH_LINK       .       .       ✓
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
@@ -78,6 +86,9 @@ BODIES = {
     Kind.UNSERVE: encode_subscription(Kind.UNSERVE, ["/a"], 7),
     Kind.SEGMENT: encode_segment(Segment(7, 1 << 20)),
     Kind.RELEASED: encode_released([(1, 2)]),
+    Kind.CLAIM: encode_claim(NameClaim(7, Wish("a.b"))),
+    Kind.RELEASE: encode_release(NameRelease(7, "a.b")),
+    Kind.NAMES: encode_names([], ["a.b"]),
 }
 
 

@@ -1,0 +1,146 @@
+"""Bodies of the frames about service names: CLAIM, RELEASE, NAMES.
+
+| kind | body, msgpack |
+|---|---|
+| CLAIM | `[request, name, [label, ...], queue]` |
+| RELEASE | `[request, name]` |
+| NAMES | `[[[name, [label, ...], time, owner], ...], [name, ...]]`: held now, held no longer |
+
+What is a name or a label is for the core to say (`hub.names`, `hub.labels`); here only shapes and numbers are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, NamedTuple
+
+import msgpack
+import msgspec
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import encode_frame
+from hub.labels import LABELS_LIMIT
+from hub.names.claim import Announced, Wish
+from peers.wire.kinds import Kind
+
+__all__ = [
+    "NAMES_PER_FRAME",
+    "NameClaim",
+    "NameRelease",
+    "NamesHeard",
+    "decode_claim",
+    "decode_names",
+    "decode_release",
+    "encode_claim",
+    "encode_names",
+    "encode_release",
+    "numbered",
+]
+
+NAMES_PER_FRAME = 500
+"""Most names in one NAMES frame: 5 ms of work for who reads it."""
+
+_LATEST_US = 2**62
+"""Later than any claim; a little later still is a number of 64 bits."""
+
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+_Request = Annotated[int, msgspec.Meta(ge=0)]
+_Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=_LATEST_US)]
+_Held = tuple[str, _Labels, _Time, Annotated[int, msgspec.Meta(ge=0)]]
+_Names = tuple[
+    Annotated[list[_Held], msgspec.Meta(max_length=NAMES_PER_FRAME)],
+    Annotated[list[str], msgspec.Meta(max_length=NAMES_PER_FRAME)],
+]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_claim = msgspec.msgpack.Decoder(tuple[_Request, str, _Labels, bool]).decode
+_decode_release = msgspec.msgpack.Decoder(tuple[_Request, str]).decode
+_decode_names = msgspec.msgpack.Decoder(_Names).decode
+
+
+class NameClaim(NamedTuple):
+    """A client claims a name."""
+
+    request: int
+    wish: Wish
+
+
+class NameRelease(NamedTuple):
+    """A client gives a name up, or waits for it no longer."""
+
+    request: int
+    name: str
+
+
+class NamesHeard(NamedTuple):
+    """A peer hub announces what its clients hold, and what they hold no longer."""
+
+    held: list[Announced]
+    released: list[str]
+
+
+def encode_claim(claim: NameClaim) -> bytes:
+    """Return the frame; request 0 asks for no confirmation."""
+    name, labels, queue = claim.wish
+    return encode_frame(Kind.CLAIM, _encode((claim.request, name, tuple(labels), queue)))
+
+
+def decode_claim(body: bytes) -> NameClaim:
+    """Read the body of CLAIM.
+
+    Raises:
+        RejectedError: It is no such array; the connection goes on.
+    """
+    try:
+        request, name, labels, queue = _decode_claim(body)
+    except _UNREADABLE as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"CLAIM: {error}") from error
+    return NameClaim(request, Wish(name, labels, queue))
+
+
+def encode_release(release: NameRelease) -> bytes:
+    """Return the frame; request 0 asks for no confirmation."""
+    return encode_frame(Kind.RELEASE, _encode(release))
+
+
+def decode_release(body: bytes) -> NameRelease:
+    """Read the body of RELEASE.
+
+    Raises:
+        RejectedError: It is no such array; the connection goes on.
+    """
+    try:
+        return NameRelease(*_decode_release(body))
+    except _UNREADABLE as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"RELEASE: {error}") from error
+
+
+def encode_names(held: Iterable[Announced], released: Sequence[str]) -> bytes:
+    """Return the frame."""
+    return encode_frame(Kind.NAMES, _encode((list(held), released)))
+
+
+def decode_names(body: bytes) -> NamesHeard:
+    """Read the body of NAMES.
+
+    Raises:
+        RejectedError: It is no such array; the connection goes on.
+    """
+    try:
+        held, released = _decode_names(body)
+    except _UNREADABLE as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"NAMES: {error}") from error
+    return NamesHeard([Announced(*each) for each in held], released)
+
+
+def numbered(body: bytes) -> int:
+    """Return the request of a CLAIM or RELEASE that is otherwise unreadable, to tell its refusal; 0 if it has none."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(body[1:10])  # behind the array's head; more than the largest number
+    try:
+        number = unpacker.unpack()
+    except (ValueError, msgpack.OutOfData):
+        return 0
+    return number if type(number) is int and number > 0 else 0
