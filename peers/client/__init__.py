@@ -8,14 +8,25 @@ from hub.errors import (
     ClosedError,
     ConnectionLostError,
     HubError,
+    InvalidNameError,
     InvalidTopicError,
+    NoResponderError,
+    NotAllowedError,
+    PeerError,
     ProtocolError,
     RejectedError,
+    RequestError,
+    RequestFailedError,
+    RequestOverflowError,
+    RequestTimeoutError,
+    RequestTooBigError,
+    ResponderGoneError,
     UsageError,
 )
 from hub.overflow import Overflow
 from peers.client.client import Client
 from peers.client.opening import connect
+from peers.client.service import Service, ServiceRequest
 from peers.client.settings import Options
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
@@ -32,15 +43,27 @@ __all__ = [
     "ConnectionLostError",
     "Hello",
     "HubError",
+    "InvalidNameError",
     "InvalidTopicError",
     "InvalidValueError",
     "Message",
     "MessageStream",
+    "NoResponderError",
+    "NotAllowedError",
     "Options",
     "Overflow",
+    "PeerError",
     "ProtocolError",
     "QueueWish",
     "RejectedError",
+    "RequestError",
+    "RequestFailedError",
+    "RequestOverflowError",
+    "RequestTimeoutError",
+    "RequestTooBigError",
+    "ResponderGoneError",
+    "Service",
+    "ServiceRequest",
     "UsageError",
     "connect",
 ]

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from hub.batch import Batch, Message
+from hub.batch import Message
 from hub.errors import (
     CloseCode,
     ClosedError,
@@ -33,9 +33,9 @@ from hub.errors import (
     RejectedError,
     UsageError,
 )
-from hub.topics import printable
+from hub.requests.layout import Reply, Request
 from peers.backoff import Backoff
-from peers.client.connection import Connection
+from peers.client.connection import Connection, Told
 from peers.client.conversation import Introduction, Unreadable
 from peers.client.dial import converse, dial
 from peers.client.endings import Ending
@@ -46,14 +46,18 @@ from peers.client.no_topic import NoTopic
 from peers.client.places import Places
 from peers.client.publishing import Publishing
 from peers.client.receipts import Receipt
+from peers.client.requests import TIMEOUT_S, Requests, unfailed
+from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
+from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
+from peers.client.services import Services
 from peers.client.settings import ClientSettings
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions
 from peers.client.upkeep import Upkeep
-from peers.client.values import BadMessage, decode_batch, encode_value
+from peers.client.values import BadMessage, encode_value
+from peers.client.voice import Voice
 from peers.endpoints import Endpoint
-from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
 
@@ -77,19 +81,18 @@ class Client:
         self.endpoint = endpoint
         self.settings = settings
         self.hub: Hello | None = None
-        self.dropped_messages = 0
-        self._loop = asyncio.get_running_loop()
+        self._voice = Voice(settings)
         self._publishing = Publishing(settings.buffer_bytes)
-        self._journal = JournalAccess(lambda: self._subscriptions.regulate())  # noqa: PLW0108 -- made in the next line
-        self._subscriptions = Subscriptions(NoTopic(self._bad), self._journal)
+        self._subscriptions = Subscriptions(NoTopic(self._voice.bad), self._awaiting)
+        regulate = self._subscriptions.regulate
+        self._journal = JournalAccess(regulate)
+        self._requests = Requests(settings.buffer_bytes, self._publishing.write, regulate)
+        self._services = Services(regulate)
         self._followers: set[Follower] = set()
         self._upkeep = Upkeep(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
         self._connection: Connection | None = None
         self._connections = 0
-        self._rejected_messages = 0
-        self._bad_messages = 0
         self._ended: HubError | None = None
-        self._warned: set[str] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -176,6 +179,69 @@ class Client:
         """
         await self._publishing.drain()
 
+    # Requests.
+
+    async def request(self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False) -> Any:
+        """Ask whoever serves a topic (or with `name` bears that service name); return the reply.
+
+        Raises:
+            RequestError: There is none; its subclasses say why.
+            ConnectionLostError: Nobody knows; it is not repeated.
+            UsageError, PeerError: Nothing was asked.
+        """
+        return await self._requests.ask(topic, encode_value(value), timeout_s, named=name)
+
+    def request_nowait(
+        self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False
+    ) -> asyncio.Future[Any]:
+        """Ask, and wait for nothing: the future gets what `request` returns or raises. See `Requests.ask_nowait`."""
+        return self._requests.ask_nowait(topic, encode_value(value), timeout_s, named=name)
+
+    def request_packed_nowait(
+        self, topic: str, packed: bytes, timeout_s: float = TIMEOUT_S, *, name: bool = False
+    ) -> asyncio.Future[Any]:
+        """Ask with a value that is msgpack already, and is not looked into."""
+        return self._requests.ask_nowait(topic, packed, timeout_s, named=name)
+
+    async def request_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        timeout_s: float = TIMEOUT_S,
+        *,
+        name: bool = False,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Ask one service several things in one frame (of up to 1 MiB); return the replies in order.
+
+        With `return_exceptions` errors stand where replies would; else the first of them is raised, as by `request`.
+        """
+        answers = await self._requests.ask_many(topic, list(values), timeout_s, named=name)
+        return answers if return_exceptions else unfailed(answers)
+
+    def serve(
+        self,
+        prefixes: Sequence[str] | str,
+        function: Callable[[ServiceRequest], Any],
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> Service:
+        """Answer requests, for `async with client.serve("/sum", function)`; see `Service`.
+
+        Args:
+            prefixes: Of the topics; services under the same prefix share the load.
+            function: Gets a request (`topic`, `value`) and returns the reply, or raises the reason why there is none;
+                plain (then it is called in the turn that read the request, and must be quick) or async.
+            concurrency: How many calls of an async function run at once; further ones wait.
+        """
+        return self._services.make(prefixes, Each(function), concurrency, self.settings.close_timeout_s)
+
+    def serve_batches(
+        self, prefixes: Sequence[str] | str, function: Callable[[list[Any]], Any], *, concurrency: int = CONCURRENCY
+    ) -> Service:
+        """Answer as many requests at once as came together: `function` gets the values, returns as many replies."""
+        return self._services.make(prefixes, Batches(function), concurrency, self.settings.close_timeout_s)
+
     # Subscribing.
 
     def subscribe(
@@ -203,17 +269,17 @@ class Client:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
         size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         if from_offset is None and from_time is None:
-            return MessageStream(self._subscriptions, prefixes, self._decode, size)
+            return MessageStream(self._subscriptions, prefixes, self._voice.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
-        places = Places(self._decode)
+        places = Places(self._voice.decode)
         follower = Follower(self._terms(), Start(from_offset or 0, time_us(from_time)), places, size)
         return MessageStream(follower, prefixes, places.decode, size, places)
 
     def _terms(self) -> Terms:
         """Return what streams that begin in the journal need."""
         backoff = self.settings.backoff or Backoff()
-        return Terms(self._line, self.settings.reconnect, backoff, self._tell_dropped, self._followers)
+        return Terms(self._line, self.settings.reconnect, backoff, self._voice.drop, self._followers)
 
     def _line(self, again: bool, on_connect: Callable[[Hello], object]) -> Client:  # noqa: FBT001 -- on or off
         """Make another client of the same hub, for one stream, that tells nobody of what happens to it."""
@@ -238,7 +304,7 @@ class Client:
             InvalidTopicError, RejectedError, ClosedError, PeerError: As `MessageStream.open`.
         """
         several = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-        subscription = CallbackSubscription(self._subscriptions, several, self._decode, function)
+        subscription = CallbackSubscription(self._subscriptions, several, self._voice.decode, function)
         await subscription.open()
         return subscription
 
@@ -274,7 +340,7 @@ class Client:
             end=end,
             start_time=start_time,
             piece_bytes=piece_bytes,
-            on_bad=self._bad,
+            on_bad=self._voice.bad,
         )
 
     async def journal(self) -> JournalState:
@@ -333,6 +399,11 @@ class Client:
         return self._subscriptions
 
     @property
+    def dropped_messages(self) -> int:
+        """How many messages for this client the hub has lost, as told by it."""
+        return self._voice.dropped_messages
+
+    @property
     def ended(self) -> bool:
         """Whether the client is closed, or has ended with an error."""
         return self._ended is not None
@@ -347,11 +418,14 @@ class Client:
             unsent_messages=self._publishing.unsent_messages,
             received_messages=self._subscriptions.received_messages,
             received_bytes=self._subscriptions.received_bytes,
-            dropped_messages=self.dropped_messages,
-            rejected_messages=self._rejected_messages,
-            bad_messages=self._bad_messages,
+            dropped_messages=self._voice.dropped_messages,
+            rejected_messages=self._voice.rejected_messages,
+            bad_messages=self._voice.bad_messages,
             prefixes=self._subscriptions.prefixes,
             paused=self._subscriptions.holding,
+            pending_requests=self._requests.pending,
+            late_replies=self._requests.late_replies,
+            served_requests=self._services.requests,
         )
 
     async def wait_closed(self) -> None:
@@ -394,7 +468,8 @@ class Client:
 
         def make() -> Connection:
             conversation = converse(self.endpoint, introduction, self._subscriptions.routes)
-            return Connection(conversation, settings, self._subscriptions.receive, self._notice, self._publishing.write)
+            receive, flush = self._subscriptions.receive, self._services.flush
+            return Connection(conversation, settings, receive, self._notice, self._write, flush)
 
         return await dial(self.endpoint, make, settings.connect_timeout_s)
 
@@ -409,18 +484,22 @@ class Client:
             self.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
         self._subscriptions.connected(connection, hello.frame)
         self._journal.connected(connection, hello.journal)
+        self._services.connected(connection, hello.frame)
         self._publishing.connected(connection)
-        self._call(self.settings.on_connect, hello)
+        self._requests.connected(connection, hello.frame)
+        self._voice.call(self.settings.on_connect, hello)
 
     def disconnected(self, ending: Ending, *, again: bool) -> None:
         """Called by the upkeep: the connection is lost."""
         self._connection = None
         self._publishing.disconnected()
         self._journal.disconnected()
+        self._requests.disconnected()
+        self._services.disconnected()
         if again:
             self._subscriptions.disconnected()
         _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
-        self._call(self.settings.on_disconnect, str(ending))
+        self._voice.call(self.settings.on_disconnect, str(ending))
 
     def gave_up(self, error: PeerError | InternalError) -> None:
         """Called by the upkeep: there will be no connection any more."""
@@ -434,6 +513,8 @@ class Client:
         self._connection = None
         self._publishing.finish(self._ended)
         self._journal.finish(error)
+        self._requests.finish(self._ended)
+        self._services.finish(error)
         self._subscriptions.finish(error)
         for follower in list(self._followers):
             follower.finish(error)
@@ -442,60 +523,42 @@ class Client:
         """Count messages that were published and will not be sent."""
         self._publishing.give_up(messages)
 
-    def _notice(self, notice: Notice | Records | Unreadable) -> None:
-        if isinstance(notice, Unreadable):
+    def _write(self) -> None:
+        """The operating system takes bytes again."""
+        self._publishing.write()
+        self._requests.write()
+
+    def _awaiting(self) -> bool:
+        """Whether the hub owes an answer, for which the connection must be read."""
+        return self._journal.waiting or self._requests.waiting or self._services.waiting
+
+    def _notice(self, notice: Told) -> None:
+        if isinstance(notice, Reply):
+            self._requests.receive(notice)
+        elif isinstance(notice, Request):
+            self._services.receive(notice)
+        elif isinstance(notice, Unreadable):
             reason = "a batch does not hold the number of values it says"
-            self._bad(BadMessage("", b"", notice.messages, reason))
+            self._voice.bad(BadMessage("", b"", notice.messages, reason))
         elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:
             self._journal.receive(notice)
         elif notice.kind in {"recorded", "unrecorded"}:
             self._publishing.publications.receipts.answer(notice)
         elif notice.kind == "dropped":
             self._subscriptions.put_gap(notice.count)
-            self._tell_dropped(notice.count)
+            self._voice.drop(notice.count)
         elif notice.request:
-            error = self._subscriptions.answer(notice)
+            room = self._services if notice.request >= FIRST_SERVICE else self._subscriptions
+            error = room.answer(notice)
             if error is not None and self._connection is not None:
                 text = f"the hub now refuses what it had granted before: {error.text}"
                 self._connection.leave(Ending(error.code, text))
         elif notice.kind == "error":
             self.reject(RejectedError(notice.code, notice.text), max(1, notice.count))
 
-    def _tell_dropped(self, messages: int) -> None:
-        self.dropped_messages += messages
-        self._call(self.settings.on_dropped, messages)
-
     def reject(self, error: RejectedError, messages: int) -> None:
         """Count published messages that were refused, and tell."""
-        self._rejected_messages += messages
-        self._warn_once(f"messages were refused: {error}", "rejected")
-        self._call(self.settings.on_rejected, error)
-
-    # Reading.
-
-    def _decode(self, batch: Batch) -> list[Message]:
-        messages, bad = decode_batch(batch)
-        for each in bad:
-            self._bad(each)
-        return messages
-
-    def _bad(self, bad: BadMessage) -> None:
-        self._bad_messages += bad.messages
-        self._warn_once(f"bad message under {printable(bad.topic)}: {bad.reason}", "bad")
-        self._call(self.settings.on_bad_message, bad)
-
-    def _warn_once(self, text: str, kind: str) -> None:
-        """Log the first of its kind; more are counted and told to the callback, but do not flood the log."""
-        if kind not in self._warned:
-            self._warned.add(kind)
-            _log.warning("%s (logged once; see statistics())", text)
-
-    def _call(self, function: Callable[[Any], object], argument: object) -> None:
-        """Call one of the user's functions; what it raises is reported, not passed on."""
-        try:
-            function(argument)
-        except Exception as error:  # noqa: BLE001 -- of the caller's function
-            self._loop.call_exception_handler({"message": "a function given to connect() failed", "exception": error})
+        self._voice.reject(error, messages)
 
 
 def _ignore(_: object) -> None:

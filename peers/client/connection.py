@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import cast
 
 from hub.errors import CloseCode
+from hub.requests.layout import Reply, Request
 from hub.stretch import Run
 from peers.client.conversation import Conversation, Unreadable
 from peers.client.endings import Ending
@@ -29,7 +30,10 @@ from peers.wire.hello import Hello
 from peers.wire.records import Records
 from peers.wire.session import Closing
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Told"]
+
+Told = Notice | Records | Request | Reply | Unreadable
+"""What a hub says beside messages, once the conversation is open."""
 
 
 class Connection(asyncio.Protocol):
@@ -39,23 +43,26 @@ class Connection(asyncio.Protocol):
         conversation: New.
         settings: For the times.
         on_run: Called with messages.
-        on_notice: Called with answers and losses.
+        on_notice: Called with answers, losses and requests.
         on_writable: Called when the operating system has taken everything.
+        on_read: Called at the end of what a read brought, before what it makes the client say is written.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 -- what comes, each to whom it is for
         self,
         conversation: Conversation,
         settings: ClientSettings,
         on_run: Callable[[Run[Route]], None],
-        on_notice: Callable[[Notice | Records | Unreadable], None],
+        on_notice: Callable[[Told], None],
         on_writable: Callable[[], None],
+        on_read: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._on_run = on_run
         self._on_notice = on_notice
         self._on_writable = on_writable
+        self._on_read = on_read
         self._silence = Silence(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
         self._timer: asyncio.TimerHandle | None = None
         self._reading = True
@@ -89,10 +96,11 @@ class Connection(asyncio.Protocol):
                 continue
             elif type(event) is Run:
                 on_run(event)
-            elif isinstance(event, Notice | Records | Unreadable):
-                self._on_notice(event)
             elif isinstance(event, Hello):
                 self._open(event)
+            elif not isinstance(event, Run):
+                self._on_notice(event)
+        self._on_read()
         self.write_outgoing()
         if self._ending is not None and self._transport is not None:
             self._transport.close()

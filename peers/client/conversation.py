@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from hub.requests.layout import Reply, Request
 from hub.stretch import Run
 from peers.client.routes import Route
 from peers.wire.control import Notice
@@ -30,9 +31,9 @@ class Unreadable(NamedTuple):
     messages: int
 
 
-Event = Run[Route] | Hello | Notice | Records | Unreadable | Closing
+Event = Run[Route] | Hello | Notice | Records | Request | Reply | Unreadable | Closing
 """A run of messages; the hub has answered the introduction (once, first); an answer or a loss; a piece of the journal;
-the end."""
+requests to be served; replies; the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,18 @@ class Conversation(Protocol):
 
     def publish(self, frames: list[bytes]) -> None:
         """Send MESSAGES frames."""
+
+    def request(self, request: Request) -> None:
+        """Ask a service; answered by one `Reply` or several."""
+
+    def reply(self, reply: Reply) -> None:
+        """Answer requests."""
+
+    def serve(self, prefixes: list[str], request: int) -> None:
+        """Offer to answer requests; answered by a `Notice` with the same request."""
+
+    def unserve(self, prefixes: list[str], request: int) -> None:
+        """The opposite."""
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask for a piece of the journal; answered by `Records`, or a `Notice` with the same request."""

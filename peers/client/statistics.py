@@ -31,3 +31,9 @@ class ClientStatistics(NamedTuple):
     """Different ones, subscribed."""
     paused: bool
     """Whether a full stream keeps the client from reading."""
+    pending_requests: int
+    """Asked here and not answered yet."""
+    late_replies: int
+    """Came when nobody waited for them any more."""
+    served_requests: int
+    """Answered here, or on the way to it."""

@@ -14,7 +14,7 @@ full (else whoever reads the stream could wait for the answer forever).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
@@ -22,7 +22,6 @@ from hub.stretch import Run
 from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest
-from peers.client.journal import JournalAccess
 from peers.client.routes import LocalRoutes, Route, Sink
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
@@ -53,11 +52,11 @@ class Subscriptions:
 
     Args:
         unreadable: Gets what bears no readable topic.
-        journal: Whose answers are awaited, too.
+        awaiting: Whether answers to anything else are awaited.
     """
 
-    def __init__(self, unreadable: Sink, journal: JournalAccess) -> None:
-        self._journal = journal
+    def __init__(self, unreadable: Sink, awaiting: Callable[[], bool]) -> None:
+        self._awaiting = awaiting
         self.routes = LocalRoutes(unreadable)
         self.received_messages = 0
         self.received_bytes = 0
@@ -248,7 +247,7 @@ class Subscriptions:
     def regulate(self) -> None:
         """Read or do not read, as the streams and the open requests will have it."""
         if self._connection is not None:
-            self._connection.read(not self._full or bool(self._requests) or self._journal.waiting)
+            self._connection.read(not self._full or bool(self._requests) or self._awaiting())
 
 
 def _portions(prefixes: list[str], limit_bytes: int) -> Iterator[list[str]]:

@@ -17,7 +17,7 @@ for a value that is a map.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -26,9 +26,27 @@ import msgspec
 
 from hub.batch import Batch, Message, value_ends
 from hub.errors import UsageError
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, Encoding, Frame, iterate_frames
+from hub.frame import (
+    BATCH_COUNT,
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+    iterate_frames,
+)
 
-__all__ = ["BadMessage", "InvalidValueError", "decode_batch", "decode_body", "encode_value"]
+__all__ = [
+    "BadMessage",
+    "InvalidValueError",
+    "decode_batch",
+    "decode_body",
+    "encode_value",
+    "encode_values",
+    "read_values",
+]
 
 _ARRAY_32 = b"\xdd"
 """msgpack's "array, 32 bit count follows". A BATCH body is a count and values back to back: behind this byte it is an
@@ -110,6 +128,43 @@ def encode_value(value: Any) -> bytes:
         raise InvalidValueError(f"a value has no msgpack form: {error}") from error
 
 
+def encode_values(values: Sequence[Any]) -> bytes:
+    """Return the msgpack of values, back to back: the body of a BATCH without its count.
+
+    Raises:
+        InvalidValueError: One of them has no such form.
+    """
+    array = encode_value(values if type(values) is list else list(values))
+    return array[_array_start(array[0]) :]
+
+
+def read_values(flags: int, body: bytes) -> list[Any]:
+    """Return the values of a body as that of MESSAGES; a `ValueError` stands for each that cannot be read.
+
+    Args:
+        flags: BATCH and the encoding.
+        body: One value; with BATCH, whose count was checked, a count and values.
+    """
+    try:
+        if flags == FLAG_BATCH:
+            values: list[Any] = _decode(_ARRAY_32 + body)
+            return values
+        return [_value_in(flags, body) if flags else _decode(body)]
+    except _UNDECODABLE as error:
+        frame = Frame(KIND_MESSAGES, flags, b"", body)
+        bodies = list(_bodies(frame)) if flags & FLAG_BATCH else []
+        if len(bodies) != frame.messages:
+            return [ValueError(_reason(error, frame.encoding))] * frame.messages
+        return [_read_value(value) for value in bodies]
+
+
+def _read_value(body: bytes) -> Any:
+    try:
+        return _decode(body)
+    except _UNDECODABLE as error:
+        return ValueError(_reason(error, Encoding.MSGPACK))
+
+
 def decode_body(encoding: int, body: bytes) -> Any:
     """Return the value that a body holds.
 
@@ -189,6 +244,11 @@ def _bodies(frame: Frame) -> Iterator[bytes]:
     for end in value_ends(frame) or ():
         yield frame.body[start:end]
         start = end
+
+
+def _array_start(mark: int) -> int:
+    """Where the first item of a msgpack array begins that begins with `mark`."""
+    return 1 if mark & 0xF0 == 0x90 else 3 if mark == 0xDC else 5
 
 
 def _reason(error: Exception, encoding: int) -> str:

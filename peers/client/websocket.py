@@ -6,6 +6,8 @@ receive   {"type": "messages", "topic": …, "values": raw} ─▶ MESSAGES fram
           {"type": "records", …, "blocks": […]} ─▶ Records
 ```
 
+request   Request ─▶ {"type": "request", "request": id, "topic": …, "values": …}; reply the same way, both ways
+
 Values are not taken apart on either way: a BATCH body is a count and values back to back, which behind one byte is a
 msgpack array, and the other way round.
 
@@ -20,7 +22,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from struct import Struct
 from typing import Any
 
 import msgspec
@@ -34,22 +35,28 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from hub.errors import CloseCode, ProtocolError, UsageError
-from hub.frame import (
-    BATCH_COUNT,
-    FLAG_BATCH,
-    FLAG_CONFIRM,
-    HEADER,
-    KEY_LIMIT_BYTES,
-    KIND_MESSAGES,
-    Frame,
-    encode_frame,
-    iterate_frames,
-)
+from hub.frame import FLAG_CONFIRM, Frame, iterate_frames
+from hub.requests.layout import Reply, Request
 from hub.stretch import Run
 from peers.client.conversation import Event, Introduction
 from peers.client.routes import LocalRoutes, Route
+from peers.client.websocket_messages import (
+    ENVELOPE_BYTES,
+    HubMessage,
+    encode,
+    of_fetch,
+    of_hello,
+    of_publication,
+    of_reply,
+    of_request,
+    to_frame,
+    to_hello,
+    to_message,
+    to_reply,
+    to_request,
+)
 from peers.wire.control import Notice, cut_text
-from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
+from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
 
@@ -60,9 +67,6 @@ PATH = "/v1/hub"
 
 SUBPROTOCOL = Subprotocol("hub.v1.msgpack")
 
-_ENVELOPE_BYTES = 2048
-"""More than a topic (1024) and the names of the fields take: so much smaller than a WebSocket message is its body."""
-
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
 """Room for the largest message that a hub takes by default, and what stands around it in `records`."""
 
@@ -70,43 +74,6 @@ _FIRST_CONFIRMATION = 1 << 32
 """Smaller numbers are requests of the client's."""
 
 _SERVER_ERRORS = 500
-_ARRAY_16 = Struct(">H")
-
-
-class _HubMessage(msgspec.Struct):
-    """Any message of a hub; what a type does not have stays empty."""
-
-    type: str
-    topic: str = ""
-    values: msgspec.Raw = msgspec.Raw(b"")
-    request: int = 0
-    count: int = 0
-    code: int = 0
-    text: str = ""
-    hub: str = ""
-    name: str = ""
-    software: str = ""
-    queue: QueueWish | None = None
-    frame: int = FRAME_LIMIT_BYTES
-    journal: str = ""
-    offset: int | None = None
-    start: int = 0
-    next: int = 0
-    first: int = 0
-    head: int = 0
-    blocks: list[bytes] = []
-
-
-_decode = msgspec.msgpack.Decoder(_HubMessage).decode
-_encode = msgspec.msgpack.Encoder().encode
-
-_PUBLISH = b"\x83" + _encode("type") + _encode("publish") + _encode("topic")
-_PUBLISH_CONFIRM = (
-    b"\x85" + _encode("type") + _encode("publish") + _encode("confirm") + _encode(True) + _encode("request")
-)
-_TOPIC = _encode("topic")
-_VALUE = _encode("value")
-_VALUES_ARRAY_32 = _encode("values") + b"\xdd"
 
 
 class WebSocketConversation:
@@ -138,7 +105,7 @@ class WebSocketConversation:
         self._introduction = introduction
         self._routes = routes
         self._protocol = ClientProtocol(
-            parse_uri(url), subprotocols=[SUBPROTOCOL], max_size=frame_limit_bytes + _ENVELOPE_BYTES
+            parse_uri(url), subprotocols=[SUBPROTOCOL], max_size=frame_limit_bytes + ENVELOPE_BYTES
         )
         self._confirmations = _Confirmations()
         self._parts: list[bytes] = []  # of a fragmented message
@@ -167,7 +134,7 @@ class WebSocketConversation:
         try:
             for message in self._messages():
                 if message.type == "messages":
-                    key, frame, count = _to_frame(message)
+                    key, frame, count = to_frame(message)
                     found = self._routes.find(key)
                     if found is not route and route is not None:
                         yield Run(route, b"".join(frames), messages)
@@ -204,27 +171,28 @@ class WebSocketConversation:
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_binary(self._publication(frame))
 
+    def request(self, request: Request) -> None:
+        """Send `request`."""
+        self._send_packed(of_request(request))
+
+    def reply(self, reply: Reply) -> None:
+        """Send `reply`."""
+        self._send_packed(of_reply(reply))
+
+    def serve(self, prefixes: list[str], request: int) -> None:
+        """Send `serve`."""
+        self._send({"type": "serve", "prefixes": prefixes, "request": request})
+
+    def unserve(self, prefixes: list[str], request: int) -> None:
+        """Send `unserve`."""
+        self._send({"type": "unserve", "prefixes": prefixes, "request": request})
+
     def _publication(self, frame: Frame) -> bytes:
-        values = _VALUES_ARRAY_32 if frame.flags & FLAG_BATCH else _VALUE
-        topic = _encode(frame.key.decode())
-        if not frame.flags & FLAG_CONFIRM:
-            return b"".join((_PUBLISH, topic, values, frame.body))
-        request = self._confirmations.expect(frame.messages)
-        return b"".join((_PUBLISH_CONFIRM, _encode(request), _TOPIC, topic, values, frame.body))
+        return of_publication(frame, self._confirmations.expect(frame.messages) if frame.flags & FLAG_CONFIRM else 0)
 
     def fetch(self, fetch: Fetch) -> None:
         """Send `fetch`."""
-        message: dict[str, Any] = {
-            "type": "fetch",
-            "request": fetch.request,
-            "prefixes": fetch.prefixes,
-            "bytes": fetch.bytes,
-            "wait_ms": fetch.wait_ms,
-        }
-        message |= {"start": fetch.start} if fetch.time is None else {"time_ms": fetch.time / 1000}
-        if fetch.end is not None:
-            message["end"] = fetch.end
-        self._send(message)
+        self._send_packed(of_fetch(fetch))
 
     def stage(self, stage: Stage) -> None:  # noqa: ARG002 -- as others have it
         """There is no word for it."""
@@ -259,7 +227,7 @@ class WebSocketConversation:
 
     # What came.
 
-    def _messages(self) -> Iterator[_HubMessage]:
+    def _messages(self) -> Iterator[HubMessage]:
         """The hub's messages, put together from their frames.
 
         Raises:
@@ -275,19 +243,31 @@ class WebSocketConversation:
                 if event.fin:
                     whole = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
                     self._parts.clear()
-                    yield _to_message(whole)
+                    yield to_message(whole)
 
     def _check_subprotocol(self) -> None:
         if self._protocol.handshake_exc is None and self._protocol.subprotocol != SUBPROTOCOL:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"the far side does not speak {SUBPROTOCOL}: is it a hub?")
 
-    def _events(self, message: _HubMessage) -> Iterator[Event]:
-        request = message.request
+    def _events(self, message: HubMessage) -> Iterator[Event]:
         match message.type:
             case "welcome":
                 hello = self._welcome(message)
                 if hello is not None:
                     yield hello
+            case "request":
+                yield to_request(message)
+            case "reply":
+                yield to_reply(message)
+            case "records":
+                first = message.first
+                yield Records(message.request, message.start, message.next, first, message.head, message.blocks)
+            case _:
+                yield from self._notices(message)
+
+    def _notices(self, message: HubMessage) -> Iterator[Notice]:
+        request = message.request
+        match message.type:
             case "confirmed":
                 yield Notice("confirmed", request=request, offset=message.offset)
             case "dropped":
@@ -300,22 +280,23 @@ class WebSocketConversation:
                 yield from self._confirmations.answer(request, unrecorded)
             case "error":
                 yield Notice("error", request=request, code=message.code, text=message.text, offset=message.offset)
-            case "records":
-                yield Records(request, message.start, message.next, message.first, message.head, message.blocks)
             case _:
                 pass  # of a later version
 
-    def _welcome(self, message: _HubMessage) -> Hello | None:
+    def _welcome(self, message: HubMessage) -> Hello | None:
         """The first one is answered by `hello`; the second one tells what was granted."""
         if not self._welcomed:
             self._welcomed = True
-            self._send(_hello(self._introduction))
+            self._send_packed(of_hello(self._introduction))
             return None
-        return _to_hello(message)
+        return to_hello(message)
 
     def _send(self, message: dict[str, Any]) -> None:
+        self._send_packed(encode(message))
+
+    def _send_packed(self, message: bytes) -> None:
         if self._protocol.state is State.OPEN:
-            self._protocol.send_binary(_encode(message))
+            self._protocol.send_binary(message)
 
     def _closing(self) -> Closing | None:
         """Tell the end, if it has come."""
@@ -354,64 +335,6 @@ class _Confirmations:
         while self._awaited and (ready := self._answers.pop(self._awaited[0][0], None)) is not None:
             _, messages = self._awaited.popleft()
             yield msgspec.structs.replace(ready, count=messages)
-
-
-def _hello(introduction: Introduction) -> dict[str, Any]:
-    hello: dict[str, Any] = {"type": "hello", "name": introduction.name}
-    if introduction.queue is not None:
-        hello["queue"] = introduction.queue
-    if introduction.token:
-        hello["token"] = introduction.token
-    return hello
-
-
-def _to_message(raw: bytes) -> _HubMessage:
-    try:
-        return _decode(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise ProtocolError(CloseCode.BAD_DATA, f"a message of the hub: {error}") from error
-
-
-def _to_hello(message: _HubMessage) -> Hello:
-    try:
-        hub_id, journal_id = bytes.fromhex(message.hub), bytes.fromhex(message.journal)
-    except ValueError:
-        hub_id = journal_id = b""
-    if len(hub_id) != ID_BYTES or message.frame <= 2 * _ENVELOPE_BYTES:
-        raise ProtocolError(CloseCode.BAD_DATA, "welcome: the hub's id or its frame limit makes no sense")
-    return Hello(
-        protocol=PROTOCOL,
-        role="hub",
-        id=hub_id,
-        name=message.name,
-        software=message.software,
-        queue=message.queue,
-        frame=message.frame - _ENVELOPE_BYTES,
-        journal=journal_id,
-    )
-
-
-def _to_frame(message: _HubMessage) -> tuple[bytes, bytes, int]:
-    """Return routing key, MESSAGES frame and number of values.
-
-    Raises:
-        ProtocolError: `values` is no array, or empty; the topic is longer than any.
-    """
-    raw = bytes(message.values)
-    first = raw[0] if raw else 0
-    if first & 0xF0 == 0x90:
-        count, start = first & 0x0F, 1
-    elif first == 0xDC:
-        count, start = _ARRAY_16.unpack_from(raw, 1)[0], 3
-    elif first == 0xDD:
-        count, start = BATCH_COUNT.unpack_from(raw, 1)[0], 5
-    else:
-        count = start = 0
-    topic = message.topic.encode()
-    if not count or len(topic) > KEY_LIMIT_BYTES:
-        raise ProtocolError(CloseCode.BAD_DATA, "messages: no values, or a topic that is too long")
-    frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + raw[start:], key=topic, flags=FLAG_BATCH)
-    return frame[4 : HEADER.size + len(topic)], frame, count
 
 
 def _refusal(error: Exception) -> Closing:

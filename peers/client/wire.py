@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from hub.frame import encode_frame
+from hub.requests.layout import Reply, Request
 from hub.stretch import Stretch
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes, Route
@@ -93,6 +94,22 @@ class WireConversation:
     def publish(self, frames: list[bytes]) -> None:
         """Send frames as they are."""
         self._session.send(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def request(self, request: Request) -> None:
+        """Send REQUEST."""
+        self._session.send(request.encode())
+
+    def reply(self, reply: Reply) -> None:
+        """Send REPLY."""
+        self._session.send(reply.encode())
+
+    def serve(self, prefixes: list[str], request: int) -> None:
+        """Send SERVE."""
+        self._session.send(encode_subscription(Kind.SERVE, prefixes, request))
+
+    def unserve(self, prefixes: list[str], request: int) -> None:
+        """Send UNSERVE."""
+        self._session.send(encode_subscription(Kind.UNSERVE, prefixes, request))
 
     def fetch(self, fetch: Fetch) -> None:
         """Send FETCH."""

@@ -1,0 +1,424 @@
+"""`Requests`: what a client asks of services, and the answers.
+
+```
+ask_nowait ─▶ open: a block for each target ──end of turn, 64 KiB──▶ waiting ─▶ Connection ─▶ hub
+future ◀── Pending ◀──────────────────────── REPLY ──────────────────────────────────────────── hub
+```
+
+The requests of one turn to the same target leave as one frame. What is asked for without a connection waits for the
+next one, as long as its time allows; from then on the hub keeps the time. What was sent when the connection is lost
+ends with `ConnectionLostError` and is not repeated: nobody knows whether it was carried out.
+
+Owner: one client, in its event loop. Invariants: each future gets one answer; what waits is bounded in bytes; a frame
+never says more than is left of the time. Cost: figures are in docs/performance.md, "Requests".
+
+Not here: serving them (`peers.client.services`), which ids wait for what (`peers.client.pending`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from hub.errors import (
+    BusyError,
+    ConnectionLostError,
+    HubError,
+    NoResponderError,
+    NotAllowedError,
+    RequestError,
+    RequestFailedError,
+    RequestOverflowError,
+    RequestTimeoutError,
+    RequestTooBigError,
+    ResponderGoneError,
+    UsageError,
+)
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH
+from hub.names.grammar import check_name
+from hub.requests.layout import FLAG_NAMED, Reply, Request, Status
+from hub.topics import check_topic
+from peers.client.connection import Connection
+from peers.client.conversation import ABNORMAL
+from peers.client.pending import Asked, Block, Many, Pending
+from peers.client.publications import BATCH_BYTES
+from peers.client.values import encode_values, read_values
+from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.reasons import reason_of
+
+A = TypeVar("A", Asked, Many)
+
+__all__ = ["TIMEOUT_S", "Requests", "error_of", "unfailed"]
+
+TIMEOUT_S = 30.0
+"""Default of how long an answer may take, as a hub's."""
+
+TIMEOUT_LIMIT_S = 3600.0
+"""Most that a hub waits."""
+
+_BATCH_VALUES = 4096
+"""Most requests that a turn joins to one frame, as of values that are published."""
+
+_MANY_BYTES = 1024 * 1024
+"""Largest frame of requests that were made together: more is cut, so that others get their turn in between."""
+
+_WRITE_BYTES = 256 * 1024
+"""Written in one go; also how much is collected in one turn before it is written early."""
+
+_HEAD_BYTES = 8 + BATCH_COUNT.size
+"""What stands in a frame before its values."""
+
+_REQUEST_OVERHEAD_BYTES = 64
+"""Counted for a request that waits beside its bytes: the objects for it."""
+
+_TOPICS_LIMIT = 65_536
+"""Most targets remembered as checked."""
+
+_ERRORS: dict[int, type[RequestError]] = {
+    Status.FAILED: RequestFailedError,
+    Status.NO_RESPONDER: NoResponderError,
+    Status.RESPONDER_GONE: ResponderGoneError,
+    Status.TIMED_OUT: RequestTimeoutError,
+    Status.OVERFLOW: RequestOverflowError,
+    Status.NOT_ALLOWED: NotAllowedError,
+    Status.TOO_BIG: RequestTooBigError,
+}
+
+
+class Requests:
+    """The asking side of one client.
+
+    Args:
+        buffer_bytes: Most that waits to be sent.
+        before_write: Called before requests are written, so that what was published before them goes first.
+        on_waiting: Called when `waiting` may have changed.
+    """
+
+    def __init__(self, buffer_bytes: int, before_write: Callable[[], None], on_waiting: Callable[[], None]) -> None:
+        self._buffer_bytes = buffer_bytes
+        self._before_write = before_write
+        self._on_waiting = on_waiting
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._frame_limit = FRAME_LIMIT_BYTES
+        self._batch_limit = BATCH_BYTES
+        self._open: dict[str, Block[Asked]] = {}  # of this turn
+        self._ready: deque[Block[Any]] = deque()  # sealed, not sent
+        self._buffered_bytes = 0
+        self._pending = Pending()
+        self._flush_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._progress: list[asyncio.Future[None]] = []
+        self._ended: HubError | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is awaited: then the connection must be read."""
+        return bool(self._pending)
+
+    @property
+    def pending(self) -> int:
+        """How many requests have no answer yet, those that wait to be sent included."""
+        unsent = sum(block.requests for block in self._ready) + sum(block.requests for block in self._open.values())
+        return self._pending.requests + unsent
+
+    @property
+    def late_replies(self) -> int:
+        """How many replies came that nobody waited for."""
+        return self._pending.late
+
+    # For the client's users.
+
+    def ask_nowait(self, target: str, packed: bytes, timeout_s: float, *, named: bool = False) -> asyncio.Future[Any]:
+        """Ask; it leaves at the end of this turn of the loop, or when there is a connection.
+
+        Raises:
+            BusyError: `buffer_bytes` of requests wait already.
+            InvalidTopicError, InvalidNameError, UsageError: No target, or no time, that makes sense.
+            RequestTooBigError: The value is larger than what the hub takes.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        size = len(packed)
+        block = self._open.get(target)
+        if (
+            block is None
+            or block.timeout_s != timeout_s
+            or block.size + size > self._batch_limit
+            or block.requests >= _BATCH_VALUES
+            or (block.flags == FLAG_NAMED) is not named
+        ):
+            block = self._begin(target, size, timeout_s, named=named)
+        charge = size + _REQUEST_OVERHEAD_BYTES
+        if self._buffered_bytes + charge > self._buffer_bytes and self._buffered_bytes:
+            raise self._busy()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        block.packed.append(packed)
+        block.size += size
+        block.requests += 1
+        block.askers.futures.append(future)
+        self._buffered_bytes += charge
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+        elif self._buffered_bytes >= _WRITE_BYTES:
+            self.write()
+        return future
+
+    async def ask(self, target: str, packed: bytes, timeout_s: float, *, named: bool = False) -> Any:
+        """Ask when there is room, and wait for the answer.
+
+        Raises:
+            RequestError: It was not answered with a value.
+            ConnectionLostError: The connection was lost before the answer.
+            InvalidTopicError, UsageError, ClosedError, PeerError: As `ask_nowait`.
+        """
+        while True:
+            try:
+                future = self.ask_nowait(target, packed, timeout_s, named=named)
+            except BusyError:
+                await self._wait_room()
+            else:
+                return await future
+
+    async def ask_many(self, target: str, values: list[Any], timeout_s: float, *, named: bool = False) -> list[Any]:
+        """Ask for several things at once, in as few frames as possible.
+
+        Returns:
+            The answers in order; a `HubError` stands for each that was not answered with a value.
+
+        Raises:
+            InvalidTopicError, InvalidValueError, UsageError, ClosedError, PeerError: Nothing was asked.
+        """
+        if not values:
+            return []
+        pieces = self._pieces(values)
+        many = Many(self._loop.create_future(), len(values))
+        start = 0
+        for packed, requests in pieces:
+            while self._buffered_bytes and self._buffered_bytes + len(packed) > self._buffer_bytes:
+                await self._wait_room()
+            block = self._block(target, timeout_s, many, start, named=named)
+            block.packed.append(packed)
+            block.size, block.requests = len(packed), requests
+            self._buffered_bytes += len(packed) + _REQUEST_OVERHEAD_BYTES * requests
+            self._ready.append(block)
+            start += requests
+            if not self._flush_due:
+                self._flush_due = True
+                self._loop.call_soon(self._flush)
+        return await many.future
+
+    # For the client.
+
+    def receive(self, reply: Reply) -> None:
+        """Take answers."""
+        if reply.status == Status.OK:
+            answers = read_values(reply.flags, reply.values)
+            if any(isinstance(answer, ValueError) for answer in answers):
+                answers = [_readable(answer) for answer in answers]
+        else:
+            text = reason_of(reply)
+            answers = [error_of(reply.status, text) for _ in range(reply.requests)]
+        self._pending.answer(reply.first, answers)
+        if not self._pending:
+            self._on_waiting()
+
+    def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
+        """Send what waits."""
+        self._connection = connection
+        self._frame_limit = frame_limit_bytes
+        self._batch_limit = min(BATCH_BYTES, frame_limit_bytes - _HEAD_BYTES)
+        self.write()
+
+    def disconnected(self) -> None:
+        """Answer what was sent: nobody knows what has become of it. What was not goes on waiting."""
+        self._connection = None
+        text = "the connection was lost before the answer; the service may have carried the request out or not"
+        self._pending.fail_all(lambda: ConnectionLostError(ABNORMAL, text))
+        self._watch()
+
+    def finish(self, error: HubError) -> None:
+        """Nothing is asked any more."""
+        self._ended = error
+        self._connection = None
+        self._seal()
+        ready, self._ready = self._ready, deque()
+        self._buffered_bytes = 0
+        for block in ready:
+            block.fail(lambda: _again(error))
+        self._pending.fail_all(lambda: _again(error))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake()
+
+    def write(self) -> None:
+        """Hand over what waits, as long as the operating system takes it."""
+        self._seal()
+        connection = self._connection
+        if connection is None or not self._ready:
+            return
+        self._before_write()
+        idle = not self._pending
+        now_s = self._loop.time()
+        while self._ready and connection.writable:
+            written = 0
+            while self._ready and written < _WRITE_BYTES:
+                written += self._send(self._ready.popleft(), connection, now_s)
+            connection.write_outgoing()
+        if idle and self._pending:
+            self._on_waiting()
+        if self._progress and self._buffered_bytes <= self._buffer_bytes // 2:
+            self._wake()
+
+    # Inside.
+
+    def _begin(self, target: str, size: int, timeout_s: float, *, named: bool) -> Block[Asked]:
+        """Begin another block for this target."""
+        if size + _HEAD_BYTES > self._frame_limit:
+            text = f"a value of {size} bytes, the hub takes at most {self._frame_limit - _HEAD_BYTES} bytes"
+            raise RequestTooBigError(Status.TOO_BIG, text)
+        block = self._block(target, timeout_s, Asked(), named=named)
+        full = self._open.pop(target, None)
+        if full is not None and full.requests:
+            self._ready.append(full)
+        self._open[target] = block
+        return block
+
+    def _block(self, target: str, timeout_s: float, askers: A, start: int = 0, *, named: bool) -> Block[A]:
+        if self._ended is not None:
+            raise _again(self._ended)
+        if not 0 < timeout_s <= TIMEOUT_LIMIT_S:
+            raise UsageError(f"timeout_s is {timeout_s:g}: give more than 0 and at most {TIMEOUT_LIMIT_S:g} seconds")
+        deadline_s = self._loop.time() + timeout_s
+        return Block(_checked(target, named), FLAG_NAMED if named else 0, timeout_s, deadline_s, askers, start)
+
+    def _busy(self) -> BusyError:
+        return BusyError(
+            f"{self._buffered_bytes} bytes of requests wait to be sent, the limit is {self._buffer_bytes}: the hub or "
+            "the network is slower than this client; wait with `await request()`, or connect with larger buffer_bytes"
+        )
+
+    def _pieces(self, values: list[Any]) -> list[tuple[bytes, int]]:
+        """Return what goes into one frame each: values back to back, and how many."""
+        limit = min(_MANY_BYTES, self._frame_limit - _HEAD_BYTES)
+        packed = encode_values(values)
+        if len(packed) <= limit and len(values) <= BATCH_LIMIT_MESSAGES:
+            return [(packed, len(values))]
+        if len(values) == 1:
+            if len(packed) > self._frame_limit - _HEAD_BYTES:
+                text = f"a value of {len(packed)} bytes, the hub takes at most {self._frame_limit - _HEAD_BYTES} bytes"
+                raise RequestTooBigError(Status.TOO_BIG, text)
+            return [(packed, 1)]
+        half = len(values) // 2
+        return self._pieces(values[:half]) + self._pieces(values[half:])
+
+    def _flush(self) -> None:
+        """End of the turn."""
+        self._flush_due = False
+        self.write()
+        self._watch()
+
+    def _seal(self) -> None:
+        if self._open:
+            self._ready.extend([block for block in self._open.values() if block.requests])
+            self._open = {}
+
+    def _send(self, block: Block[Any], connection: Connection, now_s: float) -> int:
+        """Send a block; return how many bytes that are."""
+        requests, size = block.requests, block.size
+        self._buffered_bytes -= size + _REQUEST_OVERHEAD_BYTES * requests
+        timeout_ms = math.ceil((block.deadline_s - now_s) * 1000)
+        if timeout_ms <= 0:
+            block.fail(_timed_out)
+            return 0
+        if size + _HEAD_BYTES > self._frame_limit:
+            text = f"{size} bytes of requests that waited are more than this hub takes at once"
+            block.fail(lambda: RequestTooBigError(Status.TOO_BIG, text))
+            return 0
+        flags, values = block.flags, b"".join(block.packed)
+        block.packed = []
+        if requests > 1:
+            flags, values = flags | FLAG_BATCH, BATCH_COUNT.pack(requests) + values
+        connection.conversation.request(Request(block.target, self._pending.add(block), timeout_ms, values, flags))
+        return size
+
+    def _watch(self) -> None:
+        """Keep the time of what waits to be sent."""
+        if not self._ready:
+            return
+        due_s = min(block.deadline_s for block in self._ready)
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() <= due_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_s, self._expire)
+
+    def _expire(self) -> None:
+        """The time of something that waits is up."""
+        self._timer = None
+        now_s = self._loop.time()
+        due = [block for block in self._ready if block.deadline_s <= now_s]
+        self._ready = deque(block for block in self._ready if block.deadline_s > now_s)
+        for block in due:
+            self._buffered_bytes -= block.size + _REQUEST_OVERHEAD_BYTES * block.requests
+            block.fail(_timed_out)
+        self._wake()
+        self._watch()
+
+    async def _wait_room(self) -> None:
+        """Wait until half of the buffer is free, or the client has ended."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._progress.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._progress:
+                self._progress.remove(waiter)
+
+    def _wake(self) -> None:
+        progress, self._progress = self._progress, []
+        for waiter in progress:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def unfailed(answers: list[Any]) -> list[Any]:
+    """Return answers; raise the first that is an error."""
+    for answer in answers:
+        if isinstance(answer, HubError):
+            raise answer
+    return answers
+
+
+def error_of(status: int, text: str) -> RequestError:
+    """Make the error for a status that is not OK."""
+    return _ERRORS.get(status, RequestError)(status, text)
+
+
+def _timed_out() -> RequestError:
+    return RequestTimeoutError(Status.TIMED_OUT, "there was no connection within the time that the request gives")
+
+
+def _again(error: HubError) -> HubError:
+    """Return an error for one more of those who get the same."""
+    return type(error)(*error.args)
+
+
+def _readable(answer: Any) -> Any:
+    if isinstance(answer, ValueError):
+        return RequestFailedError(Status.FAILED, f"the reply cannot be read: {answer}")
+    return answer
+
+
+@lru_cache(_TOPICS_LIMIT)
+def _checked(target: str, named: bool) -> bytes:  # noqa: FBT001 -- on or off
+    """Return a target as the key of a frame.
+
+    Raises:
+        InvalidTopicError, InvalidNameError: It is none.
+    """
+    return (check_name(target) if named else check_topic(target)).encode()

@@ -1,0 +1,322 @@
+"""`Service`: one function that answers requests under some prefixes. Made by `Client.serve` and `serve_batches`.
+
+```
+requests ─▶ function that returns ─▶ replies, in the same turn
+        └─▶ async function ─▶ a task each, `concurrency` at once; the rest waits ─▶ replies, as they are done
+```
+
+What the function returns is the reply; what it raises is the reason of a failure, and logged the first time. When the
+connection is lost, what runs goes on to its end and its reply is thrown away: whoever asked knows already.
+
+Owner: one client's `Services`, in its event loop. Bound: what waits is what the hub lets be pending. Cost: figures are
+in docs/performance.md, "Requests".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from hub.errors import UsageError
+from hub.requests.layout import TRANSACTIONS
+from hub.topics import check_prefix
+from peers.client.replies import Replies
+from peers.client.values import InvalidValueError
+
+__all__ = ["CONCURRENCY", "Answering", "Asking", "Batches", "Each", "Run", "Service", "ServiceRequest"]
+
+CONCURRENCY = 1024
+"""Default of how many calls of an async function run at once."""
+
+_CLOSED = "the service was closed"
+
+_log = logging.getLogger("peers.client")
+
+
+class ServiceRequest(NamedTuple):
+    """What a service is asked."""
+
+    topic: str
+    """The topic, or the service's name where it was asked by that."""
+    value: Any
+
+
+_request = partial(tuple.__new__, ServiceRequest)  # `ServiceRequest(...)` costs twice as much
+
+
+class Asking(NamedTuple):
+    """The requests of one frame."""
+
+    topic: str
+    first: int
+    """Transaction id of the first; the others follow."""
+    values: list[Any]
+    """A `ValueError` stands for each that cannot be read."""
+
+
+class Run(NamedTuple):
+    """A call that has to be awaited."""
+
+    first: int
+    requests: int
+    answer: Awaitable[Any]
+    replies: Replies
+
+    def drop(self) -> None:
+        """It will not be awaited."""
+        if isinstance(self.answer, Coroutine):
+            self.answer.close()
+        elif isinstance(self.answer, asyncio.Future):
+            self.answer.cancel()
+
+
+class Keeper(Protocol):
+    """Who keeps a service: `peers.client.services.Services`."""
+
+    async def open(self, service: Service) -> None:
+        """Tell the hub."""
+
+    async def close(self, service: Service) -> None:
+        """The opposite."""
+
+    def flush_soon(self) -> None:
+        """Something was answered outside of a read."""
+
+
+class Service:
+    """A function that answers requests; use it in an `async with` statement.
+
+    Args:
+        keeper: Of the client.
+        prefixes: Which requests it answers.
+        answering: How.
+        concurrency: Most calls that are awaited at once.
+        close_timeout_s: How long `close` waits for calls that run.
+    """
+
+    def __init__(
+        self, keeper: Keeper, prefixes: Sequence[str], answering: Answering, concurrency: int, close_timeout_s: float
+    ) -> None:
+        if concurrency < 1:
+            raise UsageError(f"concurrency is {concurrency}: give 1 or more")
+        if not prefixes:
+            raise UsageError("serve one prefix or more; the empty text matches everything")
+        self.prefixes = tuple(dict.fromkeys(check_prefix(prefix) for prefix in prefixes))
+        self.requests = 0
+        """How many requests came."""
+        self.failures = 0
+        """How many of them were answered with a failure."""
+        self._keeper = keeper
+        self._answering = answering
+        self._concurrency = concurrency
+        self._close_timeout_s = close_timeout_s
+        self._waiting: deque[Run] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._warned: set[type[BaseException]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def running(self) -> int:
+        """How many calls are awaited."""
+        return len(self._running)
+
+    async def open(self) -> None:
+        """Serve, and wait until the hub has confirmed. Without a connection that takes until there is one.
+
+        Raises:
+            UsageError: This client serves one of the prefixes already.
+            RejectedError: The hub refuses.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        await self._keeper.open(self)
+
+    async def close(self) -> None:
+        """Serve no longer: nothing new comes; what runs is waited for, as long as the client's `close_timeout_s`."""
+        await self._keeper.close(self)
+        try:
+            async with asyncio.timeout(self._close_timeout_s):
+                while self._running:
+                    await asyncio.wait(list(self._running))
+        except TimeoutError:
+            _log.warning("a service is closed although %d of its calls still run: they are cancelled", self.running)
+        finally:
+            self.cancel()
+
+    # For the keeper.
+
+    def receive(self, asking: Asking, replies: Replies) -> None:
+        """Answer requests, or begin to."""
+        self.requests += len(asking.values)
+        self._answering.answer(self, asking, replies)
+
+    def disconnected(self) -> None:
+        """Nobody waits for what has not begun."""
+        waiting, self._waiting = self._waiting, deque()
+        for run in waiting:
+            run.drop()
+
+    def cancel(self) -> None:
+        """End what runs, and what waits; it is answered with a failure where there is still a connection."""
+        waiting, self._waiting = self._waiting, deque()
+        for run in waiting:
+            run.drop()
+            run.replies.fail(run.first, run.requests, _CLOSED)
+        for task in self._running:
+            task.cancel()
+        self._keeper.flush_soon()
+
+    # For the ways of answering.
+
+    def start(self, run: Run) -> None:
+        """Await a call, now or when there is room."""
+        if len(self._running) >= self._concurrency:
+            self._waiting.append(run)
+            return
+        task = asyncio.get_running_loop().create_task(self._await(run))
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    async def _await(self, run: Run) -> None:
+        try:
+            result = await run.answer
+        except asyncio.CancelledError:
+            run.replies.fail(run.first, run.requests, _CLOSED)
+            self._keeper.flush_soon()
+            raise
+        except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
+            self.fail(run.first, run.requests, error, run.replies)
+        else:
+            self._answering.finish(self, run, result)
+        self._keeper.flush_soon()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        while self._waiting and len(self._running) < self._concurrency:
+            self.start(self._waiting.popleft())
+
+    def fail(self, first: int, count: int, error: BaseException, replies: Replies) -> None:
+        """Answer requests with what the function has raised."""
+        self.failures += count
+        replies.fail(first, count, str(error) or type(error).__name__)
+        if type(error) not in self._warned:
+            self._warned.add(type(error))
+            text = "the service under %s has failed (told once for each kind of error): %r"
+            _log.warning(text, self.prefixes, error, exc_info=error)
+
+
+class Answering(Protocol):
+    """How a service's function is called."""
+
+    def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
+        """Answer requests, or begin to."""
+
+    def finish(self, service: Service, run: Run, result: Any) -> None:
+        """A call that was awaited has ended."""
+
+
+class Each:
+    """A function of one request.
+
+    Args:
+        function: Gets a `ServiceRequest`, returns the reply, or something to be awaited for it.
+    """
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[ServiceRequest], Any]) -> None:
+        self._function = function
+
+    def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
+        """Call the function for each request."""
+        function, topic, begun = self._function, asking.topic, 0
+        answers: list[Any] = []
+        for at, value in enumerate(asking.values):
+            try:
+                if isinstance(value, ValueError):
+                    raise value  # noqa: TRY301 -- as if the function had found it
+                answer = function(_request((topic, value)))
+            except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
+                self._put(service, asking.first + begun, answers, replies)
+                answers, begun = [], at + 1
+                service.fail((asking.first + at) % TRANSACTIONS, 1, error, replies)
+                continue
+            if hasattr(answer, "__await__"):
+                self._put(service, asking.first + begun, answers, replies)
+                answers, begun = [], at + 1
+                service.start(Run((asking.first + at) % TRANSACTIONS, 1, answer, replies))
+            else:
+                answers.append(answer)
+        self._put(service, asking.first + begun, answers, replies)
+
+    @staticmethod
+    def _put(service: Service, first: int, answers: list[Any], replies: Replies) -> None:
+        """Answer with what the function has returned, one by one where not all of it can be sent."""
+        if not answers:
+            return
+        try:
+            replies.put(first % TRANSACTIONS, answers)
+        except InvalidValueError as error:
+            if len(answers) == 1:
+                service.fail(first % TRANSACTIONS, 1, error, replies)
+                return
+            for at, answer in enumerate(answers):
+                Each._put(service, first + at, [answer], replies)
+
+    def finish(self, service: Service, run: Run, result: Any) -> None:
+        """Answer the one request."""
+        try:
+            run.replies.put_one(run.first, result)
+        except InvalidValueError as error:
+            service.fail(run.first, 1, error, run.replies)
+
+
+class Batches:
+    """A function of several requests at once.
+
+    Args:
+        function: Gets the values of a frame, returns the replies in their order, or something to be awaited for them.
+    """
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
+        self._function = function
+
+    def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
+        """Call the function once."""
+        first, count = asking.first, len(asking.values)
+        try:
+            bad = next((value for value in asking.values if isinstance(value, ValueError)), None)
+            if bad is not None:
+                raise bad  # noqa: TRY301 -- as if the function had found it
+            answers = self._function(asking.values)
+        except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
+            service.fail(first, count, error, replies)
+            return
+        if hasattr(answers, "__await__"):
+            service.start(Run(first, count, answers, replies))
+        else:
+            self.finish(service, Run(first, count, answers, replies), answers)
+
+    def finish(self, service: Service, run: Run, result: Any) -> None:
+        """Answer all of them."""
+        try:
+            if not isinstance(result, list | tuple) or len(result) != run.requests:
+                text = f"a function of {run.requests} values must return a list of as many replies"
+                raise InvalidValueError(text)  # noqa: TRY301 -- as if they could not be sent
+            run.replies.put(run.first, result)
+        except InvalidValueError as error:
+            service.fail(run.first, run.requests, error, run.replies)

@@ -1,0 +1,243 @@
+"""`Services`: what a client answers for others.
+
+```
+Service.open ─▶ SERVE ─▶ hub ─▶ confirmed          hub ─ REQUEST ─▶ the service with the longest prefix that matches
+                                                   hub ◀─ REPLY ─── Replies ◀── end of the read, end of the turn
+```
+
+Owner: one client, in its event loop. Invariants: each request that comes is answered once, unless its connection is
+lost before; a prefix is served by one service of a client; a connection that is made anew is asked for all of them
+again. Requests about services are numbered from `FIRST_REQUEST` on, below those about the journal.
+
+Not here: calling functions (`peers.client.service`), asking others (`peers.client.requests`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from hub.errors import ClosedError, HubError, PeerError, RejectedError, UsageError
+from hub.requests.layout import Request
+from hub.topics import printable
+from peers.client.connection import Connection
+from peers.client.replies import Replies
+from peers.client.service import Answering, Asking, Service
+from peers.client.values import read_values
+from peers.wire.control import Notice
+
+__all__ = ["FIRST_REQUEST", "LAST_REQUEST", "Services"]
+
+FIRST_REQUEST = 1 << 30
+"""Smaller numbers are requests about subscriptions."""
+
+LAST_REQUEST = (1 << 31) - 1
+
+_TARGETS_LIMIT = 65_536
+"""Most topics whose service is remembered."""
+
+_NOBODY = "this client no longer serves that"
+
+
+class _Change(NamedTuple):
+    """What the hub was asked and has not answered."""
+
+    answer: asyncio.Future[HubError | None]
+    service: Service
+    serve: bool
+    again: bool
+    """Whether it was granted before, by an earlier connection."""
+
+
+class Services:
+    """The answering side of one client.
+
+    Args:
+        on_waiting: Called when `waiting` may have changed.
+    """
+
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
+        self._on_waiting = on_waiting
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._replies = Replies()  # of this connection
+        self._services: dict[str, Service] = {}  # prefix → who answers; from `open` until the hub has let go
+        self._held: dict[Service, None] = {}  # confirmed by the hub, and not given up
+        self._targets: dict[bytes, tuple[str, Service | None]] = {}
+        self._changes: dict[int, _Change] = {}
+        self._last_request = FIRST_REQUEST
+        self._flush_due = False
+        self._ended: HubError | None = None
+        self.requests = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer of the hub's is awaited: then the connection must be read."""
+        return bool(self._changes)
+
+    # For the client's users.
+
+    def make(
+        self, prefixes: Sequence[str] | str, answering: Answering, concurrency: int, close_timeout_s: float
+    ) -> Service:
+        """Make a service, to be opened."""
+        several = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+        return Service(self, several, answering, concurrency, close_timeout_s)
+
+    # For services.
+
+    async def open(self, service: Service) -> None:
+        """Serve; see `Service.open`. Cancellation: takes it back."""
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+        for prefix in service.prefixes:
+            if prefix in self._services:
+                raise UsageError(f"this client serves {printable(prefix)} already; others can, over other connections")
+        self._services.update(dict.fromkeys(service.prefixes, service))
+        self._targets.clear()
+        answer = self._ask(service, serve=True)
+        try:
+            await asyncio.wait([answer])
+        except BaseException:
+            self._ask(service, serve=False)
+            self._let_go(service)
+            raise
+        error = answer.result()
+        if error is not None:
+            self._let_go(service)
+            raise error.with_traceback(None)
+
+    async def close(self, service: Service) -> None:
+        """Serve no longer, and wait until the hub sends nothing more; see `Service.close`."""
+        if service not in self._held:
+            return
+        del self._held[service]
+        try:
+            if self._connection is not None:
+                await asyncio.wait([self._ask(service, serve=False)])
+        finally:
+            self._let_go(service)
+
+    def flush_soon(self) -> None:
+        """Send what was answered at the end of this turn of the loop."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush_now)
+
+    # For the client.
+
+    def receive(self, request: Request) -> None:
+        """Have requests answered."""
+        topic, service = self._targets.get(request.target) or self._find(request.target)
+        values = read_values(request.flags, request.values)
+        self.requests += len(values)
+        if service is None:
+            self._replies.fail(request.first, len(values), _NOBODY)
+        else:
+            service.receive(Asking(topic, request.first, values), self._replies)
+
+    def flush(self) -> None:
+        """Say what was answered; whoever calls writes it."""
+        connection, replies = self._connection, self._replies
+        if replies and connection is not None:
+            for reply in replies.take():
+                connection.conversation.reply(reply)
+
+    def answer(self, notice: Notice) -> PeerError | None:
+        """Take the hub's answer about a service.
+
+        Returns:
+            An error if it refuses what it had granted over an earlier connection.
+        """
+        change = self._changes.pop(notice.request, None)
+        if change is None:
+            return None
+        error = RejectedError(notice.code, notice.text) if notice.kind == "error" else None
+        if change.serve and error is None and self._services.get(change.service.prefixes[0]) is change.service:
+            self._held[change.service] = None
+        if not change.answer.done():
+            change.answer.set_result(error)
+        self._on_waiting()
+        return error if change.again else None
+
+    def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
+        """Ask a new connection for everything."""
+        self._connection = connection
+        self._replies.frame_limit_bytes = frame_limit_bytes
+        for number, change in self._changes.items():
+            self._send(number, change)
+        for service in self._held:
+            self._ask(service, serve=True, again=True)
+
+    def disconnected(self) -> None:
+        """The connection is lost, and with it everything that was asked over it."""
+        self._connection = None
+        limit = self._replies.frame_limit_bytes
+        self._replies = Replies()  # what still runs answers into the old one
+        self._replies.frame_limit_bytes = limit
+        for number, change in list(self._changes.items()):
+            if not change.serve or change.again:
+                del self._changes[number]
+                if not change.answer.done():
+                    change.answer.set_result(None)
+        for service in self._all():
+            service.disconnected()
+
+    def finish(self, error: HubError | None) -> None:
+        """Nothing comes any more: end what runs, tell who waits."""
+        self._ended = error or ClosedError("the client is closed")
+        self._connection = None
+        for change in self._changes.values():
+            if not change.answer.done():
+                change.answer.set_result(self._ended)
+        self._changes.clear()
+        for service in self._all():
+            service.cancel()
+
+    # Inside.
+
+    def _all(self) -> list[Service]:
+        return list(dict.fromkeys(self._services.values()))
+
+    def _find(self, target: bytes) -> tuple[str, Service | None]:
+        """Find, and remember, who answers under a topic: the longest prefix wins, as in the hub."""
+        topic = target.decode("utf-8", "replace")
+        found = max((prefix for prefix in self._services if topic.startswith(prefix)), key=len, default=None)
+        if len(self._targets) >= _TARGETS_LIMIT:
+            self._targets.clear()
+        place = self._targets[target] = (topic, None if found is None else self._services[found])
+        return place
+
+    def _let_go(self, service: Service) -> None:
+        for prefix in service.prefixes:
+            if self._services.get(prefix) is service:
+                del self._services[prefix]
+        self._held.pop(service, None)
+        self._targets.clear()
+        for number, change in list(self._changes.items()):
+            if change.service is service and change.serve:
+                del self._changes[number]
+
+    def _ask(self, service: Service, *, serve: bool, again: bool = False) -> asyncio.Future[HubError | None]:
+        self._last_request = FIRST_REQUEST if self._last_request >= LAST_REQUEST else self._last_request + 1
+        change = _Change(self._loop.create_future(), service, serve, again)
+        if serve or self._connection is not None:
+            self._changes[self._last_request] = change
+            self._send(self._last_request, change)
+        return change.answer
+
+    def _send(self, number: int, change: _Change) -> None:
+        connection = self._connection
+        if connection is not None:
+            say: Callable[[list[str], int], None]
+            say = connection.conversation.serve if change.serve else connection.conversation.unserve
+            say(list(change.service.prefixes), number)
+            connection.write_outgoing()
+            self._on_waiting()
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        self.flush()
+        if self._connection is not None:
+            self._connection.write_outgoing()
