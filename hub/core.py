@@ -31,9 +31,9 @@ from hub.filter import Change, Filter
 from hub.handler import Handler, HandlerStatistics, Role
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
+from hub.names.names import NameLimits, Names
 from hub.requests.limits import RequestLimits
 from hub.requests.requests import Requests
-from hub.names.names import NameLimits, Names
 from hub.routes import ROUTES_LIMIT, Route, Routes
 from hub.stretch import Stretch
 from hub.topics import check_prefix, check_topic

@@ -10,8 +10,13 @@ offer(batch) ────────────────────▶ pen
                                   BoundedQueue ──resume()────────────┘      full? its overflow policy decides
 ```
 
-Owner: the core. Invariants: `offer` never waits and never raises; batches reach the outlet in the order offered; a
-gap is told where the lost messages would have stood; what is offered while the outlet does not take bytes is bounded.
+Requests and replies (`post`) are written among the messages of the turn, in the order in which they came. While the
+outlet takes no bytes they wait in a lane of their own, which is written before the queue: overflow policies are for
+messages, a request has one answer in any case.
+
+Owner: the core. Invariants: `offer` and `post` never wait and never raise; batches reach the outlet in the order
+offered; a gap is told where the lost messages would have stood; what comes while the outlet does not take bytes is
+bounded.
 
 Cost: `offer` O(1). Memory: about 0.5 KiB a handler without a queue.
 
@@ -22,17 +27,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
+from hub.requests.lane import Item, Lane
 
-__all__ = ["WRITE_LIMIT_BYTES", "Handler", "HandlerStatistics", "Outlet", "Role"]
+__all__ = ["ANY_FRAME_BYTES", "WRITE_LIMIT_BYTES", "Handler", "HandlerStatistics", "Outlet", "Poster", "Role"]
 
 WRITE_LIMIT_BYTES = 256 * 1024
 """What a handler collects in one turn before it writes early: one read's worth (asyncio reads 256 KiB at most)."""
+
+ANY_FRAME_BYTES = (1 << 32) - 1
+"""The longest body that a header can tell: of a far side that has no limit of its own."""
 
 
 class Role(Enum):
@@ -61,6 +70,13 @@ class Outlet(Protocol):
         """Tell the far side why, then end the connection; leads to `Core.detach`."""
 
 
+class Poster(Protocol):
+    """The part of an outlet that writes requests and replies. Who has none neither asks nor serves."""
+
+    def post(self, items: list[Item]) -> None:
+        """Write them with one write, or buffer them; never wait, never raise."""
+
+
 class HandlerStatistics(NamedTuple):
     """A handler at one moment."""
 
@@ -79,6 +95,7 @@ class HandlerStatistics(NamedTuple):
     delivered_bytes: int
     queued_messages: int
     queued_bytes: int
+    """Of messages, requests and replies."""
     dropped_messages: int
     overflow: str
     paused: bool
@@ -97,23 +114,28 @@ class Handler:
         limits: Of its queue, and what happens when that is full.
         name: For people.
         address: For people.
+        poster: Where it writes requests and replies, None for one that takes none.
+        frame_limit_bytes: Largest body that the far side takes.
     """
 
     __slots__ = (
         "_direct",
         "_dirty",
         "_dropped_messages",
+        "_lane",
         "_offered_messages",
         "_on_dirty",
         "_on_drop",
         "_pending",
         "_pending_bytes",
+        "_posted",
         "_queue",
         "_writable",
         "_writing",
         "address",
         "closed",
         "delivered_bytes",
+        "frame_limit_bytes",
         "hears_itself",
         "id",
         "is_link",
@@ -121,6 +143,7 @@ class Handler:
         "limits",
         "name",
         "outlet",
+        "poster",
         "prefixes",
         "published_messages",
         "reaches_leaves",
@@ -128,7 +151,7 @@ class Handler:
         "role",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
         self,
         outlet: Outlet,
         *,
@@ -136,6 +159,8 @@ class Handler:
         limits: QueueLimits,
         name: str = "",
         address: str = "",
+        poster: Poster | None = None,
+        frame_limit_bytes: int = ANY_FRAME_BYTES,
     ) -> None:
         self.id = 0  # given by the core
         self.role = role
@@ -148,6 +173,8 @@ class Handler:
         self.address = address
         self.limits = limits
         self.outlet = outlet
+        self.poster = poster
+        self.frame_limit_bytes = frame_limit_bytes
         self.prefixes: dict[str, int] = {}  # prefix → how often it was subscribed; kept by the core
         self.closed = False
         self.published_messages = 0
@@ -157,9 +184,11 @@ class Handler:
         self._dropped_messages = 0
         self._queue: BoundedQueue | None = None
         self._pending: list[Batch] = []
-        self._pending_bytes = 0
+        self._pending_bytes = 0  # of what is posted, too
+        self._posted: list[tuple[int, Item]] = []  # each behind so many of the pending batches
+        self._lane: Lane | None = None
         self._writable = True
-        self._direct = True  # the outlet takes bytes, and no queue has to go before what is offered
+        self._direct = True  # the outlet takes bytes, and neither lane nor queue has to go before what is offered
         self._writing = False  # inside the outlet: nothing else may be written before it returns
         self._dirty = False
         self._on_dirty: Callable[[Handler], None] = _ignore
@@ -214,10 +243,33 @@ class Handler:
         if self._pending_bytes >= WRITE_LIMIT_BYTES:
             self.write_pending()
 
+    def post(self, item: Item, *, keep: bool = False) -> bool:
+        """Take a request or a reply: to be written at the end of the turn, or to wait in the lane.
+
+        Args:
+            item: Within `frame_limit_bytes`.
+            keep: Take it even if the lane is full.
+
+        Returns:
+            Whether it was taken. Not, if the lane is full, the handler is closed, or nobody here can write it.
+        """
+        if not self._direct:
+            return self._hold_item(item, keep=keep)
+        if self.poster is None:
+            return False
+        self._posted.append((len(self._pending), item))
+        self._pending_bytes += item.size_bytes
+        if not self._dirty:
+            self._dirty = True
+            self._on_dirty(self)
+        if self._pending_bytes >= WRITE_LIMIT_BYTES:
+            self.write_pending()
+        return True
+
     def flush(self) -> None:
         """End of a read or a turn: write what it brought, with one write."""
         self._dirty = False
-        if self._pending:
+        if self._pending or self._posted:
             self.write_pending()
 
     def write_pending(self) -> None:
@@ -225,7 +277,7 @@ class Handler:
         if self._writing:
             return
         self._send_pending()
-        if self._queue is not None:  # the outlet paused within the write, and perhaps resumed
+        if self._queue is not None or self._lane is not None:  # the outlet paused within the write, perhaps resumed
             self._go_on()
 
     def pause(self) -> None:
@@ -237,16 +289,18 @@ class Handler:
         if self.closed:
             return
         self._writable = True
-        if self._queue is None:
+        if self._queue is None and self._lane is None:
             self._direct = True
         elif not self._writing:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Empty the queue, after what the turn had brought before it; until the outlet pauses."""
-        while self._queue is not None and self._writable:
-            if self._pending:
+        """Empty lane and queue, after what the turn had brought before them; until the outlet pauses."""
+        while self._writable and (self._queue is not None or self._lane is not None):
+            if self._pending or self._posted:
                 self._send_pending()
+            elif self._lane is not None:
+                self._write_lane(self._lane)
             else:
                 self._write_queue()
 
@@ -256,9 +310,44 @@ class Handler:
         self._pending_bytes = 0
         self._writing = True
         try:
-            self.outlet.send(pending)
+            if self._posted:
+                self._send_mixed(pending)
+            else:
+                self.outlet.send(pending)
         finally:
             self._writing = False
+
+    def _send_mixed(self, pending: list[Batch]) -> None:
+        """Write batches and what was posted between them."""
+        posted, self._posted = self._posted, []
+        poster = cast("Poster", self.poster)
+        items: list[Item] = []
+        start = 0
+        for place, item in posted:
+            if place > start:
+                if items:
+                    poster.post(items)
+                    items = []
+                self.outlet.send(pending[start:place])
+                start = place
+            items.append(item)
+        poster.post(items)
+        if start < len(pending):
+            self.outlet.send(pending[start:])
+
+    def _write_lane(self, lane: Lane) -> None:
+        """Write the lane. What is posted from within goes behind it."""
+        self._writing = True
+        try:
+            while lane and self._writable:
+                items = lane.take(WRITE_LIMIT_BYTES)
+                self.delivered_bytes += sum(item.size_bytes for item in items)
+                cast("Poster", self.poster).post(items)
+        finally:
+            self._writing = False
+        if lane is self._lane and not lane:
+            self._lane = None
+            self._direct = self._writable and self._queue is None
 
     def _write_queue(self) -> None:
         """Write the queue. What is offered from within goes behind it."""
@@ -272,7 +361,7 @@ class Handler:
         if queue is not None and queue is self._queue and not queue:
             self._dropped_messages += queue.lost_messages
             self._queue = None
-            self._direct = self._writable
+            self._direct = self._writable and self._lane is None
 
     def _write_next(self, queue: BoundedQueue) -> None:
         """Write a gap, or the batches up to the next one."""
@@ -307,7 +396,9 @@ class Handler:
         self._offered_messages -= self._held_messages()
         self._dropped_messages = self.dropped_messages
         self._queue = None
+        self._lane = None
         self._pending = []
+        self._posted = []
         self._pending_bytes = 0
 
     def statistics(self) -> HandlerStatistics:
@@ -324,7 +415,8 @@ class Handler:
             delivered_messages=self.delivered_messages,
             delivered_bytes=self.delivered_bytes,
             queued_messages=queue.messages if queue is not None else 0,
-            queued_bytes=queue.size_bytes if queue is not None else 0,
+            queued_bytes=(queue.size_bytes if queue is not None else 0)
+            + (self._lane.size_bytes if self._lane is not None else 0),
             dropped_messages=self.dropped_messages,
             overflow=self.limits.overflow.value,
             paused=not self._writable,
@@ -334,6 +426,16 @@ class Handler:
         """Messages that wait for the end of the turn or in the queue."""
         pending = sum(batch.messages for batch in self._pending)
         return pending + (self._queue.messages if self._queue is not None else 0)
+
+    def _hold_item(self, item: Item, *, keep: bool) -> bool:
+        """Let a request or a reply wait, if there is room."""
+        if self.closed or self.poster is None:
+            return False
+        lane = self._lane or Lane(self.limits)
+        if not lane.add(item, keep=keep):
+            return False
+        self._lane = lane
+        return True
 
     def _hold(self, batch: Batch) -> None:
         """Queue a batch, or do what the policy says."""

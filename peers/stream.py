@@ -170,6 +170,8 @@ class StreamConnection(asyncio.Protocol):
             else:
                 self._put_off()
             if session.has_outgoing:
+                if self.handler is not None:
+                    self.handler.flush()  # with what it is told itself, so that all that was asked for is one write
                 self._write_outgoing()
         finally:
             core.end_read()

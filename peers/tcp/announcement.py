@@ -1,9 +1,9 @@
-"""`Announcement`: changes of this hub's filter on their way to one peer hub, merged per turn.
+"""`Announcement`: changes of this hub's filter, or of what is served here, on their way to a peer hub, merged per turn.
 
 A client that subscribes to a thousand prefixes in one read is one SUBSCRIBE frame to the peer, and one that subscribes
 and takes it back within a turn is none.
 
-Owner: one connection. Invariant: replaying what was taken gives the core's minimal filter.
+Owner: one connection. Invariant: replaying what was taken gives the core's minimal filter (the prefixes served here).
 """
 
 from __future__ import annotations
@@ -32,11 +32,21 @@ class Announcement:
     Args:
         schedule: Called when there is something to tell and nothing was scheduled before.
         limit_bytes: Largest body that the peer takes. A prefix that alone is over it is told all the same.
+        more: The kind of frame that tells of prefixes.
+        less: The kind that takes them back.
     """
 
-    __slots__ = ("_changes", "_limit_bytes", "_schedule")
+    __slots__ = ("_changes", "_less", "_limit_bytes", "_more", "_schedule")
 
-    def __init__(self, schedule: Callable[[], None], limit_bytes: int) -> None:
+    def __init__(
+        self,
+        schedule: Callable[[], None],
+        limit_bytes: int,
+        more: Kind = Kind.SUBSCRIBE,
+        less: Kind = Kind.UNSUBSCRIBE,
+    ) -> None:
+        self._more = more
+        self._less = less
         self._schedule = schedule
         self._limit_bytes = limit_bytes
         self._changes: dict[str, bool] = {}  # prefix → whether it is added
@@ -57,14 +67,16 @@ class Announcement:
                     self._changes[prefix] = added
 
     def take(self) -> list[bytes]:
-        """Return the frames that tell it all: additions first, so that no message falls between."""
+        """Return the frames that tell it all: additions first, so that no message falls between.
+
+        At least one, and be it empty: it still tells the peer that this side has read its HELLO.
+        """
         changes, self._changes = self._changes, {}
         added = [prefix for prefix, is_added in changes.items() if is_added]
         removed = [prefix for prefix, is_added in changes.items() if not is_added]
-        frames = [encode_subscription(Kind.SUBSCRIBE, some) for some in self._some(added)]
-        frames.extend(encode_subscription(Kind.UNSUBSCRIBE, some) for some in self._some(removed))
-        # An empty SUBSCRIBE still tells the peer that this side has read its HELLO.
-        return frames or [encode_subscription(Kind.SUBSCRIBE, [])]
+        frames = [encode_subscription(self._more, some) for some in self._some(added)]
+        frames.extend(encode_subscription(self._less, some) for some in self._some(removed))
+        return frames or [encode_subscription(self._more, [])]
 
     def _some(self, prefixes: list[str]) -> Iterator[list[str]]:
         """Cut into what one frame holds."""

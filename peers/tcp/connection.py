@@ -2,7 +2,8 @@
 
 ```
 socket ─ data_received ─▶ Session.feed, next_event ─▶ Run, Stretch ─▶ core.publish
-                                                 └──▶ subscription ─▶ core.subscribe, confirm
+                                                 ├──▶ subscription ─▶ core.subscribe, confirm
+                                                 └──▶ Request, Reply ─▶ core.requests
 core ─ Handler.offer ... end_read ─▶ send() ─▶ one write
 ```
 
@@ -25,6 +26,8 @@ from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler, Role
 from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from hub.requests.layout import Reply, Request
 from hub.routes import Route
 from peers.node import LINGER_S, Node
 from peers.silence import Act
@@ -37,9 +40,15 @@ from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.session import Closing, Confirmable, Event, Session, SubscriptionChange
+from peers.wire.session import Closing, Confirmable, Event, ServiceChange, Session, SubscriptionChange
 
 __all__ = ["Connection"]
+
+_REPLIES_PER_EVENT = 64
+"""Requests in one frame that are as much work as another frame: each may have been asked by somebody else."""
+
+_COPIED_BYTES = 16 * 1024
+"""Values up to this size are joined with their head; larger ones are written beside it."""
 
 
 class Connection(StreamConnection):
@@ -51,7 +60,7 @@ class Connection(StreamConnection):
         dialled: Whether this side has connected, to link with a peer hub.
     """
 
-    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_queue", "used")
+    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_queue", "_services", "used")
 
     _session: Session[Route]
     _unsaid = "the far side closed without CLOSE"
@@ -63,6 +72,7 @@ class Connection(StreamConnection):
         self._session = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
         self._far_frame_limit = limits.frame_bytes
         self._announcement: Announcement | None = None
+        self._services: Announcement | None = None
         self._journal: JournalRequests | None = None  # once it is asked for something
         self.used = False
 
@@ -85,6 +95,8 @@ class Connection(StreamConnection):
     def _write_more(self) -> None:
         if self._announcement is not None and self._announcement:
             self._announce()
+        if self._services is not None and self._services:
+            self._announce_services()
 
     def _leave(self) -> None:
         self._forget_link()
@@ -105,6 +117,11 @@ class Connection(StreamConnection):
         if self.handler is not None:
             self.used = True
         match event:
+            case Request() | Reply():
+                cost += self._pass_on(event)
+            case ServiceChange():
+                self._change_service(event)
+                cost += len(event.prefixes)
             case SubscriptionChange():
                 self._change_subscription(event)
                 cost += len(event.prefixes)
@@ -140,6 +157,38 @@ class Connection(StreamConnection):
                 return
         self._session.confirm(change.request, self._node.journal.position())
 
+    def _change_service(self, change: ServiceChange) -> None:
+        handler = self.handler
+        if handler is None or handler.closed:
+            return
+        requests = self._node.core.requests
+        try:
+            if change.serve:
+                requests.serve(handler, change.prefixes)
+            else:
+                requests.unserve(handler, change.prefixes)
+        except RejectedError as error:
+            self._session.reject(error, change.request)
+        except InvalidTopicError as error:
+            self._session.reject(RejectedError(CloseCode.BAD_DATA, str(error)), change.request)
+        else:
+            self._session.confirm(change.request)
+
+    def _pass_on(self, item: Item) -> int:
+        """Ask, or answer, for the far side; return its share of a turn beside the frame's own."""
+        handler = self.handler
+        if handler is None or handler.closed:
+            return 0
+        requests = self._node.core.requests
+        if isinstance(item, Request):
+            refused = requests.ask(handler, item, self._node.now_ms())
+            self._wait_for_reader()  # its answers are always kept
+        else:
+            refused = requests.answer(handler, item)
+        if refused is not None and not handler.is_link:  # a reply that is late for a peer hub is nobody's fault
+            self._session.refuse(refused.code, refused.text, refused.requests)
+        return item.requests // _REPLIES_PER_EVENT
+
     def _ask_journal(self, request: JournalRequest) -> None:
         if self._journal is None:
             self._journal = JournalRequests(self._node, cast("Handler", self.handler), self._session, self)
@@ -170,7 +219,13 @@ class Connection(StreamConnection):
         most = node.settings.queue_max
         limits = self._queue if link else grant(hello.queue, self._queue, most.messages, most.bytes)
         handler = Handler(
-            self, role=Role.LINK if link else Role.CLIENT, limits=limits, name=hello.name, address=self.address
+            self,
+            role=Role.LINK if link else Role.CLIENT,
+            limits=limits,
+            name=hello.name,
+            address=self.address,
+            poster=self,
+            frame_limit_bytes=hello.frame,
         )
         if link:
             try:
@@ -185,9 +240,10 @@ class Connection(StreamConnection):
         if link:
             self._announcement = Announcement(self._schedule_announcement, hello.frame)
             node.core.attach(handler, self._announcement.change)
+            self._services = Announcement(self._schedule_services, hello.frame, Kind.SERVE, Kind.UNSERVE)
+            node.core.requests.tell(handler, self._services.change)
         else:
             node.core.attach(handler)
-        self._write_outgoing()
         node.keepalive.watch(self, self._silence.heard_s + node.settings.limits.ping_after_s)
         node.log.info(
             "peer linked" if link else "client connected",
@@ -211,6 +267,19 @@ class Connection(StreamConnection):
             return
         if self.handler.writable:  # else it waits, and changes merge, until the peer reads on
             for frame in self._announcement.take():
+                self._session.send(frame)
+            self._write_outgoing()
+
+    def _schedule_services(self) -> None:
+        self._node.after_turn(self._announce_services)
+
+    def _announce_services(self) -> None:
+        """Tell the peer hub what is served here."""
+        services = self._services
+        if not services or self.handler is None or self._session.closed:
+            return
+        if self.handler.writable:  # as with the filter
+            for frame in services.take():
                 self._session.send(frame)
             self._write_outgoing()
 
@@ -243,6 +312,17 @@ class Connection(StreamConnection):
             frames = []
             cast("Handler", self.handler).lose(piece)
         self._transport.writelines(frames)
+
+    def post(self, items: list[Item]) -> None:
+        """Write requests and replies, behind what else is to be said, with one write."""
+        frames = [self._session.take_outgoing()] if self._session.has_outgoing else []
+        for item in items:
+            if len(item.values) > _COPIED_BYTES:
+                frames += (item.head(), item.values)
+            else:
+                frames.append(item.encode())
+        if not self._transport.is_closing():
+            self._transport.writelines(frames)
 
     def send_gap(self, lost_messages: int) -> None:
         """Tell the far side how many of its messages were lost here."""

@@ -1,0 +1,81 @@
+"""`Lane`: requests and replies that wait for a handler whose outlet takes no bytes, beside its queue of messages.
+
+Nothing here is dropped by an overflow policy: each request has exactly one answer, so what does not fit is said to
+whoever asked (`hub.requests.requests`).
+
+Owner: one `hub.handler.Handler`, which makes it when it is needed and lets it go when it is empty again. Bounded by the
+limits of the handler's queue, beside that queue; what is added with `keep` is bounded by the requests that are pending.
+
+Cost: O(1) an item.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hub.overflow import QueueLimits
+from hub.requests.layout import Reply, Request
+
+__all__ = ["ITEM_OVERHEAD_BYTES", "Item", "Lane"]
+
+Item = Request | Reply
+
+ITEM_OVERHEAD_BYTES = 200
+"""What a waiting item costs beside its values: the tuple (88), its numbers (2 x 28), its bytes (33), its place (8)."""
+
+
+class Lane:
+    """Items in order."""
+
+    __slots__ = ("_items", "_limits", "requests", "size_bytes")
+
+    requests: int
+    """Requests and replies held; those of a batch count one by one."""
+
+    size_bytes: int
+    """Memory held, bytes."""
+
+    def __init__(self, limits: QueueLimits) -> None:
+        self._limits = limits
+        self._items: deque[Item] = deque()
+        self.requests = 0
+        self.size_bytes = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._items)
+
+    def add(self, item: Item, *, keep: bool) -> bool:
+        """Put `item` behind the others.
+
+        Args:
+            item: What waits.
+            keep: Add it even if there is no room.
+
+        Returns:
+            Whether it was added.
+        """
+        requests = self.requests + item.requests
+        size_bytes = self.size_bytes + item.size_bytes + ITEM_OVERHEAD_BYTES
+        if not keep and (requests > self._limits.messages or size_bytes > self._limits.bytes):
+            return False
+        self._items.append(item)
+        self.requests = requests
+        self.size_bytes = size_bytes
+        return True
+
+    def take(self, limit_bytes: int) -> list[Item]:
+        """Remove and return the oldest items, at least one.
+
+        Args:
+            limit_bytes: Stop when this much was taken.
+        """
+        taken: list[Item] = []
+        taken_bytes = 0
+        while self._items and taken_bytes < limit_bytes:
+            item = self._items.popleft()
+            taken.append(item)
+            taken_bytes += item.size_bytes + ITEM_OVERHEAD_BYTES
+            self.requests -= item.requests
+        self.size_bytes -= taken_bytes
+        return taken

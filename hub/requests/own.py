@@ -1,0 +1,44 @@
+"""`OwnServices`: what the hub itself answers, under `$hub/`.
+
+A room registers a function for a target: `core.requests.own["$hub/names"] = list_names`. It takes the value of a
+request and returns the answer's, or raises a `HubError` whose text is the reason of the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from hub.batch import decode_values, encode_value
+from hub.errors import HubError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame
+from hub.requests.layout import Request, Status
+
+__all__ = ["OwnServices"]
+
+
+class OwnServices(dict[str, Callable[[Any], Any]]):
+    """Functions by their target."""
+
+    def answer(self, request: Request) -> tuple[Status, bytes, int]:
+        """Return status, values and flags of the answer to all requests of a frame: if one fails, all do."""
+        function = self.get(request.target.decode(errors="replace"))
+        if function is None:
+            return _failed(request, Status.NO_RESPONDER, "the hub itself serves nothing under this topic")
+        try:
+            asked = decode_values(Frame(KIND_MESSAGES, request.flags, b"", request.values))
+            answers = [encode_value(function(value)) for value in asked]
+        except (HubError, ValueError) as error:
+            return _failed(request, Status.FAILED, str(error))
+        if request.flags & FLAG_BATCH:
+            return Status.OK, BATCH_COUNT.pack(len(answers)) + b"".join(answers), FLAG_BATCH
+        return Status.OK, answers[0], 0
+
+
+def _failed(request: Request, status: Status, text: str) -> tuple[Status, bytes, int]:
+    reason: bytes = msgpack.packb(text)
+    if request.flags & FLAG_BATCH:
+        return status, BATCH_COUNT.pack(request.requests) + reason, FLAG_BATCH
+    return status, reason, 0

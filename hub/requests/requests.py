@@ -1,0 +1,373 @@
+"""`Requests`: exactly one answer to each request, whatever happens.
+
+```
+requester ── ask ──▶ services or names: one of them ── post ──▶ service
+    ▲                       │ nobody, too big, too many             │
+    └──── post ─── status ◀─┴──── time-out, service gone ◀── Block ─┤
+    └──── post ─── reply  ◀───────────────────────────────── answer ┘
+```
+
+Owner: the core. Plain and synchronous: times are arguments, and what is due is asked for through `wake_at`. Invariants:
+every request that is taken is pending or was answered, once; only the service that was chosen can answer it; what came
+over a link goes to no link.
+
+Cost: a request that came alone costs a few dictionary hits each way; a batch costs about the same as one. Whoever
+leaves costs what it had asked, and was asked: a share each turn.
+
+Not here: frames (`hub.requests.layout`), the lane in which they wait (`hub.handler`), sockets and the clock (`peers`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.filter import Change
+from hub.handler import Handler
+from hub.requests.counters import RequestCounters, RequestStatistics
+from hub.requests.cutting import cut_values
+from hub.requests.deadlines import Deadlines
+from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
+from hub.requests.limits import RequestLimits
+from hub.requests.own import OwnServices
+from hub.requests.pending import Block, Party
+from hub.requests.runs import Runs
+from hub.requests.services import Services
+from hub.topics import RESERVED
+
+__all__ = ["Refused", "Requests"]
+
+_RESERVED = RESERVED.encode()
+
+_BLOCKS_PER_TURN = 2_000
+"""Blocks that are dropped, or answered with a status, in one turn: about 10 ms."""
+
+_SERVICE_STATUSES = (Status.OK, Status.FAILED)
+_KNOWN_STATUSES = frozenset(map(int, Status))
+
+
+class Refused(NamedTuple):
+    """What whoever sent something is told, beside the answers."""
+
+    code: int
+    text: str
+    requests: int
+    """How many requests or replies it is about."""
+
+
+class Requests:
+    """What is asked, by whom and of whom.
+
+    Args:
+        wake: Called when there is more to do in the next turn; must lead to `go_on`.
+        wake_at: Called with a time, ms, at which `expire` is to be called; a later call takes the place of an earlier
+            one.
+        limits: How much may be pending, and for how long.
+        prefixes_limit: Most different prefixes that a client serves.
+    """
+
+    def __init__(
+        self,
+        wake: Callable[[], object],
+        wake_at: Callable[[int], object],
+        limits: RequestLimits,
+        prefixes_limit: int,
+    ) -> None:
+        self._wake = wake
+        self._limits = limits
+        self._timeout_ms = int(limits.timeout_s * 1000)
+        self._timeout_max_ms = int(limits.timeout_max_s * 1000)
+        self._parties: dict[Handler, Party] = {}
+        self._services = Services(prefixes_limit)
+        self._deadlines = Deadlines(wake_at)
+        self._pending = 0
+        self._leaving: deque[tuple[Party, Iterator[Block]]] = deque()
+        self.counters = RequestCounters()
+        self.own = OwnServices()
+        self.owner_of: Callable[[bytes], Handler | None] = _nobody
+        """Who has a service name; `hub.names` puts itself here."""
+
+    # Services.
+
+    def serve(self, handler: Handler, prefixes: list[str]) -> None:
+        """Let `handler` serve each prefix, all or none. Counted: the same prefix twice must be taken back twice.
+
+        Raises:
+            ClosedError: The handler has left.
+            InvalidTopicError: One of them is no prefix.
+            RejectedError: One is the hub's own, there would be too many, or this kind of handler cannot serve.
+        """
+        if handler.closed:
+            raise ClosedError("the handler is not attached to this hub")
+        if handler.poster is None:
+            raise RejectedError(CloseCode.NOT_ALLOWED, "requests do not reach what is connected in this way")
+        self._services.serve(self._party(handler), prefixes)
+
+    def unserve(self, handler: Handler, prefixes: list[str]) -> None:
+        """Take back one for each prefix; those that the handler does not serve are passed over."""
+        party = self._parties.get(handler)
+        if party is not None:
+            self._services.unserve(party, prefixes)
+
+    def tell(self, link: Handler, on_change: Callable[[Change], None]) -> None:
+        """Tell a link what is served here: now, if there is something, and each change of it."""
+        self._services.tell(self._party(link), on_change)
+
+    # Requests.
+
+    def ask(self, handler: Handler, request: Request, now_ms: int) -> Refused | None:
+        """Pass a request on, or answer it with a status; `request` is the requester's, with its own ids.
+
+        Args:
+            handler: Who asks.
+            request: One frame.
+            now_ms: The time.
+
+        Returns:
+            Why it was refused without an answer, None if it was not.
+        """
+        count = request.requests
+        if handler.closed:
+            return None
+        if handler.poster is None:
+            self.counters.refused += count
+            return Refused(CloseCode.NOT_ALLOWED, "whoever is connected in this way cannot ask", count)
+        asker = self._party(handler)
+        if not asker.asked.is_free(request.first, count):
+            self.counters.duplicate += count
+            return Refused(CloseCode.BAD_DATA, "REQUEST: a transaction id that is pending already", count)
+        self.counters.asked += count
+        if self._pending + count > self._limits.pending_total:
+            text = f"{self._pending} requests are pending at this hub, the limit is {self._limits.pending_total}"
+            self._fail(asker, request.first, count, Status.OVERFLOW, text)
+        elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
+            text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
+            self._fail(asker, request.first, count, Status.OVERFLOW, text)
+        elif request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
+            status, values, flags = self.own.answer(request)
+            self._reply(asker, Reply(request.first, status, values, flags), count)
+        else:
+            self._ask_one(asker, request, count, now_ms)
+        return None
+
+    def _ask_one(self, asker: Party, request: Request, count: int, now_ms: int) -> None:
+        """Find who answers, and pass the request on."""
+        responder: Party | None
+        try:
+            if request.flags & FLAG_NAMED:
+                responder = self._owner(asker, request.target)
+            else:
+                responder = self._services.choose(request.target, near_only=asker.is_link)
+        except InvalidTopicError as error:
+            self._fail(asker, request.first, count, Status.NO_RESPONDER, str(error))
+            return
+        if responder is None:
+            self._fail(asker, request.first, count, Status.NO_RESPONDER, _nobody_text(request))
+            return
+        if request.size_bytes > responder.handler.frame_limit_bytes:
+            text = f"a request of {request.size_bytes} bytes, the service takes {responder.handler.frame_limit_bytes}"
+            self._fail(asker, request.first, count, Status.TOO_BIG, text)
+            return
+        timeout_ms = min(request.timeout_ms or self._timeout_ms, self._timeout_max_ms)
+        own = responder.take_ids(count)
+        bucket = self._deadlines.bucket(now_ms + timeout_ms)
+        block = Block(asker, responder, request.first, own, count, bucket)
+        block.enter()
+        self._pending += count
+        if not responder.handler.post(Request(request.target, own, timeout_ms, request.values, request.flags)):
+            block.leave()
+            self._pending -= count
+            text = "the service does not keep up: its queue is full"
+            self._fail(asker, request.first, count, Status.OVERFLOW, text)
+
+    def _owner(self, asker: Party, name: bytes) -> Party | None:
+        owner = self.owner_of(name)
+        if owner is None or owner.poster is None or owner.closed or (owner.is_link and asker.is_link):
+            return None
+        return self._party(owner)
+
+    # Replies.
+
+    def answer(self, handler: Handler, reply: Reply) -> Refused | None:
+        """Pass a reply on to whoever asked; `reply` is the service's, with the hub's ids.
+
+        Returns:
+            What is wrong with it, None if nothing is.
+        """
+        status, count = reply.status, reply.requests
+        if status not in (_KNOWN_STATUSES if handler.is_link else _SERVICE_STATUSES):
+            self.counters.refused += count
+            return Refused(CloseCode.BAD_DATA, f"REPLY: status {status}, a service says 0 (OK) or 1 (FAILED)", count)
+        party = self._parties.get(handler)
+        if party is None:
+            self.counters.unasked += count
+            return _unasked(count)
+        if count == 1:
+            block = party.owed.singles.get(reply.first)
+            if block is not None:
+                block.leave()
+                self._pending -= 1
+                self._reply(block.asker, Reply(block.first, status, reply.values, reply.flags), 1)
+                return None
+        return self._answer_many(party, reply, count)
+
+    def _answer_many(self, party: Party, reply: Reply, count: int) -> Refused | None:
+        """Pass on what is pending of so many replies in a row: to each requester what is its own."""
+        runs = Runs()
+        for place, block, start, stop in _blocks(party, reply.first, count):
+            for begin, end in block.settle(start, stop):
+                self._pending -= end - begin
+                runs.add(block.asker, (block.first + begin) % TRANSACTIONS, end - begin, place + begin - start)
+        refused = self._unpended(party, reply.first, count, runs.requests)
+        whole = len(runs.runs) == 1 and runs.requests == count
+        if whole:
+            run = runs.runs[0]
+            self._reply(run.asker, reply._replace(first=run.first), count)
+            return refused
+        pieces = cut_values(reply, [(run.place, run.count) for run in runs.runs])
+        if pieces is None:
+            text = "the service's reply is no batch of values that could be told apart"
+            for run in runs.runs:
+                self._fail(run.asker, run.first, run.count, Status.FAILED, text)
+            return Refused(CloseCode.BAD_DATA, f"REPLY: {text}", count)
+        for run, (values, flags) in zip(runs.runs, pieces, strict=True):
+            self._reply(run.asker, Reply(run.first, reply.status, values, flags), run.count)
+        return refused
+
+    def _unpended(self, party: Party, first: int, count: int, settled: int) -> Refused | None:
+        """Count the replies that nobody waits for."""
+        lost = count - settled
+        if not lost:
+            return None
+        if party.was_issued(first) or settled:
+            self.counters.late += lost
+            return Refused(CloseCode.BAD_DATA, "REPLY: too late, its request is not pending any more", lost)
+        self.counters.unasked += lost
+        return _unasked(lost)
+
+    def _reply(self, asker: Party, reply: Reply, count: int) -> None:
+        """Say to a requester what its answer is."""
+        handler = asker.handler
+        if reply.size_bytes > handler.frame_limit_bytes:
+            text = f"a reply of {reply.size_bytes} bytes, you take {handler.frame_limit_bytes}"
+            self._fail(asker, reply.first, count, Status.TOO_BIG, text)
+        elif handler.post(reply):
+            self.counters.answered[reply.status] += count
+        else:
+            self._fail(asker, reply.first, count, Status.OVERFLOW, "your queue is full: read faster")
+
+    def _fail(self, asker: Party, first: int, count: int, status: Status, text: str) -> None:
+        """Say to a requester why there is no value; this is always kept."""
+        if asker.handler.post(failure(first, count, status, text), keep=True):
+            self.counters.answered[status] += count
+        else:
+            self.counters.abandoned += count
+
+    # Time, and who leaves.
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When something is due next, None if nothing is pending."""
+        return self._deadlines.next_due_ms
+
+    def expire(self, now_ms: int) -> None:
+        """Answer what is due: time-out. A turn's share of it; `wake_at` is called for the rest."""
+        self._fail_all(self._deadlines.take(now_ms, _BLOCKS_PER_TURN), Status.TIMED_OUT, "no answer in time")
+
+    def forget(self, handler: Handler) -> None:
+        """Drop what a handler that has left had asked; answer what it was asked: gone. A share of it, for now."""
+        party = self._parties.pop(handler, None)
+        if party is None:
+            return
+        party.gone = True
+        self._leaving.append((party, iter([*party.asked.blocks(), *party.owed.blocks()])))
+        self.go_on()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._leaving)
+
+    def go_on(self) -> None:
+        """Do a turn's share of what those have left that are gone."""
+        budget = _BLOCKS_PER_TURN
+        while self._leaving:
+            party, blocks = self._leaving[0]
+            budget = self._services.forget(party, budget)
+            owed: list[Block] = []
+            for block in blocks:
+                if not budget:
+                    break
+                budget -= 1
+                if block.responder is party:
+                    owed.append(block)
+                elif block.left:
+                    self.counters.abandoned += block.left
+                    self._pending -= block.left
+                    block.leave()
+            self._fail_all(owed, Status.RESPONDER_GONE, "the service was lost before it answered")
+            if not budget:
+                self._wake()
+                return
+            self._leaving.popleft()
+
+    def _fail_all(self, blocks: list[Block], status: Status, text: str) -> None:
+        """Settle blocks with a status."""
+        runs = Runs()
+        for block in blocks:
+            if block.left:
+                for begin, end in block.pending():
+                    runs.add(block.asker, (block.first + begin) % TRANSACTIONS, end - begin)
+                self._pending -= block.left
+                block.leave()
+        for run in runs.runs:
+            self._fail(run.asker, run.first, run.count, status, text)
+
+    # Looking at it.
+
+    def statistics(self) -> RequestStatistics:
+        """Requests as they are now."""
+        return self.counters.statistics(len(self._services), self._pending)
+
+    def _party(self, handler: Handler) -> Party:
+        party = self._parties.get(handler)
+        if party is None:
+            party = self._parties[handler] = Party(handler)
+        return party
+
+
+def _blocks(party: Party, first: int, count: int) -> Iterator[tuple[int, Block, int, int]]:
+    """Yield what a service was asked under these ids: place among them, block, and from where to where in that."""
+    owed = party.owed
+    place = 0
+    while place < count:
+        own = (first + place) % TRANSACTIONS
+        block = owed.singles.get(own)
+        if block is not None:
+            yield place, block, 0, 1
+            place += 1
+            continue
+        found = owed.covering(own)
+        if found is None:
+            place += 1
+            continue
+        block, start = found
+        stop = min(block.count, start + count - place)
+        yield place, block, start, stop
+        place += stop - start
+
+
+def _unasked(count: int) -> Refused:
+    return Refused(CloseCode.BAD_DATA, "REPLY: nothing of that kind was asked of you", count)
+
+
+def _nobody_text(request: Request) -> str:
+    what = "has this name" if request.flags & FLAG_NAMED else "serves this topic"
+    return f"nobody {what}"
+
+
+def _nobody(_: bytes) -> Handler | None:
+    """Stand in for the owners of names."""
+    return None
