@@ -210,7 +210,7 @@ def test_refusals_of_many_causes_are_summed_up() -> None:
     told = notices(side)
     assert len(told) <= 20
     assert sum(notice.count for notice in told) == 1000
-    assert told[-1].text == "more messages were refused, for other reasons"
+    assert told[-1].text == "more was refused, for other reasons"
 
 
 def test_refusals_are_told_before_the_end() -> None:
