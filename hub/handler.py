@@ -31,9 +31,11 @@ from typing import NamedTuple, Protocol, cast
 
 from hub.batch import Batch
 from hub.errors import CloseCode
+from hub.frame import FLAG_SHARED
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
 from hub.requests.lane import Item, Lane
+from hub.requests.shared import as_bytes
 
 __all__ = ["ANY_FRAME_BYTES", "WRITE_LIMIT_BYTES", "Handler", "HandlerStatistics", "Outlet", "Poster", "Role"]
 
@@ -149,6 +151,7 @@ class Handler:
         "reaches_leaves",
         "reported_messages",
         "role",
+        "takes_shared",
     )
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
@@ -175,6 +178,7 @@ class Handler:
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
+        self.takes_shared = False  # values in shared memory; whoever does not, gets them as bytes
         self.prefixes: dict[str, int] = {}  # prefix → how often it was subscribed; kept by the core
         self.closed = False
         self.published_messages = 0
@@ -253,6 +257,9 @@ class Handler:
         Returns:
             Whether it was taken. Not, if the lane is full, the handler is closed, or nobody here can write it.
         """
+        if item.flags & FLAG_SHARED and not self.takes_shared:
+            plain = as_bytes(item)
+            return plain is not None and self.post(plain, keep=keep)
         if not self._direct:
             return self._hold_item(item, keep=keep)
         if self.poster is None:

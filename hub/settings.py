@@ -3,7 +3,7 @@
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.config`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
-vouches for the values. No key uses 0 for "none" or "no limit".
+vouches for the values. No key but `shm.over_bytes` uses 0 for "none" or "no limit".
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "NamesSettings",
     "QueueMaximum",
     "Settings",
+    "SharedMemorySettings",
     "WebSocketSettings",
     "ZeekSettings",
 ]
@@ -198,6 +199,26 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 600.0
 
 
+class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients on the same machine may hand over as memory instead of bytes."""
+
+    over_bytes: Annotated[
+        int,
+        _between("bytes", 0, _GIB, "Values larger than this travel as shared memory over Unix sockets; 0 for none."),
+    ] = 64 * _KIB
+    descriptors: Annotated[
+        int, _between("descriptors", 1, 1_000_000, "Open at one time; what comes beyond them is copied.")
+    ] = 1024
+    client_descriptors: Annotated[
+        int, _between("descriptors", 1, 1_000_000, "The same for one client: of what it sent, and of what it was sent.")
+    ] = 64
+    client_bytes: Annotated[
+        int, _between("bytes", 64 * _KIB, _TIB, "What a client was sent and has not taken; then its queue fills.")
+    ] = 64 * _MIB
+    segments: Annotated[int, _between("segments", 0, 1000, "Segments of blocks that one client may bring.")] = 4
+    segment_bytes: Annotated[int, _between("bytes", 64 * _KIB, _TIB, "Largest segment.")] = 256 * _MIB
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is logged, and in which form."""
 
@@ -242,6 +263,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zeek: ZeekSettings = ZeekSettings()
     names: NamesSettings = NamesSettings()
     journal: JournalSettings = JournalSettings()
+    shm: SharedMemorySettings = SharedMemorySettings()
     log: LogSettings = LogSettings()
 
 

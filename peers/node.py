@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from hub.settings import Settings
 from peers.journal.journal import NoJournal, Recording
 from peers.keepalive import Keepalive
 from peers.links import Links
+from peers.shm.sharing import SharedMemory
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
 
 __all__ = ["LINGER_S", "Connected", "Node"]
@@ -58,6 +60,7 @@ class Node:
         self.keepalive = Keepalive(self.loop.time())
         self.links = Links(self.id)
         self.journal: Recording = NoJournal()
+        self.shared = SharedMemory(settings.shm)
         self.connections: dict[Connected, None] = {}
         self.connections_limit = settings.limits.connections
         self.refused_connections = 0
@@ -132,3 +135,7 @@ class Node:
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` once this turn of the loop is over."""
         self.loop.call_soon(act)
+
+    def wall_us(self) -> int:
+        """Return the time, µs since 1970."""
+        return time.time_ns() // 1000

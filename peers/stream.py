@@ -212,8 +212,13 @@ class StreamConnection(asyncio.Protocol):
         """
         if self._is_lost or self._putting_off or self._is_held_back or self._transport.is_closing():
             return
-        if self.handler is None or self.handler.writable or self._session.closed:
+        if self.handler is None or self._is_read or self._session.closed:
             self._transport.resume_reading()
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether the far side reads what it makes us write."""
+        return self.handler is not None and self.handler.writable
 
     # Writing.
 
@@ -244,7 +249,7 @@ class StreamConnection(asyncio.Protocol):
 
     def _wait_for_reader(self) -> None:
         """Do not read on while the far side does not read what it has made us write."""
-        if self.handler is not None and not self.handler.writable and not self._session.closed:
+        if self.handler is not None and not self._is_read and not self._session.closed:
             self._transport.pause_reading()
 
     # Ends.

@@ -93,7 +93,7 @@ class Request(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Length of the body that it makes, bytes."""
-        return _REQUEST_HEAD.size + len(self.values)
+        return _REQUEST_HEAD.size + _values_bytes(self.values, self.flags)
 
     def head(self) -> bytes:
         """Return what stands before the values in the frame."""
@@ -140,7 +140,7 @@ class Reply(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Length of the body that it makes, bytes."""
-        return _REPLY_HEAD.size + len(self.values)
+        return _REPLY_HEAD.size + _values_bytes(self.values, self.flags)
 
     def head(self) -> bytes:
         """Return what stands before the values in the frame."""
@@ -176,6 +176,12 @@ def failure(first: int, count: int, status: Status, text: str) -> Reply:
     if count == 1:
         return Reply(first, status, value)
     return Reply(first, status, BATCH_COUNT.pack(count) + value, FLAG_BATCH)
+
+
+def _values_bytes(values: bytes, flags: int) -> int:
+    """Length of values, with what a handle stands for."""
+    beyond: int = getattr(values, "shared_bytes", 0) if flags & FLAG_SHARED else 0
+    return len(values) + beyond
 
 
 def _check_flags(kind: str, flags: int, known: int) -> None:

@@ -30,6 +30,7 @@ from peers.node import Node
 from peers.tcp.connection import Connection
 from peers.tcp.dialler import Dialler
 from peers.tcp.listener import bind
+from peers.unix import UnixConnection
 from peers.websocket.connection import WebSocketConnection
 from peers.zeek.bridge import ZeekBridge
 from peers.zeek.peering.connection import PeeringConnection
@@ -41,6 +42,9 @@ __all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
 
 RESERVED_DESCRIPTORS = 64
 """File descriptors kept for listeners, logs, links and the event loop, out of the process's limit."""
+
+_SHARED_PART = 8
+"""Where the process may open fewer descriptors than it should, one in so many at most is for shared memory."""
 
 _TICK_S = 1.0
 _HANDLERS_PER_MESSAGE = 256
@@ -126,7 +130,7 @@ class Daemon:
             needs_restart.append("limits.routes")
         if old.limits.prefixes_per_client != new.limits.prefixes_per_client:
             needs_restart.append("limits.prefixes_per_client")
-        needs_restart += [key for key in ("zeek", "journal") if getattr(old, key) != getattr(new, key)]
+        needs_restart += [key for key in ("zeek", "journal", "shm") if getattr(old, key) != getattr(new, key)]
         self._loaded = loaded
         self.node.settings = new
         self._fit_descriptors()
@@ -138,6 +142,8 @@ class Daemon:
             return lambda: WebSocketConnection(self.node, self._queue(endpoint), loopback=loopback)
         if endpoint.scheme.is_zeek:
             return lambda: PeeringConnection(self._peerings, self._queue(endpoint))
+        if endpoint.scheme is Scheme.UNIX:
+            return lambda: UnixConnection(self.node, self._queue(endpoint))
         return lambda: Connection(self.node, self._queue(endpoint))
 
     def _dialler(self, peer: Endpoint) -> Dialler | ZeekBridge:
@@ -153,15 +159,18 @@ class Daemon:
     def _fit_descriptors(self) -> None:
         """Keep the limit of connections below what the process may open, so that running out is never a surprise."""
         wanted = self.node.settings.limits.connections
+        shared = self.node.settings.shm.descriptors
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = wanted + RESERVED_DESCRIPTORS
+        needed = wanted + RESERVED_DESCRIPTORS + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
             soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         self.node.connections_limit = wanted
         if soft != resource.RLIM_INFINITY and soft < needed:
-            self.node.connections_limit = max(1, soft - RESERVED_DESCRIPTORS)
+            shared = min(shared, soft // _SHARED_PART)
+            self.node.connections_limit = max(1, soft - RESERVED_DESCRIPTORS - shared)
             self._log.warning("fewer connections than set", limit=self.node.connections_limit, set=wanted, nofile=soft)
+        self.node.shared.descriptors.limit = shared
 
     def _close_servers(self) -> None:
         for server in self._servers:

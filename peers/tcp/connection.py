@@ -34,10 +34,12 @@ from peers.silence import Act
 from peers.stream import StreamConnection
 from peers.tcp.announcement import Announcement
 from peers.tcp.journal_requests import JournalRequest, JournalRequests
+from peers.tcp.names import LinkNames, NameEvent, NameRequests
 from peers.transport import far_address
 from peers.wire.control import Notice, encode_notice
 from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, NameRelease, NamesHeard
 from peers.wire.oversize import fitting
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.session import Closing, Confirmable, Event, ServiceChange, Session, SubscriptionChange
@@ -60,7 +62,7 @@ class Connection(StreamConnection):
         dialled: Whether this side has connected, to link with a peer hub.
     """
 
-    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_queue", "_services", "used")
+    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_names", "_queue", "_services", "used")
 
     _session: Session[Route]
     _unsaid = "the far side closed without CLOSE"
@@ -74,6 +76,7 @@ class Connection(StreamConnection):
         self._announcement: Announcement | None = None
         self._services: Announcement | None = None
         self._journal: JournalRequests | None = None  # once it is asked for something
+        self._names: NameRequests | LinkNames | None = None  # of a client, once it claims one
         self.used = False
 
     # What asyncio calls.
@@ -97,6 +100,8 @@ class Connection(StreamConnection):
             self._announce()
         if self._services is not None and self._services:
             self._announce_services()
+        if self._names is not None:
+            self._names.write_more()
 
     def _leave(self) -> None:
         self._forget_link()
@@ -125,6 +130,8 @@ class Connection(StreamConnection):
             case SubscriptionChange():
                 self._change_subscription(event)
                 cost += len(event.prefixes)
+            case NameClaim() | NameRelease() | NamesHeard():
+                cost += self._act_on_names(event)
             case Confirmable() | Fetch() | Stage() | Commit():
                 self._ask_journal(event)
             case Hello():
@@ -132,13 +139,17 @@ class Connection(StreamConnection):
             case Notice():
                 self._node.log.warning("notice from peer", address=self.address, code=event.code, text=event.text)
             case Closing():
-                self.reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
-                if event.by_far_side:
-                    self._leave()  # now: a link that is over must not refuse the one that takes its place
-                    self._transport.close()
-                else:
-                    self._linger()
+                self._finish(event)
         return cost
+
+    def _finish(self, closing: Closing) -> None:
+        """The conversation is over."""
+        self.reason = f"{closing.text} ({closing.code})" if closing.text else f"closed with {closing.code}"
+        if closing.by_far_side:
+            self._leave()  # now: a link that is over must not refuse the one that takes its place
+            self._transport.close()
+        else:
+            self._linger()
 
     def _change_subscription(self, change: SubscriptionChange) -> None:
         handler = self.handler
@@ -189,10 +200,21 @@ class Connection(StreamConnection):
             self._session.refuse(refused.code, refused.text, refused.requests)
         return item.requests // _REPLIES_PER_EVENT
 
+    def _act_on_names(self, event: NameEvent) -> int:
+        handler = self.handler
+        if handler is None or handler.closed:
+            return 0
+        if self._names is None:
+            self._names = NameRequests(self._node, handler, self._session, self)
+        return self._names.act(event)
+
     def _ask_journal(self, request: JournalRequest) -> None:
+        self._journal_requests().act(request)
+
+    def _journal_requests(self) -> JournalRequests:
         if self._journal is None:
             self._journal = JournalRequests(self._node, cast("Handler", self.handler), self._session, self)
-        self._journal.act(request)
+        return self._journal
 
     def answer(self, frame: bytes | bytearray) -> None:
         """Say something that was asked for earlier, if there is still somebody to hear it."""
@@ -236,10 +258,11 @@ class Connection(StreamConnection):
         self.handler = handler
         self.used = self.dialled
         if not self.dialled:
-            self._session.send(node.hello(limits).encode())
+            self._session.send(self._introduction(limits).encode())
         if link:
             self._announcement = Announcement(self._schedule_announcement, hello.frame)
             node.core.attach(handler, self._announcement.change)
+            self._names = LinkNames(node, handler, self._session, self, hello.frame)
             self._services = Announcement(self._schedule_services, hello.frame, Kind.SERVE, Kind.UNSERVE)
             node.core.requests.tell(handler, self._services.change)
         else:
@@ -252,6 +275,10 @@ class Connection(StreamConnection):
             software=hello.software,
             overflow=limits.overflow.value,
         )
+
+    def _introduction(self, granted: QueueLimits) -> Hello:
+        """What a client is told of this hub."""
+        return self._node.hello(granted)
 
     @property
     def far_name(self) -> str:

@@ -101,6 +101,13 @@ class JournalRequests:
             case Commit():
                 self._commit(request)
 
+    def refuse(self, error: RejectedError, messages: int) -> None:
+        """Tell that messages with CONFIRM were not taken, in the order of such messages."""
+        confirmation = _Confirmation(messages)
+        self._confirmations.append(confirmation)
+        self._session.rejected_messages += messages
+        self._recorded(confirmation, error)
+
     def close(self) -> None:
         """The client has gone: do nothing more for it that can be left."""
         for cancel in self._fetches.values():

@@ -20,6 +20,7 @@ from peers.journal.journal import Journal
 from peers.node import Node
 from peers.tcp.connection import Connection
 from peers.tcp.listener import bind
+from peers.unix import UnixConnection
 from peers.websocket.connection import WebSocketConnection
 
 PAYLOAD = b"x" * 1000
@@ -50,10 +51,12 @@ class Hub:
     async def listen(self, endpoint: Endpoint) -> None:
         """Open the listener."""
         make: Any = self._make_websocket if endpoint.scheme is Scheme.WS else self._make
+        self.endpoint = endpoint
         self._server, self.endpoint = await bind(endpoint, make, asyncio.get_running_loop())
 
     def _make(self) -> Connection:
-        return Connection(self.node, self.node.settings.queue)
+        make = UnixConnection if self.endpoint.scheme is Scheme.UNIX else Connection
+        return make(self.node, self.node.settings.queue)
 
     def _make_websocket(self) -> WebSocketConnection:
         return WebSocketConnection(self.node, self.node.settings.queue, loopback=True)

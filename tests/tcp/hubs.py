@@ -12,11 +12,12 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Limits, Settings
 from peers.backoff import Backoff
-from peers.endpoints import Endpoint
+from peers.endpoints import Endpoint, Scheme
 from peers.node import Node
 from peers.tcp.connection import Connection
 from peers.tcp.dialler import Dialler
 from peers.tcp.listener import bind
+from peers.unix import UnixConnection
 from tests.tcp.raw_client import RawClient
 
 LOOPBACK = "tcp://127.0.0.1:0"
@@ -57,10 +58,12 @@ class Hub:
 
     async def listen(self, url: str = LOOPBACK) -> None:
         """Open the listener."""
-        self._server, self.endpoint = await bind(Endpoint.parse(url), self._make, asyncio.get_running_loop())
+        self.endpoint = Endpoint.parse(url)
+        self._server, self.endpoint = await bind(self.endpoint, self._make, asyncio.get_running_loop())
 
     def _make(self) -> Connection:
-        connection = Connection(self.node, self.endpoint.queue.applied_to(self.node.settings.queue))
+        make = UnixConnection if self.endpoint.scheme is Scheme.UNIX else Connection
+        connection = make(self.node, self.endpoint.queue.applied_to(self.node.settings.queue))
         connection.lost = asyncio.get_running_loop().create_future()
         self.connections.append(connection)
         return connection

@@ -1,0 +1,139 @@
+"""`SharedBatch`: a message whose values are in shared memory, as the core routes it; `SharedValues`: of a request.
+
+```
+               ┌─▶ handlers that take shared memory: `shared_frame`, as it came, and the descriptor
+SharedBatch ───┤
+               └─▶ all others (TCP, WebSocket, links, journal): `frames`, made by one read for all of them
+```
+
+Owner: as of all batches, the queues that hold it; with the last of them the memory is let go. A queue is charged its
+full size. It is not cut: its values go together, or are lost together.
+
+Cost: nothing that depends on the size, unless somebody needs the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hub.batch import BATCH_OVERHEAD_BYTES, Batch
+from hub.errors import InternalError, RejectedError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
+from peers.shm import memory
+from peers.shm.descriptor import Descriptor
+from peers.shm.segments import Lease
+from peers.wire.shared import Handle
+
+__all__ = ["Memfd", "Shared", "SharedBatch", "SharedValues"]
+
+
+class Memfd:
+    """Memory of its own.
+
+    Args:
+        descriptor: Sealed and checked.
+        handle: Of its values.
+    """
+
+    __slots__ = ("descriptor", "handle")
+
+    def __init__(self, descriptor: Descriptor, handle: Handle) -> None:
+        self.descriptor = descriptor
+        self.handle = handle
+
+    def read(self) -> bytes:
+        """Copy the values."""
+        return memory.read(self.descriptor.number, self.handle.size_bytes, memory.VALUES_AT)
+
+
+Shared = Memfd | Lease
+"""Where values are."""
+
+
+class SharedBatch(Batch):
+    """One MESSAGES frame with SHARED.
+
+    Args:
+        frame: Taken apart; without SHARED, its body as it came.
+        shared: Where its values are.
+    """
+
+    __slots__ = ("_bytes", "_frame", "shared", "shared_frame")
+
+    shared_frame: bytes
+    """Ready for those who take shared memory."""
+
+    def __init__(self, frame: Frame, shared: Shared) -> None:
+        self.messages = frame.messages
+        self.size_bytes = len(frame.key) + shared.handle.size_bytes + BATCH_OVERHEAD_BYTES
+        self.shared = shared
+        self.shared_frame = encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_SHARED)
+        self._forms = None
+        self._is_sound = False
+        self._frame = frame
+        self._bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<SharedBatch of {self.messages} messages, {self.shared.handle.size_bytes} bytes>"
+
+    @property
+    def is_block(self) -> bool:
+        """Whether its publisher may take its memory back."""
+        return isinstance(self.shared, Lease)
+
+    @property
+    def frames(self) -> bytes:  # type: ignore[override]
+        """The same as plain bytes, read once."""
+        if not self._bytes:
+            try:
+                self.copy()
+            except RejectedError as error:
+                raise InternalError(f"a block was not copied in time: {error}") from error
+        return self._bytes
+
+    def copy(self) -> None:
+        """Make `frames` now.
+
+        Raises:
+            RejectedError: It is a block, and gone.
+        """
+        frame = self._frame
+        count = frame.body[: BATCH_COUNT.size] if frame.flags & FLAG_BATCH else b""
+        self._bytes = encode_frame(frame.kind, count + self.shared.read(), key=frame.key, flags=frame.flags)
+
+    def split(self, messages: int) -> tuple[Batch, Batch | None]:  # noqa: ARG002 -- wherever: it is not cut
+        """Leave it whole."""
+        return self, None
+
+    def _cuts(self) -> Iterator[tuple[int, int, int]]:
+        yield self.messages, self.size_bytes, 0
+
+
+class SharedValues(bytes):
+    """A handle, as it stands in a REQUEST or REPLY, and the memory that it speaks of."""
+
+    shared: Shared
+
+    @classmethod
+    def of(cls, values: bytes, shared: Shared) -> SharedValues:
+        """Join them."""
+        joined = cls(values)
+        joined.shared = shared
+        return joined
+
+    @property
+    def shared_bytes(self) -> int:
+        """What it takes beside the handle, bytes."""
+        return self.shared.handle.size_bytes
+
+    def plain(self, flags: int) -> bytes:
+        """Return the values themselves.
+
+        Args:
+            flags: Of the frame.
+
+        Raises:
+            RejectedError: It is a block, and gone.
+        """
+        count = self[: BATCH_COUNT.size] if flags & FLAG_BATCH else b""
+        return count + self.shared.read()

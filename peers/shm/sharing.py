@@ -1,0 +1,286 @@
+"""`Sharing`: what the hub and one client share of memory; `SharedMemory`: what is common to all of them.
+
+```
+client ─ handle, descriptor ─▶ take() ─▶ Memfd, Lease ─▶ core ─▶ give() ─▶ handle, descriptor ─▶ another client
+       ─ SEGMENT ───────────▶ open_segment()                     ▲  │
+       ◀ RELEASED ─ on_released                          released() ◀─ RELEASED
+```
+
+Owner: one connection. Invariants: a descriptor is taken out of the transport's for each frame that must have one,
+before anything else is looked at, so that frames and descriptors stay in step also behind a refusal; what a client was
+sent and has not taken is bounded (`is_full`).
+
+Limits: `hub.settings.SharedMemorySettings`. What is beyond `descriptors` is not refused but copied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.frame import BATCH_LIMIT_MESSAGES
+from hub.settings import SharedMemorySettings
+from peers.shm import memory
+from peers.shm.batch import Memfd, Shared
+from peers.shm.descriptor import Account, Descriptor
+from peers.shm.segments import Lease, SharedSegment
+from peers.shm.transport import UnixTransport
+from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment
+
+__all__ = ["LEASES_LIMIT", "SharedMemory", "Sharing"]
+
+LEASES_LIMIT = 4096
+"""Blocks of one segment that a client was sent and has not released; beyond them the oldest count as released, as its
+publisher takes back what is too old anyway."""
+
+
+class SharedMemory:
+    """What all clients of a hub have in common: limits and counters."""
+
+    __slots__ = (
+        "_last_segment",
+        "copied_total",
+        "descriptors",
+        "messages_total",
+        "refused_total",
+        "segments",
+        "settings",
+    )
+
+    def __init__(self, settings: SharedMemorySettings) -> None:
+        self.settings = settings
+        self.descriptors = Account(settings.descriptors)
+        self.segments = 0
+        """Open now."""
+        self.messages_total = 0
+        """Published, or sent as a request or reply, in shared memory."""
+        self.copied_total = 0
+        """Of these, copied at once, because there were too many descriptors."""
+        self.refused_total = 0
+        """Handles and segments that were not what they said."""
+        self._last_segment = 0
+
+    def next_number(self) -> int:
+        """Return the number of a new segment."""
+        self._last_segment += 1
+        return self._last_segment
+
+
+class Sharing:
+    """One connection's share.
+
+    Args:
+        common: Of the hub.
+        transport: Of the connection.
+        on_released: Called once something was released that this client is to be told.
+    """
+
+    __slots__ = (
+        "_account",
+        "_common",
+        "_flight",
+        "_flight_bytes",
+        "_given",
+        "_on_released",
+        "_released",
+        "_segments",
+        "_sent",
+        "_settings",
+        "_transport",
+    )
+
+    def __init__(self, common: SharedMemory, transport: UnixTransport, on_released: Callable[[], object]) -> None:
+        self._common = common
+        self._settings = common.settings
+        self._transport = transport
+        self._on_released = on_released
+        self._account = Account(self._settings.client_descriptors, common.descriptors)
+        self._segments: dict[int, SharedSegment] = {}  # of this client
+        self._released: dict[int, int] = {}  # of its segments, to be told
+        self._sent: dict[SharedSegment, deque[Lease]] = {}  # segments of others that it knows, and what it has of them
+        self._given = 0  # descriptors, since HELLO
+        self._flight: deque[int] = deque()  # of those that it has not taken, their sizes
+        self._flight_bytes = 0
+
+    # What comes from the client.
+
+    def take(self, handle: Handle, values: int, limit_bytes: int) -> Shared:
+        """Take what a frame speaks of.
+
+        Args:
+            handle: In the frame.
+            values: How many there are said to be.
+            limit_bytes: Most that they may take.
+
+        Raises:
+            RejectedError: It is not what it says; the stream goes on.
+            ProtocolError: There is no descriptor: frames and descriptors are out of step.
+        """
+        self._common.messages_total += 1
+        descriptor = None if handle.segment else self._next_descriptor()
+        try:
+            return self._checked(handle, descriptor, values, limit_bytes)
+        except RejectedError:
+            self._common.refused_total += 1
+            raise
+
+    def _checked(self, handle: Handle, descriptor: Descriptor | None, values: int, limit_bytes: int) -> Shared:
+        if not 0 < handle.size_bytes <= limit_bytes:
+            raise RejectedError(CloseCode.TOO_BIG, f"SHARED: {handle.size_bytes} bytes, the limit is {limit_bytes}")
+        if not 0 < values <= min(handle.size_bytes, BATCH_LIMIT_MESSAGES):
+            raise RejectedError(CloseCode.BAD_DATA, f"SHARED: {values} values in {handle.size_bytes} bytes")
+        if descriptor is None:
+            return self._lease(handle)
+        memory.check_sealed(descriptor.number, handle.size_bytes)
+        if self._account.has_room:
+            descriptor.charge(self._account)
+        return Memfd(descriptor, handle)
+
+    def is_beyond(self, shared: Shared) -> bool:
+        """Whether it has to be copied now, because there are too many descriptors."""
+        if isinstance(shared, Lease) or shared.descriptor.is_charged:
+            return False
+        self._account.refuse()
+        self._common.copied_total += 1
+        return True
+
+    def _lease(self, handle: Handle) -> Lease:
+        segment = self._segments.get(handle.segment)
+        if segment is None:
+            text = f"SHARED: segment {handle.segment} is none of this client's"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
+        return segment.lease(handle)
+
+    def _next_descriptor(self) -> Descriptor:
+        if not self._transport.descriptors:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "SHARED: no descriptor came with the frame")
+        return self._transport.descriptors.popleft()
+
+    def open_segment(self, segment: Segment) -> int:
+        """Take a segment.
+
+        Returns:
+            The number that it has from now on.
+
+        Raises:
+            RejectedError, ProtocolError: As `take`.
+        """
+        descriptor = self._next_descriptor()
+        try:
+            self._check_segment(segment, descriptor)
+        except RejectedError:
+            self._common.refused_total += 1
+            raise
+        descriptor.charge(self._account)
+        number = self._common.next_number()
+        self._segments[number] = SharedSegment(number, segment.size_bytes, descriptor, self._tell_later)
+        self._common.segments += 1
+        return number
+
+    def _check_segment(self, segment: Segment, descriptor: Descriptor) -> None:
+        settings = self._settings
+        if len(self._segments) >= settings.segments:
+            text = f"SEGMENT: {settings.segments} segments of this client are open, which is the limit"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+        if segment.size_bytes > settings.segment_bytes:
+            text = f"SEGMENT: {segment.size_bytes} bytes, the limit is {settings.segment_bytes}"
+            raise RejectedError(CloseCode.TOO_BIG, text)
+        if not self._account.has_room:
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, "SEGMENT: too many descriptors are open")
+        memory.check_segment(descriptor.number, segment.size_bytes)
+
+    def close_segment(self, number: int) -> None:
+        """The client has no use for it any more; one that it does not have is passed over."""
+        segment = self._segments.pop(number, None)
+        if segment is not None:
+            self._common.segments -= 1
+            self._released.pop(number, None)
+            segment.close()
+
+    def check_surplus(self, *, within_frame: bool) -> None:
+        """See to it that no descriptor came with a frame that takes none.
+
+        Args:
+            within_frame: Whether what was read ends within a frame, whose descriptor may be there already.
+
+        Raises:
+            ProtocolError: One did.
+        """
+        if len(self._transport.descriptors) > within_frame:
+            self._transport.descriptors.clear()
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a descriptor came with a frame that takes none")
+
+    # What goes to the client.
+
+    def give(self, frame: bytes, shared: Shared) -> None:
+        """Write a frame, and whatever must go with it."""
+        if isinstance(shared, Memfd):
+            size_bytes = shared.handle.size_bytes
+            self._given += 1
+            self._flight.append(size_bytes)
+            self._flight_bytes += size_bytes
+            self._transport.hand_over(frame, shared.descriptor, size_bytes)
+            return
+        segment = shared.segment
+        leases = self._sent.get(segment)
+        if leases is None:
+            self._transport.hand_over(encode_segment(Segment(segment.number, segment.size_bytes)), segment.descriptor)
+            leases = self._sent[segment] = deque(maxlen=LEASES_LIMIT)
+            segment.readers[self] = None
+        leases.append(shared)
+        self._transport.write(frame)
+        if segment.is_closed:  # what was queued when its publisher went
+            self.forget(segment)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has to take something before it is given more."""
+        settings = self._settings
+        return len(self._flight) >= settings.client_descriptors or self._flight_bytes >= settings.client_bytes
+
+    def released(self, number: int, generation: int) -> None:
+        """The client is done with blocks up to that generation, or has taken so many descriptors.
+
+        Raises:
+            ProtocolError: It never was given so many.
+        """
+        if number == DESCRIPTORS:
+            taken = generation - (self._given - len(self._flight))
+            if taken > len(self._flight):
+                raise ProtocolError(
+                    CloseCode.PROTOCOL_ERROR, f"RELEASED: {generation} descriptors, not so many were given"
+                )
+            for _ in range(taken):
+                self._flight_bytes -= self._flight.popleft()
+            return
+        for segment, leases in self._sent.items():
+            if segment.number == number:
+                while leases and leases[0].handle.generation <= generation:
+                    leases.popleft()
+                return
+
+    def take_released(self) -> dict[int, int]:
+        """Return and forget what the client is to be told of its segments."""
+        released, self._released = self._released, {}
+        return released
+
+    def forget(self, segment: SharedSegment) -> None:
+        """The publisher of a segment has gone."""
+        del self._sent[segment]
+        self._transport.write(encode_segment(Segment(segment.number, 0)))
+
+    def close(self) -> None:
+        """The client has gone. Harmless when it was told before."""
+        for number in list(self._segments):
+            self.close_segment(number)
+        for segment in self._sent:
+            segment.readers.pop(self, None)
+        self._sent.clear()
+        self._flight.clear()
+        self._transport.descriptors.clear()
+
+    def _tell_later(self, segment: SharedSegment) -> None:
+        if not self._released:
+            self._on_released()
+        self._released[segment.number] = segment.released

@@ -1,0 +1,350 @@
+"""`UnixTransport`: an asyncio transport over a Unix socket that also hands descriptors over, and takes them.
+
+```
+recvmsg ─▶ descriptors (FIFO) ┐                       write(data) ─────────────┐
+       └─▶ protocol.data_received(data)               hand_over(data, desc) ───┴▶ buffer ─▶ send, sendmsg
+```
+
+The transports of asyncio and of uvloop throw descriptors away; everything else here behaves as theirs do.
+
+A descriptor comes with the first byte of its frame, and one `recvmsg` never reads past the end of what came with one.
+So it is in `descriptors` before its frame is whole, in the order of the frames.
+
+Owner: the event loop. Invariants: at most one descriptor a read; more of them in one message are closed by the kernel,
+and end the connection. What is written is bounded by its protocol, through `pause_writing`.
+
+Cost: one system call a read, and one a write while the socket takes it. Measured in docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import warnings
+from array import array
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from peers.shm.descriptor import Descriptor
+
+__all__ = ["READ_BYTES", "UnixTransport"]
+
+READ_BYTES = 256 * 1024
+"""Most that one read takes: what asyncio's own transports take."""
+
+_READS = 8
+"""Most reads in one turn, where each brings a descriptor: behind one there usually is another."""
+
+_HIGH_BYTES = 64 * 1024
+"""Default of what is written before the protocol is paused, as asyncio has it."""
+
+_RETRY_S = 0.01
+"""How long to wait where the kernel has too many descriptors of this user on their way."""
+
+_RIGHTS_BYTES = socket.CMSG_LEN(array("i").itemsize) if hasattr(socket, "CMSG_LEN") else 0
+"""Room for one descriptor, and not for two."""
+
+_CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class UnixTransport(asyncio.Transport):
+    """One connected Unix socket.
+
+    Args:
+        loop: Of its protocol.
+        sock: Connected; it belongs to the transport from now on.
+        protocol: Gets what comes.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        sock.setblocking(False)
+        self._extra = {"socket": sock, "sockname": sock.getsockname(), "peername": sock.getpeername()}
+        self._loop = loop
+        self._sock = sock
+        self._number = sock.fileno()
+        self._protocol = protocol
+        self._buffer: deque[tuple[bytes | memoryview, Descriptor | None, int]] = deque()
+        self._buffered_bytes = 0
+        self._high, self._low = _HIGH_BYTES, _HIGH_BYTES // 4
+        self._reading = self._started = False
+        self._writing_paused = self._waits_to_write = False
+        self._closing = self._eof = self._lost = False
+        self.descriptors: deque[Descriptor] = deque()
+        """Taken and not yet asked for, the oldest first."""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._started = True
+        self.resume_reading()
+
+    # What a transport tells.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Tell of `socket`, `sockname` and `peername`."""
+        return self._extra.get(name, default)
+
+    def is_closing(self) -> bool:
+        """Whether `close` or `abort` was called, or the connection is lost."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """Whether data may come."""
+        return self._reading and not self._closing
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give what comes to another one."""
+        if not isinstance(protocol, asyncio.Protocol):
+            raise TypeError("a Unix transport takes an asyncio.Protocol")
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.Protocol:
+        """Who gets what comes."""
+        return self._protocol
+
+    # Reading.
+
+    def pause_reading(self) -> None:
+        """Let nothing come."""
+        if self._reading:
+            self._reading = False
+            if not self._lost:
+                self._loop.remove_reader(self._number)
+
+    def resume_reading(self) -> None:
+        """Let data come again."""
+        if not self._reading and not self._closing and self._started:
+            self._reading = True
+            self._loop.add_reader(self._number, self._read)
+
+    def _read(self) -> None:
+        for _ in range(_READS):
+            if not self._reading:
+                return
+            try:
+                data, rights, flags, _ = self._sock.recvmsg(READ_BYTES, _RIGHTS_BYTES, _CLOEXEC)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._fail(error)
+                return
+            for _, _, raw in rights:
+                self.descriptors.append(Descriptor(array("i", raw)[0]))
+            if flags & socket.MSG_CTRUNC:
+                self._fail(OSError(errno.EMFILE, "descriptors came in a bunch, or this process can open no more"))
+                return
+            if not data:
+                self._end_of_stream()
+                return
+            self._receive(data)
+            if not rights:
+                return
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            self._protocol.data_received(data)
+        except Exception as error:  # noqa: BLE001 -- a bug of the protocol ends its connection, as asyncio does it
+            self._loop.call_exception_handler(
+                {"message": "data_received failed", "exception": error, "transport": self, "protocol": self._protocol}
+            )
+            self._fail(None)
+
+    def _end_of_stream(self) -> None:
+        if self._protocol.eof_received():
+            self.pause_reading()
+        else:
+            self.close()
+
+    # Writing.
+
+    def can_write_eof(self) -> bool:
+        """It can."""
+        return True
+
+    def write_eof(self) -> None:
+        """Close this direction once all is written."""
+        if self._eof or self._closing:
+            return
+        self._eof = True
+        if not self._buffer:
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def get_write_buffer_size(self) -> int:
+        """What waits to be written, bytes; of shared memory as it was charged."""
+        return self._buffered_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Below what, and above what, the protocol is resumed and paused."""
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Say when the protocol is paused and resumed, bytes."""
+        self._high = high if high is not None else (_HIGH_BYTES if low is None else 4 * low)
+        self._low = low if low is not None else self._high // 4
+        self._regulate()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write, or keep until the socket takes it."""
+        if not data:
+            return
+        if self._refuses():
+            return
+        if not self._buffer:
+            try:
+                sent = self._sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._fail(error)
+                return
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+        # What may still change is copied; what is left of something large is not.
+        kept = data if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly) else bytes(data)
+        self._keep(kept, None, len(kept))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write all of it with one call."""
+        self.write(b"".join(list_of_data))
+
+    def hand_over(self, frame: bytes, descriptor: Descriptor, charge_bytes: int = 0) -> None:
+        """Write a frame, and a descriptor with its first byte.
+
+        Args:
+            frame: Not empty.
+            descriptor: Kept until it is handed over.
+            charge_bytes: What it counts, beside the frame, while it waits.
+        """
+        if self._refuses():
+            return
+        if not self._buffer:
+            try:
+                sent = self._sock.sendmsg((frame,), descriptor.rights)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    self._fail(error)
+                    return
+                sent = 0
+            if sent == len(frame):
+                return
+            if sent:
+                self._keep(memoryview(frame)[sent:], None, len(frame) - sent)
+                return
+        self._keep(frame, descriptor, len(frame) + charge_bytes)
+
+    def _refuses(self) -> bool:
+        if self._eof:
+            raise RuntimeError("write behind the end of the stream")
+        return self._closing
+
+    def _keep(self, data: bytes | memoryview, descriptor: Descriptor | None, charge_bytes: int) -> None:
+        self._buffer.append((data, descriptor, charge_bytes))
+        self._buffered_bytes += charge_bytes
+        self._wait_to_write()
+        self._regulate()
+
+    def _wait_to_write(self) -> None:
+        if not self._waits_to_write:
+            self._waits_to_write = True
+            self._loop.add_writer(self._number, self._write_on)
+
+    def _write_on(self) -> None:
+        """The socket takes bytes again."""
+        try:
+            self._empty()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                self._fail(error)
+                return
+            self._stop_waiting()
+            self._loop.call_later(_RETRY_S, self._retry)
+        else:
+            self._stop_waiting()
+        self._regulate()
+        if self._buffer or self._lost:
+            return
+        if self._closing:
+            self._lose(None)
+        elif self._eof:
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def _empty(self) -> None:
+        """Write until nothing is left; raises where the socket takes no more."""
+        buffer = self._buffer
+        while buffer:
+            data, descriptor, charge_bytes = buffer[0]
+            sent = self._sock.send(data) if descriptor is None else self._sock.sendmsg((data,), descriptor.rights)
+            buffer.popleft()
+            self._buffered_bytes -= charge_bytes
+            if sent < len(data):
+                rest = memoryview(data)[sent:]
+                buffer.appendleft((rest, None, len(rest)))
+                self._buffered_bytes += len(rest)
+
+    def _retry(self) -> None:
+        if self._buffer and not self._lost:
+            self._wait_to_write()
+
+    def _stop_waiting(self) -> None:
+        if self._waits_to_write:
+            self._waits_to_write = False
+            self._loop.remove_writer(self._number)
+
+    def _regulate(self) -> None:
+        """Pause or resume the protocol."""
+        if not self._writing_paused and self._buffered_bytes > self._high:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+        elif self._writing_paused and self._buffered_bytes <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+
+    # Ends.
+
+    def close(self) -> None:
+        """Read no more; write what waits, then close."""
+        if self._closing:
+            return
+        self.pause_reading()
+        self._closing = True
+        if not self._buffer:
+            self._lose(None)
+
+    def abort(self) -> None:
+        """Close now."""
+        self._fail(None)
+
+    def _fail(self, error: OSError | None) -> None:
+        """It is over; what waits to be written is thrown away."""
+        if self._lost:
+            return
+        self.pause_reading()
+        self._closing = True
+        self._stop_waiting()
+        self._buffer.clear()
+        self._buffered_bytes = 0
+        self._lose(error)
+
+    def _lose(self, error: OSError | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._loop.call_soon(self._tell_lost, error)
+
+    def _tell_lost(self, error: OSError | None) -> None:
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self.descriptors.clear()
+            self._sock.close()
+
+    def __del__(self) -> None:
+        if not self._lost and self._sock.fileno() >= 0:
+            warnings.warn(f"a Unix transport was not closed: {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self._sock.close()
