@@ -36,7 +36,7 @@ from hub.requests.limits import RequestLimits
 from hub.requests.requests import Requests
 from hub.routes import ROUTES_LIMIT, Route, Routes
 from hub.stretch import Stretch
-from hub.topics import check_prefix, check_topic
+from hub.topics import RESERVED, check_prefix, check_topic
 
 __all__ = ["Core"]
 
@@ -113,6 +113,8 @@ class Core:
         self.counters = Counters()
         self.requests = Requests(wake, wake_at, requests or RequestLimits(), prefixes_limit)
         self.names = Names(hub_id, lambda what, claim: self.announce(name_event(what, claim)), wake, name_limits)
+        self.requests.owner_of = self.names.owner_of
+        self.requests.own[RESERVED + "names"] = self.names.answer
 
     # Handlers come and go.
 

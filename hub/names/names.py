@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from sortedcontainers import SortedDict
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
@@ -46,6 +47,13 @@ OnNames = Callable[[str, Announced | None], object]
 Descriptions = list[dict[str, Any]]
 
 Announce = Callable[[Literal["appeared", "gone"], Claim], object]
+
+
+class _Page(msgspec.Struct, forbid_unknown_fields=True):
+    """Which names are asked for."""
+
+    prefix: str = ""
+    after: str = ""
 
 
 class NameLimits(NamedTuple):
@@ -130,6 +138,28 @@ class Names:
             if claim is not None:
                 found.append(claim.description)
         return found
+
+    def owner_of(self, raw: bytes) -> Handler | None:
+        """As `owner`, of a name as it stands on the wire: what is no name has no owner."""
+        return self.owner(raw.decode("ascii", "replace"))
+
+    def answer(self, value: Any) -> Descriptions:
+        """Answer a request to `$hub/names`.
+
+        Args:
+            value: None for all names; a text for those that begin with it; a map with `prefix` and `after` to go on
+                behind the last name of an answer. A thousand names are an answer: fewer say that there are no more.
+
+        Raises:
+            ValueError: It is none of these.
+        """
+        if value is None or isinstance(value, str):
+            return self.list(value or "")
+        try:
+            page = msgspec.convert(value, _Page)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"expected null, a prefix, or a map with `prefix` and `after`: {error}") from error
+        return self.list(page.prefix, page.after)
 
     # Clients.
 
@@ -253,8 +283,8 @@ class Names:
         """
         self._links[handler] = (hub, on_names)
         for name, contest in self._contests.items():
-            if contest.held is not None:
-                on_names(name, contest.held.announced)
+            if contest.announced is not None:
+                on_names(name, contest.announced)
 
     def hear(self, link: Handler, held: Iterable[Announced], released: Iterable[str]) -> None:
         """Take what a peer hub announces. What is good is taken, whatever else there is.
