@@ -36,7 +36,7 @@ from hub.errors import (
 from hub.requests.layout import Reply, Request
 from peers.backoff import Backoff
 from peers.client.connection import Connection, Told
-from peers.client.conversation import Introduction, Unreadable
+from peers.client.conversation import Introduction, Refusal, Unreadable
 from peers.client.dial import converse, dial
 from peers.client.endings import Ending
 from peers.client.follower import Follower, Start, Terms
@@ -58,6 +58,7 @@ from peers.client.upkeep import Upkeep
 from peers.client.values import BadMessage, encode_value
 from peers.client.voice import Voice
 from peers.endpoints import Endpoint
+from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
 
@@ -469,7 +470,7 @@ class Client:
         def make() -> Connection:
             conversation = converse(self.endpoint, introduction, self._subscriptions.routes)
             receive, flush = self._subscriptions.receive, self._services.flush
-            return Connection(conversation, settings, receive, self._notice, self._write, flush)
+            return Connection(conversation, settings, receive, self._told, self._write, flush)
 
         return await dial(self.endpoint, make, settings.connect_timeout_s)
 
@@ -532,12 +533,18 @@ class Client:
         """Whether the hub owes an answer, for which the connection must be read."""
         return self._journal.waiting or self._requests.waiting or self._services.waiting
 
-    def _notice(self, notice: Told) -> None:
-        if isinstance(notice, Reply):
-            self._requests.receive(notice)
-        elif isinstance(notice, Request):
-            self._services.receive(notice)
-        elif isinstance(notice, Unreadable):
+    def _told(self, told: Told) -> None:
+        if isinstance(told, Reply):
+            self._requests.receive(told)
+        elif isinstance(told, Request):
+            self._services.receive(told)
+        elif isinstance(told, Refusal):
+            self._requests.refuse(told)
+        else:
+            self._notice(told)
+
+    def _notice(self, notice: Notice | Records | Unreadable) -> None:
+        if isinstance(notice, Unreadable):
             reason = "a batch does not hold the number of values it says"
             self._voice.bad(BadMessage("", b"", notice.messages, reason))
         elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:

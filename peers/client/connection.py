@@ -19,7 +19,7 @@ from typing import cast
 from hub.errors import CloseCode
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
-from peers.client.conversation import Conversation, Unreadable
+from peers.client.conversation import Conversation, Refusal, Unreadable
 from peers.client.endings import Ending
 from peers.client.routes import Route
 from peers.client.settings import ClientSettings
@@ -32,7 +32,7 @@ from peers.wire.session import Closing
 
 __all__ = ["Connection", "Told"]
 
-Told = Notice | Records | Request | Reply | Unreadable
+Told = Notice | Records | Request | Reply | Refusal | Unreadable
 """What a hub says beside messages, once the conversation is open."""
 
 

@@ -19,7 +19,7 @@ from peers.wire.hello import Hello, QueueWish
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
 
-__all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Unreadable"]
+__all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Refusal", "Unreadable"]
 
 ABNORMAL = 1006
 """Code of an end without CLOSE, RFC 6455, section 7.4.1; never on the wire."""
@@ -31,7 +31,15 @@ class Unreadable(NamedTuple):
     messages: int
 
 
-Event = Run[Route] | Hello | Notice | Records | Request | Reply | Unreadable | Closing
+class Refusal(NamedTuple):
+    """The hub does not take a `Request`, and answers none of what it holds."""
+
+    first: int
+    """Transaction id of its first request."""
+    text: str
+
+
+Event = Run[Route] | Hello | Notice | Records | Request | Reply | Refusal | Unreadable | Closing
 """A run of messages; the hub has answered the introduction (once, first); an answer or a loss; a piece of the journal;
 requests to be served; replies; the end."""
 

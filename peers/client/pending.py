@@ -185,6 +185,12 @@ class Pending:
                 self._put(block, at, answers[done : done + count])
             done += count
 
+    def refuse(self, first: int, make: Callable[[], HubError]) -> None:
+        """Answer what is open of a whole frame with errors."""
+        block = self._blocks.get(first)
+        if block is not None:
+            self._put(block, 0, failures(make, block.requests))
+
     def _put(self, block: Block[Any], at: int, answers: Sequence[Any]) -> None:
         left = block.left
         block.put(at, answers)

@@ -43,7 +43,7 @@ from hub.names.grammar import check_name
 from hub.requests.layout import FLAG_NAMED, Reply, Request, Status
 from hub.topics import check_topic
 from peers.client.connection import Connection
-from peers.client.conversation import ABNORMAL
+from peers.client.conversation import ABNORMAL, Refusal
 from peers.client.pending import Asked, Block, Many, Pending
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import encode_values, read_values
@@ -224,6 +224,12 @@ class Requests:
             text = reason_of(reply)
             answers = [error_of(reply.status, text) for _ in range(reply.requests)]
         self._pending.answer(reply.first, answers)
+        if not self._pending:
+            self._on_waiting()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Take it that a frame is not answered."""
+        self._pending.refuse(refusal.first, lambda: RequestTooBigError(Status.TOO_BIG, refusal.text))
         if not self._pending:
             self._on_waiting()
 

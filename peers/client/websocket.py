@@ -38,7 +38,7 @@ from hub.errors import CloseCode, ProtocolError, UsageError
 from hub.frame import FLAG_CONFIRM, Frame, iterate_frames
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
-from peers.client.conversation import Event, Introduction
+from peers.client.conversation import Event, Introduction, Refusal
 from peers.client.routes import LocalRoutes, Route
 from peers.client.websocket_messages import (
     ENVELOPE_BYTES,
@@ -259,6 +259,8 @@ class WebSocketConversation:
                 yield to_request(message)
             case "reply":
                 yield to_reply(message)
+            case "error" if message.about == "request":
+                yield Refusal(message.request, message.text)
             case "records":
                 first = message.first
                 yield Records(message.request, message.start, message.next, first, message.head, message.blocks)

@@ -66,6 +66,7 @@ class HubMessage(msgspec.Struct):
     timeout_ms: int = 0
     code: int = 0
     text: str = ""
+    about: str = ""
     hub: str = ""
     name: str = ""
     software: str = ""

@@ -36,9 +36,12 @@ from peers.websocket.messages import (
     Publication,
     RefusedError,
     RequestNumber,
+    Serve,
     Subscribe,
+    Unserve,
     Unsubscribe,
 )
+from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
 from peers.wire.hello import NAME_LIMIT_BYTES
 
 __all__ = ["ITEMS_LIMIT", "JSON", "MSGPACK", "Codec"]
@@ -71,6 +74,9 @@ class Codec:
     form: Callable[[Batch], Form]
     decode: Callable[[bytes], ClientMessage]
     encode: Callable[[HubMessage], bytes]
+
+
+_Change = Subscribe | Unsubscribe | Serve | Unserve
 
 
 class _Envelope(msgspec.Struct):
@@ -113,10 +119,34 @@ class _RawUnsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
     request: RequestNumber = 0
 
 
-_TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping", "fetch")
+class _RawServe(msgspec.Struct, frozen=True, tag="serve"):
+    prefixes: msgspec.Raw
+    request: RequestNumber = 0
 
-_from_json = msgspec.json.Decoder(Hello | Subscribe | Unsubscribe | Ping | Fetch | _JsonPublish).decode
-_from_msgpack = msgspec.msgpack.Decoder(Hello | _RawSubscribe | _RawUnsubscribe | Ping | Fetch | _RawPublish).decode
+
+class _RawUnserve(msgspec.Struct, frozen=True, tag="unserve"):
+    prefixes: msgspec.Raw
+    request: RequestNumber = 0
+
+
+_TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping", "fetch", "request", "reply", "serve", "unserve")
+
+_JsonMessage = Hello | Subscribe | Unsubscribe | Ping | Fetch | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
+_RawMessage = (
+    Hello
+    | _RawSubscribe
+    | _RawUnsubscribe
+    | Ping
+    | Fetch
+    | _RawServe
+    | _RawUnserve
+    | _RawPublish
+    | RawRequest
+    | RawReply
+)
+
+_from_json = msgspec.json.Decoder(_JsonMessage).decode
+_from_msgpack = msgspec.msgpack.Decoder(_RawMessage).decode
 _JSON_ENVELOPE = _EnvelopeReader(
     "JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode
 )
@@ -148,7 +178,7 @@ def _check_utf8(payload: bytes) -> None:
 
 def _decode_text(payload: bytes) -> ClientMessage:
     try:
-        message: Hello | Subscribe | Unsubscribe | Ping | Fetch | _JsonPublish = _from_json(payload)
+        message: _JsonMessage = _from_json(payload)
     except msgspec.ValidationError as error:
         raise _refused(_JSON_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
     except _MALFORMED as error:
@@ -156,9 +186,13 @@ def _decode_text(payload: bytes) -> ClientMessage:
     match message:
         case _JsonPublish():
             return _publication_of_json(message)
+        case JsonRequest():
+            return request_of(message)
+        case JsonReply():
+            return reply_of(message)
         case Hello():
             return _checked_hello(message)
-        case Subscribe() | Unsubscribe():
+        case Subscribe() | Unsubscribe() | Serve() | Unserve():
             return _checked_items(message)
         case _:
             return message
@@ -184,7 +218,7 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
         text = _too_many("bytes that may begin an array or map", found, _CONTAINERS_LIMIT)
         raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
     try:
-        message: Hello | _RawSubscribe | _RawUnsubscribe | Ping | Fetch | _RawPublish = _from_msgpack(payload)
+        message: _RawMessage = _from_msgpack(payload)
     except msgspec.ValidationError as error:
         raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
     except _MALFORMED as error:
@@ -192,14 +226,24 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
     match message:
         case _RawPublish():
             return _publication_of_msgpack(message)
-        case _RawSubscribe():
-            return Subscribe(_prefixes(message.prefixes, message.request), message.request)
-        case _RawUnsubscribe():
-            return Unsubscribe(_prefixes(message.prefixes, message.request), message.request)
+        case RawRequest():
+            return request_of(message)
+        case RawReply():
+            return reply_of(message)
+        case _RawSubscribe() | _RawUnsubscribe() | _RawServe() | _RawUnserve():
+            return _CHANGES[type(message)](_prefixes(message.prefixes, message.request), message.request)
         case Hello():
             return _checked_hello(message)
         case _:
             return message
+
+
+_CHANGES: dict[type, type[Subscribe | Unsubscribe | Serve | Unserve]] = {
+    _RawSubscribe: Subscribe,
+    _RawUnsubscribe: Unsubscribe,
+    _RawServe: Serve,
+    _RawUnserve: Unserve,
+}
 
 
 def _publication_of_msgpack(message: _RawPublish) -> Publication:
@@ -265,7 +309,7 @@ def _checked_hello(message: Hello) -> Hello:
     return message
 
 
-def _checked_items(message: Subscribe | Unsubscribe) -> Subscribe | Unsubscribe:
+def _checked_items(message: _Change) -> _Change:
     items = len(message.prefixes)
     if items > ITEMS_LIMIT:
         raise RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", items, ITEMS_LIMIT), message.request)
@@ -298,7 +342,7 @@ def _refused(reader: _EnvelopeReader, payload: bytes, code: int, text: str) -> R
     if read.type not in _TYPES:
         expected = ", ".join(_TYPES)
         return RefusedError(CloseCode.BAD_DATA, f"unknown type {printable(read.type)}, expected {expected}", request)
-    return RefusedError(code, f"{read.type}: {text}", request)
+    return RefusedError(code, f"{read.type}: {text}", request, about=read.type)
 
 
 JSON = Codec(Opcode.TEXT, json_form, _decode_json, msgspec.json.Encoder().encode)

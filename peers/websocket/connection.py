@@ -30,7 +30,7 @@ from websockets.http11 import Request
 
 from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.handler import Handler, Role
+from hub.handler import Handler, Poster, Role
 from hub.overflow import QueueLimits
 from peers.node import LINGER_S, Node
 from peers.read_buffer import READ, READ_LIMIT_BYTES
@@ -67,6 +67,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         "_conversation",
         "_gap_is_told",
         "_is_held",
+        "_is_owed",
         "_is_speaking",
         "_is_stalled",
         "_loopback",
@@ -96,6 +97,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._choked = False
         self._is_stalled = False  # has made us answer, and does not read
         self._is_held = False  # feeds a journal that is behind
+        self._is_owed = False  # has asked, within this read, for what is always kept for it
         self._is_speaking = False  # will write what the session has to say, in this turn
         self._gap_is_told = False
         self._conversation: Conversation | None = None  # once the handshake is over
@@ -128,7 +130,8 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         try:
             for event in self._session.receive(bytes(self._buffer[:nbytes])):
                 self._act(event)
-            answered = self._session.has_outgoing
+            answered = self._session.has_outgoing or self._is_owed
+            self._is_owed = False
             self._write_outgoing()
         finally:
             core.end_read()
@@ -215,9 +218,17 @@ class WebSocketConnection(asyncio.BufferedProtocol):
             case _:
                 cast("Conversation", self._conversation).act(event)
 
-    def join(self, name: str, limits: QueueLimits) -> Handler:
+    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
         """Make the client a handler of the core."""
-        handler = self.handler = Handler(self, role=Role.CLIENT, limits=limits, name=name, address=self.address)
+        handler = self.handler = Handler(
+            self,
+            role=Role.CLIENT,
+            limits=limits,
+            name=name,
+            address=self.address,
+            poster=poster,
+            frame_limit_bytes=self._node.settings.limits.frame_bytes,
+        )
         self._node.core.attach(handler)
         if self._choked:
             handler.pause()
@@ -237,6 +248,18 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._write_outgoing()
         if self._choked:
             self._stall()
+
+    def write(self, frames: list[bytes]) -> None:
+        """Write ready frames, behind what the session has to say."""
+        if self._transport.is_closing():
+            return
+        if self._session.has_outgoing:
+            self._write_outgoing()
+        self._write(frames)
+
+    def owe(self) -> None:
+        """The client has asked for what it is answered in any case."""
+        self._is_owed = True
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` when nobody is there to be answered any more."""

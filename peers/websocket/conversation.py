@@ -21,8 +21,9 @@ from typing import Protocol
 from msgspec import UNSET
 
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
-from hub.handler import Handler
+from hub.handler import Handler, Poster
 from hub.overflow import QueueLimits
+from hub.requests.layout import Reply, Request
 from peers.node import Node
 from peers.websocket.journal_requests import JournalRequests
 from peers.websocket.messages import (
@@ -31,10 +32,13 @@ from peers.websocket.messages import (
     Hello,
     Publication,
     RefusedError,
+    Serve,
     Subscribe,
+    Unserve,
     Unsubscribe,
     Welcome,
 )
+from peers.websocket.requests import Requests
 from peers.websocket.session import Session
 from peers.wire.hello import grant
 
@@ -44,8 +48,14 @@ __all__ = ["Conversation", "HubConversation", "Seat", "publish", "subscribe"]
 class Seat(Protocol):
     """The connection, as far as a conversation needs it."""
 
-    def join(self, name: str, limits: QueueLimits) -> Handler:
-        """Make the client a handler of the core, with that name and queue."""
+    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
+        """Make the client a handler of the core, with that name and queue; a poster for one that asks and serves."""
+
+    def write(self, frames: list[bytes]) -> None:
+        """Write ready frames, behind what the session has to say."""
+
+    def owe(self) -> None:
+        """The client is owed answers: do not read on while it does not read."""
 
     def speak(self) -> None:
         """Write what the session has to say, soon: it was answered outside of a read."""
@@ -71,7 +81,7 @@ class Conversation(Protocol):
 
 
 class HubConversation:
-    """The hub's own: welcome, hello, subscriptions that come and go, publications, confirmations, the journal.
+    """The hub's own: welcome, hello, subscriptions, publications, confirmations, the journal, requests.
 
     Args:
         node: The hub.
@@ -80,7 +90,7 @@ class HubConversation:
         seat: Its connection.
     """
 
-    __slots__ = ("_handler", "_hello_due", "_journal", "_node", "_queue", "_seat", "_session")
+    __slots__ = ("_handler", "_hello_due", "_journal", "_node", "_queue", "_requests", "_seat", "_session")
 
     def __init__(self, node: Node, session: Session, queue: QueueLimits, seat: Seat) -> None:
         self._node = node
@@ -89,6 +99,7 @@ class HubConversation:
         self._seat = seat
         self._hello_due = True
         self._handler: Handler | None = None
+        self._requests = Requests(node, session, seat)
         self._journal: JournalRequests | None = None  # once it is asked for something
 
     def begin(self) -> None:
@@ -104,6 +115,8 @@ class HubConversation:
                 self._change_subscription(message)
             case Fetch():
                 self._fetch(message)
+            case Request() | Reply() | Serve() | Unserve():
+                self._requests.act(self._joined(), message)
             case Hello():
                 self._greet(message)
 
@@ -116,7 +129,7 @@ class HubConversation:
         if refused is not None:
             self._session.reject(refused)
         elif publication.confirm:
-            self._requests().confirm(publication)
+            self._journal_requests().confirm(publication)
         else:
             self._session.confirm(publication.request)
 
@@ -135,11 +148,11 @@ class HubConversation:
     def _fetch(self, fetch: Fetch) -> None:
         self._joined()
         try:
-            self._requests().fetch(fetch)
+            self._journal_requests().fetch(fetch)
         except RefusedError as error:
             self._session.reject(error)
 
-    def _requests(self) -> JournalRequests:
+    def _journal_requests(self) -> JournalRequests:
         if self._journal is None:
             self._journal = JournalRequests(self._node, self._session, self._seat)
         return self._journal
@@ -159,7 +172,7 @@ class HubConversation:
 
     def _take_in(self, name: str, limits: QueueLimits) -> Handler:
         self._hello_due = False
-        self._handler = self._seat.join(name, limits)
+        self._handler = self._seat.join(name, limits, self._requests)
         return self._handler
 
     def _welcome(self, limits: QueueLimits) -> None:

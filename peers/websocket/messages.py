@@ -12,6 +12,7 @@ import msgspec
 from hub.batch import Batch
 from hub.errors import RejectedError
 from hub.overflow import QueueLimits
+from hub.requests.layout import Reply, Request
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS
@@ -30,7 +31,9 @@ __all__ = [
     "Recorded",
     "RefusedError",
     "RequestNumber",
+    "Serve",
     "Subscribe",
+    "Unserve",
     "Unsubscribe",
     "Welcome",
 ]
@@ -65,6 +68,20 @@ class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
+    """The opposite."""
+
+    prefixes: list[str]
+    request: RequestNumber = 0
+
+
+class Serve(msgspec.Struct, frozen=True, tag="serve"):
+    """From now on, this client answers requests under these prefixes."""
+
+    prefixes: list[str]
+    request: RequestNumber = 0
+
+
+class Unserve(msgspec.Struct, frozen=True, tag="unserve"):
     """The opposite."""
 
     prefixes: list[str]
@@ -107,7 +124,7 @@ class Publication(NamedTuple):
         return Batch(self.frame, self.messages)
 
 
-ClientMessage = Hello | Subscribe | Unsubscribe | Ping | Fetch | Publication
+ClientMessage = Hello | Subscribe | Unsubscribe | Ping | Fetch | Publication | Request | Reply | Serve | Unserve
 
 
 # Hub to client.
@@ -156,6 +173,8 @@ class Error(msgspec.Struct, frozen=True, tag="error", omit_defaults=True):
     request: int = 0
     offset: int | None = None
     """With code 4011: the oldest offset that is retained."""
+    about: str = ""
+    """The type of that message, where its request may have the number of another one's."""
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
@@ -173,9 +192,11 @@ class RefusedError(RejectedError):
     Attributes:
         request: The number that it bore, 0 for none.
         messages: How many values it wanted to publish, 0 if that is not known.
+        about: Its type, where the client must be told: of a `request`, whose numbers are in a space of their own.
     """
 
-    def __init__(self, code: int, text: str, request: int = 0, messages: int = 0) -> None:
+    def __init__(self, code: int, text: str, request: int = 0, messages: int = 0, about: str = "") -> None:
         super().__init__(code, text)
+        self.about = about if about == "request" else ""
         self.request = request
         self.messages = messages

@@ -163,7 +163,7 @@ class Session:
     def reject(self, error: RefusedError) -> None:
         """Tell the client that one message of its was refused."""
         self.rejected_messages += error.messages
-        self.send(Error(error.code, error.text, error.request))
+        self.send(Error(error.code, error.text, error.request, about=error.about))
 
     def ping(self) -> None:
         """Ask for a sign of life."""
