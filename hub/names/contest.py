@@ -15,12 +15,16 @@ there is an owner. Cost: O(links), and O(waiting) for a claim that is lost and w
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from hub.handler import Handler
 from hub.names.claim import Announced, Claim
 
 __all__ = ["Contest", "Settled"]
+
+
+_rank = attrgetter("rank")
 
 
 class Settled(NamedTuple):
@@ -60,7 +64,7 @@ class Contest:
 
     def settle(self) -> Settled:
         """Find the owner again, after any change."""
-        first = min(self._far.values(), key=lambda claim: claim.rank, default=None)
+        first = min(self._far.values(), key=_rank) if self._far else None
         held = self.held
         settled = Settled()
         if held is not None and first is not None and first.rank < held.rank:

@@ -38,7 +38,7 @@ __all__ = ["NameLimits", "Names", "NamesStatistics", "OnNames"]
 LIST_LIMIT = 1_000
 """Most names of one answer: 2 ms of work."""
 
-_LEAVING_NAMES_PER_TURN = 1_000
+_LEAVING_NAMES_PER_TURN = 500
 """How many names of links that are gone are removed in one turn: about 10 ms."""
 
 OnNames = Callable[[str, Announced | None], object]
@@ -282,7 +282,7 @@ class Names:
             on_names: Called with each name, and what is to be announced of it.
         """
         self._links[handler] = (hub, on_names)
-        for name, contest in self._contests.items():
+        for name, contest in dict.items(self._contests):  # in any order: a tenth of the time
             if contest.announced is not None:
                 on_names(name, contest.announced)
 

@@ -43,5 +43,5 @@ def test_a_link_with_many_names_is_taken_out_in_turns() -> None:
     while turn.wakes > turns:
         turns += 1
         turn.core.flush()
-    assert turns == 2
+    assert turns == 4
     assert turn.core.names.list() == []
