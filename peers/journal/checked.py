@@ -21,7 +21,7 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from peers.journal.schema import BlockRow, Write
 
-__all__ = ["block_row", "edge_rows", "stored_block", "stored_writes"]
+__all__ = ["block_row", "edge_rows", "expected_block", "offsets_text", "stored_block", "stored_writes"]
 
 
 def block_row(values: Sequence[Any], path: str) -> BlockRow:
@@ -65,15 +65,45 @@ def stored_block(connection: apsw.Connection, row: BlockRow, path: str) -> Block
         JournalCorruptError: It is missing, damaged, or another one.
     """
     found = connection.execute("SELECT block FROM data WHERE first = ?", (row.first,)).get
+    try:
+        return expected_block(found, row)
+    except JournalCorruptError as error:
+        text = f"{path}: {offsets_text(row.first, row.next)}: {error}; see `hub journal verify`"
+        raise JournalCorruptError(text) from error
+
+
+def expected_block(found: object, row: BlockRow | None) -> Block:
+    """Return what stands in `data` as a block.
+
+    Args:
+        found: What stands there, None if nothing does.
+        row: Which block it must be, where that is known.
+
+    Raises:
+        JournalCorruptError: It is missing, damaged, or another one. The text is the cause alone.
+    """
     if found is None:
-        raise JournalCorruptError(f"{path}: the block at offset {row.first} is missing; see `hub journal verify`")
+        raise JournalCorruptError("the block is missing")
     try:
         block = Block.parse(found if isinstance(found, bytes) else b"")
     except JournalCorruptError as error:
-        raise JournalCorruptError(f"{path}: the block at offset {row.first} is damaged: {error}") from error
-    if (block.first, block.next) != (row.first, row.next):
-        raise JournalCorruptError(f"{path}: the block at offset {row.first} is another one; see `hub journal verify`")
+        # What it says of blocks of any origin would be said twice.
+        cause = error.__cause__ or "its checksum does not match"
+        raise JournalCorruptError(f"the block is damaged: {cause}") from error
+    if row is not None and (block.first, block.next) != (row.first, row.next):
+        text = f"another block is there, with {offsets_text(block.first, block.next)}"
+        raise JournalCorruptError(text)
     return block
+
+
+def offsets_text(first: int, following: int | None) -> str:
+    """Name a range for people.
+
+    Args:
+        first: Its first offset.
+        following: The one behind its last; None: nobody knows.
+    """
+    return f"offsets {first} to {'?' if following is None else following - 1}"
 
 
 def stored_writes(connection: apsw.Connection, path: str) -> list[Write]:

@@ -34,7 +34,10 @@ __all__ = [
     "BlockRow",
     "Write",
     "check_format",
+    "check_version",
+    "plain",
     "sealed_id",
+    "stored_id",
     "translated",
 ]
 
@@ -117,11 +120,11 @@ def translated(path: str) -> Iterator[None]:
     except apsw.FullError as error:
         raise JournalUnavailableError(f"{path}: the disk is full") from error
     except apsw.Error as error:
-        raise JournalUnavailableError(f"{path}: {_plain(error)}") from error
+        raise JournalUnavailableError(f"{path}: {plain(error)}") from error
 
 
-def _plain(error: apsw.Error) -> str:
-    """SQLite's words, without the name of the class in front."""
+def plain(error: Exception) -> str:
+    """Return SQLite's words, without the name of the class in front."""
     return str(error).partition(": ")[2] or str(error)
 
 
@@ -137,11 +140,30 @@ def check_format(connection: apsw.Connection, path: str) -> bytes:
         JournalCorruptError: It is none, or damaged.
         JournalUnavailableError: It is one of another version.
     """
+    check_version(connection, path)
+    return stored_id(connection, path)
+
+
+def check_version(connection: apsw.Connection, path: str) -> None:
+    """Check that a database is a journal that this version reads.
+
+    Raises:
+        JournalCorruptError: It is none.
+        JournalUnavailableError: It is one of another version.
+    """
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     if application != APPLICATION_ID:
         raise JournalCorruptError(f"{path}: a database, but not a journal; choose another file")
     if version != FORMAT:
         raise JournalUnavailableError(f"{path}: a journal of format {version}, this version reads format {FORMAT}")
+
+
+def stored_id(connection: apsw.Connection, path: str) -> bytes:
+    """Return the id of a journal.
+
+    Raises:
+        JournalCorruptError: It is damaged.
+    """
     sealed = connection.execute("SELECT value FROM meta WHERE name = 'id'").get
     if not isinstance(sealed, bytes) or sealed != sealed_id(sealed[:-_CRC_BYTES]):
         raise JournalCorruptError(f"{path}: the id of the journal is missing or damaged; see `hub journal verify`")

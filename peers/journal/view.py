@@ -3,8 +3,8 @@
 Purpose: ranges of offsets, of a filter, as blocks; whatever is returned was checked against its checksum.
 
 Owner: one thread or process. Invariants: one answer is one state of the file; never other bytes than those that were
-written: damage is an error that names the place. A state is held for one answer only: what is held longer keeps the
-hub's write-ahead log from being used again, and it grows.
+written: damage is an error that names the place, and what stands before and behind it is read. A state is held for one
+answer only: what is held longer keeps the hub's write-ahead log from being used again, and it grows.
 
 Cost: reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each
 block that is passed over.
@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 import apsw
 
-from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
+from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
 from hub.journal.wanted import Wanted
 from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
-from peers.journal.schema import BlockRow, Write, check_format, translated
+from peers.journal.damage import UNREADABLE, Damage, damage_at, sound_extent
+from peers.journal.schema import BlockRow, Write, check_version, stored_id, translated
 
 __all__ = ["LARGE_FACTOR", "Extent", "Fetched", "View"]
 
@@ -66,13 +67,14 @@ class View:
 
     Args:
         path: Of the file.
+        is_rescue: Whether to open it also where its id is damaged; `id` is empty then.
 
     Raises:
         JournalCorruptError: The file is no journal, or damaged.
         JournalUnavailableError: There is none, or it cannot be read.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_rescue: bool = False) -> None:
         self.path = path
         if not Path(path).exists():
             raise JournalUnavailableError(f"{path}: there is no such journal")
@@ -80,10 +82,19 @@ class View:
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
             try:
                 self._connection.set_busy_timeout(1000)
-                self.id = check_format(self._connection, path)
+                check_version(self._connection, path)
+                self.id = self._stored_id(is_rescue=is_rescue)
             except BaseException:
                 self._connection.close()
                 raise
+
+    def _stored_id(self, *, is_rescue: bool) -> bytes:
+        try:
+            return stored_id(self._connection, self.path)
+        except (JournalCorruptError, *UNREADABLE):
+            if not is_rescue:
+                raise
+            return b""
 
     def close(self) -> None:
         """Close the file."""
@@ -107,10 +118,26 @@ class View:
 
     @property
     def extent(self) -> Extent:
-        """How far the journal reaches now."""
-        with translated(self.path):
-            edges = edge_rows(self._connection, self.path)
-        return Extent(edges[0].first, edges[1].next) if edges is not None else Extent(0, 0)
+        """How far the journal reaches now; at least, where its ends are damaged."""
+        return self._known_extent()[0]
+
+    def _known_extent(self) -> tuple[Extent, JournalCorruptError | None]:
+        """Return how far the journal reaches, and why that may not be all.
+
+        Raises:
+            JournalCorruptError: Nothing tells how far.
+            JournalUnavailableError: It cannot be read.
+        """
+        try:
+            with translated(self.path):
+                edges = edge_rows(self._connection, self.path)
+        except JournalCorruptError as error:
+            with translated(self.path):
+                known = sound_extent(self._connection)
+            if known is None:
+                raise
+            return Extent(*known), error
+        return (Extent(edges[0].first, edges[1].next) if edges is not None else Extent(0, 0)), None
 
     @property
     def writes(self) -> list[Write]:
@@ -137,6 +164,8 @@ class View:
             return self._end_before(time_us)
         with closing(self.rows(max(0, found - 1))) as rows:
             near = list(islice(takewhile(lambda row: row.first <= found, rows), 2))
+        if not near or near[0].first > max(found - 1, self.extent.first):  # the one before it is missing
+            raise self._damaged_times()
         late = [row for row in near if row.latest_us >= time_us]
         times = self.block(near[-1]).times if late and late == near[-1:] else ()
         number = next((number for number, at in enumerate(times) if at >= time_us), None)
@@ -177,10 +206,10 @@ class View:
             JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
         with self.snapshot():
-            extent = self.extent
+            extent, doubt = self._known_extent()
             if time_us is not None:
                 start = self._offset_at(time_us)
-            _check_start(start, extent)
+            _check_start(start, extent, doubt)
             end = extent.next if end is None else min(end, extent.next)
             blocks: list[bytes] = []
             position = start
@@ -195,6 +224,8 @@ class View:
         try:
             with closing(self.rows(start)) as rows:
                 for row in rows:
+                    if row.first > position:
+                        break
                     if wanted.may_hold(row.topics):
                         found = self._selected(row, start, end, wanted)
                         if len(found) > LARGE_FACTOR * limit_bytes:
@@ -206,8 +237,9 @@ class View:
                     position = min(row.next, end)
                     number += 1
                     if position >= end or size >= limit_bytes or looked_at >= _READ_BYTES or number == _ROWS_LIMIT:
-                        break
-        except JournalCorruptError:
+                        return position
+            raise self._damaged_index(position)
+        except StorageError:
             if position == start:
                 raise
         return position
@@ -252,13 +284,24 @@ class View:
                 for values in rows:
                     row = block_row(values, self.path)
                     if row.first != expected and expected is not None:
-                        text = f"{self.path}: the index is damaged at offset {expected}; see `hub journal verify`"
-                        raise JournalCorruptError(text)
+                        raise self._damaged_index(expected)
                     expected = row.next
                     if expected > start:  # else the one with that offset is missing, or it is the end
                         yield row
             finally:
                 rows.close()
+
+    def _damaged_index(self, position: int) -> JournalCorruptError:
+        return JournalCorruptError(f"{self.path}: the index is damaged at offset {position}; see `hub journal verify`")
+
+    def damage_at(self, position: int) -> Damage | None:
+        """Return what is wrong where `position` should be, and how far; None if it can be read.
+
+        Raises:
+            JournalUnavailableError: It cannot be read, for another reason than damage.
+        """
+        with translated(self.path):
+            return damage_at(self._connection, position)
 
     def block(self, row: BlockRow) -> Block:
         """Read a block, checked. For rows of the same state of the file, see `snapshot`.
@@ -271,11 +314,13 @@ class View:
             return stored_block(self._connection, row, self.path)
 
 
-def _check_start(start: int, extent: Extent) -> None:
+def _check_start(start: int, extent: Extent, doubt: JournalCorruptError | None) -> None:
     if start < extent.first:
         text = f"offset {start} was deleted; the oldest that is kept is {extent.first}"
         raise GoneError(text, extent.first)
     if start > extent.next:
+        if doubt is not None:
+            raise doubt
         text = f"offset {start} is behind the end of the journal, which is {extent.next}"
         raise GoneError(text, extent.first)
 

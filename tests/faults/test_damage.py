@@ -104,7 +104,8 @@ async def test_a_hub_on_a_damaged_old_block(sample: Sample, tmp_path: Path) -> N
         assert await client.publish_confirmed("/t/new", 1) == end
         read = [record.offset async for record in client.read(start=following)]
         assert read == list(range(following, end + 1))
-        with pytest.raises(RejectedError, match=f"the block at offset {first} is damaged") as raised:
+        text = f"offsets {first} to {following - 1}: the block is damaged: its checksum does not match; see"
+        with pytest.raises(RejectedError, match=text) as raised:
             read = [record.offset async for record in client.read()]
         assert raised.value.code == CloseCode.JOURNAL_FAILED
         assert (await hub.get("/readyz"))[0] == HTTPStatus.OK

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from hub.errors import JournalCorruptError
-from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
+from peers.journal.checked import block_row, edge_rows, offsets_text, stored_block, stored_writes
 from peers.journal.schema import Write
 from tests.journal.files import AT_US, change, fill, opened, small_blocks
 
@@ -95,22 +95,35 @@ def test_edges_that_do_not_agree(connection: apsw.Connection, statement: str) ->
 
 
 @pytest.mark.parametrize(
-    ("statement", "text"),
+    ("statement", "cause"),
     [
-        ("DELETE FROM data WHERE first = 16", "is missing"),
-        ("UPDATE data SET block = x'00' WHERE first = 16", "is damaged"),
-        ("UPDATE data SET block = 'text' WHERE first = 16", "is damaged"),
-        ("UPDATE data SET block = 7 WHERE first = 16", "is damaged"),
-        ("UPDATE data SET block = substr(block, 1, 200) WHERE first = 16", "is damaged: .* checksum"),
-        ("UPDATE data SET block = (SELECT block FROM data WHERE first = 32) WHERE first = 16", "is another one"),
+        ("DELETE FROM data WHERE first = 16", "the block is missing"),
+        ("UPDATE data SET block = x'00' WHERE first = 16", "the block is damaged: 1 bytes are shorter than a header"),
+        ("UPDATE data SET block = 'text' WHERE first = 16", "the block is damaged: 0 bytes are shorter than a header"),
+        ("UPDATE data SET block = 7 WHERE first = 16", "the block is damaged: 0 bytes are shorter than a header"),
+        (
+            "UPDATE data SET block = substr(block, 1, 200) WHERE first = 16",
+            "the block is damaged: its checksum does not match",
+        ),
+        (
+            "UPDATE data SET block = (SELECT block FROM data WHERE first = 32) WHERE first = 16",
+            "another block is there, with offsets 32 to 47",
+        ),
     ],
 )
-def test_a_damaged_block(connection: apsw.Connection, statement: str, text: str) -> None:
-    """Missing, cut, of another type, or that of another place."""
+def test_a_damaged_block(connection: apsw.Connection, statement: str, cause: str) -> None:
+    """Missing, cut, of another type, or that of another place: which offsets, and why, is said once."""
     connection.execute(statement)
     row = block_row(connection.execute("SELECT * FROM blocks WHERE first = 16").fetchall()[0], "J")
-    with pytest.raises(JournalCorruptError, match=f"J: the block at offset 16 {text}"):
+    with pytest.raises(JournalCorruptError) as caught:
         stored_block(connection, row, "J")
+    assert str(caught.value) == f"J: offsets 16 to 31: {cause}; see `hub journal verify`"
+
+
+def test_ranges_for_people() -> None:
+    """The last offset is named, not the one behind it; an end that nobody knows is said to be that."""
+    assert offsets_text(16, 32) == "offsets 16 to 31"
+    assert offsets_text(16, None) == "offsets 16 to ?"
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,13 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
-    async with connect(daemon.endpoints[0].location) as client:
-        for number in range(10):
-            await client.publish_confirmed("/zeek/dns", number)
-        yield client
-    await daemon.stop()
+    try:
+        async with connect(daemon.endpoints[0].location) as client:
+            for number in range(10):
+                await client.publish_confirmed("/zeek/dns", number)
+            yield client
+    finally:  # a hub that is left behind keeps the interpreter from ending
+        await daemon.stop()
 
 
 def test_there_are_examples() -> None:

@@ -114,7 +114,7 @@ def test_damage(path: Path, served: Served) -> None:
     served.ask(encode_fetch(Fetch(7)))
     notice = served.notice()
     assert (notice.request, notice.code) == (7, CloseCode.JOURNAL_FAILED)
-    assert "the block at offset 0 is damaged" in notice.text
+    assert ": offsets 0 to 9: the block is damaged: 1 bytes are shorter than a header; see" in notice.text
 
 
 def test_a_journal_that_comes_later(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_no_journal(path: Path) -> None:
     ("statement", "text"),
     [
         ("UPDATE blocks SET next = next + 1 WHERE first = 32", "the index is damaged at offset 32"),
-        ("UPDATE data SET block = x'00' WHERE first = 32", "the block at offset 32 is damaged"),
+        ("UPDATE data SET block = x'00' WHERE first = 32", "offsets 32 to 47: the block is damaged: 1 bytes"),
         ("DELETE FROM data WHERE first = 0", "the index and the blocks do not agree"),
         ("UPDATE meta SET value = zeroblob(20)", "the id of the journal is missing or damaged"),
         ("UPDATE writes SET batch = 9", "what writers have committed is damaged"),

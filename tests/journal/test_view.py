@@ -321,11 +321,11 @@ DAMAGE = [
     ("UPDATE blocks SET next = next - 1 WHERE first = 32", "the index is damaged at offset 32"),
     ("UPDATE blocks SET topics = '/x' WHERE first = 32", "the index is damaged at offset 32"),
     ("DELETE FROM blocks WHERE first = 32", "the index is damaged at offset 32"),
-    ("DELETE FROM data WHERE first = 32", "the block at offset 32 is missing"),
-    ("UPDATE data SET block = zeroblob(length(block)) WHERE first = 32", "the block at offset 32 is damaged"),
+    ("DELETE FROM data WHERE first = 32", "offsets 32 to 47: the block is missing"),
+    ("UPDATE data SET block = zeroblob(length(block)) WHERE first = 32", "offsets 32 to 47: the block is damaged"),
     (
         "UPDATE data SET block = (SELECT block FROM data WHERE first = 16) WHERE first = 32",
-        "the block at offset 32 is another one",
+        "offsets 32 to 47: another block is there, with offsets 16 to 31",
     ),
 ]
 
@@ -342,21 +342,86 @@ def test_damage_is_told_where_it_is_met(path: Path, view: View, statement: str, 
     assert offsets(view.fetch(48, None, ALL, LOTS).blocks) == list(range(48, 70))
 
 
-@pytest.mark.parametrize(
-    ("statement", "text"),
-    [
-        ("UPDATE blocks SET next = 2000 WHERE first = 68", "the index is damaged at offset 68"),
-        ("UPDATE blocks SET first = 5, next = 16 WHERE first = 0", "do not agree"),
-        ("DELETE FROM blocks WHERE first = 68", "do not agree"),
-    ],
-)
-def test_a_damaged_edge_refuses_all(path: Path, view: View, statement: str, text: str) -> None:
-    """Where the journal ends cannot be told then."""
+EDGES = [
+    ("UPDATE blocks SET next = 2000 WHERE first = 68", (0, 68), "the index is damaged at offset 68"),
+    ("UPDATE blocks SET latest_us = 0 WHERE first = 0", (16, 70), "the index is damaged at offset 0"),
+    ("UPDATE blocks SET first = 5, next = 16 WHERE first = 0", (16, 70), "the index is damaged at offset 5"),
+    ("DELETE FROM blocks WHERE first = 0", (16, 70), "the index is damaged at offset 0"),
+    ("DELETE FROM blocks WHERE first = 68", (0, 68), "the index is damaged at offset 68"),
+    ("DELETE FROM data WHERE first = 0", (16, 70), "offsets 0 to 15: the block is missing"),
+    ("DELETE FROM data WHERE first = 68", (0, 68), "offsets 68 to 69: the block is missing"),
+    ("UPDATE data SET block = x'00' WHERE first = 68", (0, 68), "offsets 68 to 69: the block is damaged"),
+]
+
+
+@pytest.mark.parametrize(("statement", "sound", "text"), EDGES)
+def test_a_damaged_edge(path: Path, view: View, statement: str, sound: tuple[int, int], text: str) -> None:
+    """How far the journal reaches is told by what is sound there, of row and block; what is not is an error."""
     change(path, statement)
+    assert view.extent == Extent(0, 70)
+    start, end = sound
+    found: list[int] = []
+    while start < end:
+        piece = view.fetch(start, end, ALL, LOTS)
+        found += offsets(piece.blocks)
+        start = piece.next
+    assert found == list(range(*sound))
+    damaged = 0 if sound[0] else sound[1]
     with pytest.raises(JournalCorruptError, match=text):
+        view.fetch(damaged, None, ALL, LOTS)
+    found_damage = view.damage_at(damaged)
+    assert found_damage is not None
+    assert found_damage.first == damaged
+    assert found_damage.next in ({5, 16} if sound[0] else {70})
+
+
+def test_a_newest_block_of_which_nothing_is_sound(path: Path, view: View) -> None:
+    """One record at least was there: it is an error, and what is behind it is not said to be no more."""
+    change(path, "UPDATE blocks SET next = 2000 WHERE first = 68")
+    change(path, "UPDATE data SET block = x'00' WHERE first = 68")
+    assert view.extent == Extent(0, 69)
+    for start in (68, 70, 1000):
+        with pytest.raises(JournalCorruptError, match="the index is damaged at offset 68"):
+            view.fetch(start, None, ALL, LOTS)
+    assert view.damage_at(68) == (68, None, "their row in the index is damaged")
+
+
+def test_edges_that_name_what_was_not_there(path: Path, view: View) -> None:
+    """What stands at another place than it was written for tells nothing, in the index or among the blocks."""
+    for table in ("blocks", "data"):
+        with view.snapshot():
+            change(path, f"UPDATE {table} SET first = 5000 WHERE first = 68")  # noqa: S608 -- one of two
+        assert view.extent == Extent(0, 70)
+        change(path, f"UPDATE {table} SET first = 68 WHERE first = 5000")  # noqa: S608 -- one of two
+    assert view.extent == Extent(0, 70)
+
+
+def test_nothing_that_is_sound(path: Path, view: View) -> None:
+    """How far such a journal reaches cannot be told."""
+    change(path, "UPDATE blocks SET crc = crc + 1")
+    change(path, "UPDATE data SET block = x'00'")
+    change(path, "UPDATE data SET first = first + 1")
+    with pytest.raises(JournalCorruptError, match="do not agree"):
         _ = view.extent
-    with pytest.raises(JournalCorruptError, match=text):
-        view.fetch(20, 30, ALL, LOTS)
+
+
+@pytest.mark.parametrize(("start", "damage"), [(0, None), (31, None), (40, (40, 48)), (48, None)])
+def test_where_damage_ends(path: Path, view: View, start: int, damage: tuple[int, int] | None) -> None:
+    """From the offset on that was asked for, to the end of its block."""
+    change(path, "UPDATE data SET block = x'00' WHERE first = 32")
+    found = view.damage_at(start)
+    assert (found and found[:2]) == damage
+
+
+def test_an_unknown_id(path: Path) -> None:
+    """Who only wants what is readable gets it."""
+    change(path, "UPDATE meta SET value = x'00'")
+    with pytest.raises(JournalCorruptError, match="the id of the journal is missing or damaged"):
+        View(str(path))
+    view = View(str(path), is_rescue=True)
+    assert view.id == b""
+    assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(70))
+    view.close()
 
 
 @pytest.mark.parametrize(("change_us", "second"), [(-(10**9), 17), (10**9, 40)])
@@ -365,6 +430,14 @@ def test_a_damaged_index_of_times(path: Path, view: View, change_us: int, second
     change(path, "UPDATE blocks SET latest_us = latest_us + ? WHERE first = 32", change_us)
     with pytest.raises(JournalCorruptError, match="the index is damaged at offset 32"):
         view.offset_at(AT_US + second * SECOND_US)
+
+
+@pytest.mark.parametrize("first", [0, 32, 68])
+def test_times_where_a_row_is_missing(path: Path, view: View, first: int) -> None:
+    """What stands behind it is not taken for it."""
+    change(path, "DELETE FROM blocks WHERE first = ?", first)
+    with pytest.raises(JournalCorruptError, match=r"damaged|do not agree"):
+        view.offset_at(AT_US + first * SECOND_US)
 
 
 def test_an_index_that_names_what_is_not_there(path: Path, view: View) -> None:

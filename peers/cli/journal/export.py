@@ -1,8 +1,14 @@
 """`hub journal export`: records of a range, of some topics, as JSON lines, msgpack or frames.
 
 ```
-View ─ block ─▶ form ─ whole lines ─▶ target          what has no form, what was deleted meanwhile ─▶ standard error
+View ─ block ─▶ form ─ whole lines ─▶ target      what has no form, was deleted meanwhile, is damaged ─▶ standard error
 ```
+
+| exit code | meaning |
+|---|---|
+| 0 | all that was wanted is written |
+| 1 | not all of it: it has stopped, at damage too, or records were deleted before they were read |
+| 3 | with `--skip-damaged`: something is damaged; the rest is written |
 """
 
 from __future__ import annotations
@@ -14,17 +20,15 @@ from typing import Annotated, Literal, assert_never
 
 from cyclopts import Parameter
 
-from hub.errors import UsageError
+from hub.errors import JournalCorruptError, UsageError
 from hub.topics import check_prefix
 from peers.cli.journal.bar import shown_bar
+from peers.cli.journal.damages import Damages, ExitCode
 from peers.cli.journal.forms import Form, JsonForm, MsgpackForm, RawForm
 from peers.cli.journal.reading import JournalPath, Piece, Span, opened, pieces, span_of
 from peers.cli.journal.target import Target, stoppable
 
 __all__ = ["export"]
-
-EXIT_INCOMPLETE = 1
-"""Records were deleted before they were read."""
 
 Format = Literal["json", "msgpack", "raw"]
 
@@ -48,22 +52,26 @@ def export(  # noqa: PLR0913 -- one flag each
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="Write to this file, not to standard output.")
     ] = None,
+    skip_damaged: Annotated[
+        bool, Parameter(help="Go on behind damage, and tell what is missing.", negative=())
+    ] = False,
 ) -> int:
     """Write records of a journal to standard output or a file.
 
-    Exit code 1 if the hub has deleted some of them meanwhile, because they were too old or too much.
+    It stops at damage, with exit code 1; with --skip-damaged it goes on, and the exit code is 3. Exit code 1 also if
+    the hub has deleted some records meanwhile, because they were too old or too much.
     """
     prefixes = tuple(check_prefix(one) for one in prefix or [""])
     with opened(path) as view:
         span = span_of(view, start, end)
         with Target.opened(output, view.path) as target:
             form = _form(format, target)
-            account = _Account(span, on_stdout=output is not None)
+            account = _Account(view.path, span, on_stdout=output is not None, skip_damaged=skip_damaged)
             try:
                 _write(pieces(view, span, prefixes), form, target, account)
             finally:
                 account.tell(form.bad_records)
-    return EXIT_INCOMPLETE if account.deleted_records else 0
+    return account.exit_code
 
 
 def _form(chosen: Format, target: Target) -> Form:
@@ -83,24 +91,48 @@ class _Account:
     """What was done.
 
     Args:
+        path: Of the journal.
         span: What is exported.
         on_stdout: Whether to tell the sum on standard output, which must be free for that.
+        skip_damaged: Whether to go on behind damage.
     """
 
-    def __init__(self, span: Span, *, on_stdout: bool) -> None:
+    def __init__(self, path: str, span: Span, *, on_stdout: bool, skip_damaged: bool) -> None:
         self.span = span
         self.records = 0
-        self.deleted_records = 0
+        self._deleted_records = 0
+        self._damages = Damages("export")
+        self._path = path
         self._on_stdout = on_stdout
+        self._skip_damaged = skip_damaged
         self._begun_s = time.monotonic()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command ends with."""
+        return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
+
+    def note(self, piece: Piece) -> None:
+        """Take in what is missing before a piece.
+
+        Raises:
+            JournalCorruptError: Damage, and one does not go on behind it.
+        """
+        if piece.deleted is not None:
+            self._deleted_records += piece.deleted.end - piece.deleted.start
+        if piece.damage is not None:
+            if not self._skip_damaged:
+                raise JournalCorruptError(f"{self._path}: {piece.damage}; --skip-damaged goes on behind them")
+            self._damages.add(piece.damage)
 
     def tell(self, bad_records: int) -> None:
         """Print it."""
         elapsed_s = time.monotonic() - self._begun_s
         if bad_records:
             self._complain(f"{bad_records:,} values have no such form: they are marked `bad`")
-        if self.deleted_records:
-            self._complain(f"the hub deleted {self.deleted_records:,} records, of all topics, before they were read")
+        if self._deleted_records:
+            self._complain(f"the hub deleted {self._deleted_records:,} records, of all topics, before they were read")
+        self._damages.tell()
         if self._on_stdout:
             rate = f", {self.records / elapsed_s:,.0f} records/s" if elapsed_s else ""
             print(f"exported {self.records:,} records in {elapsed_s:.2f} s{rate}", flush=True)
@@ -115,8 +147,7 @@ def _write(found: Iterable[Piece], form: Form, target: Target, account: _Account
     start, end = account.span
     with stoppable() as stop, shown_bar(visible=not target.is_terminal) as tell:
         for piece in found:
-            if piece.deleted is not None:
-                account.deleted_records += piece.deleted.end - piece.deleted.start
+            account.note(piece)
             for block in piece.blocks:
                 target.write(form.render(block))
                 account.records += block.count

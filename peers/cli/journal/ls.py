@@ -1,4 +1,4 @@
-"""`hub journal ls`: the blocks of a journal, or its topics, one a row."""
+"""`hub journal ls`: the blocks of a journal, or its topics, one a row; what is damaged is told on standard error."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hub.errors import UsageError
+from peers.cli.journal.damages import Damages
 from peers.cli.journal.moments import moment
-from peers.cli.journal.reading import JournalPath, opened
+from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import Tally, tallies
+from peers.journal.damage import Damage
 from peers.journal.schema import BlockRow
 from peers.journal.view import View
 
@@ -36,19 +38,27 @@ def ls(
         int | None, Parameter(help="Most rows: the newest blocks, or the first topics. Default: 100, with --json all.")
     ] = None,
     json: Annotated[bool, Parameter(help="One JSON object a line.", negative=())] = False,
-) -> None:
-    """List the blocks of a journal, the newest last, or its topics."""
+) -> int:
+    """List the blocks of a journal, the newest last, or its topics: exit code 3 if something is damaged."""
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit}: give 1 or more")
+    damages = Damages("ls")
     with opened(path) as view:
-        (_list_topics if topics else _list_blocks)(view, limit, json=json)
+        (_list_topics if topics else _list_blocks)(view, damages, limit, json=json)
+    damages.tell()
+    return damages.exit_code
 
 
-def _list_blocks(view: View, limit: int | None, *, json: bool) -> None:
+def _list_blocks(view: View, damages: Damages, limit: int | None, *, json: bool) -> None:
     rows: deque[BlockRow] = deque(maxlen=limit or (None if json else _SHOWN_ROWS))
     count = 0
-    for count, row in enumerate(view.rows(), 1):  # noqa: B007 -- wanted behind the loop
-        rows.append(row)
+    with view.snapshot():
+        for row in index(view):
+            if isinstance(row, Damage):
+                damages.add(row)
+            else:
+                rows.append(row)
+                count += 1
     if json:
         print_json(*map(_block_object, rows))
         return
@@ -72,8 +82,8 @@ def _block_cells(row: BlockRow) -> Sequence[str]:
     return (str(row.first), str(row.next), amount(row.next - row.first), kib(row.size_bytes), *times)
 
 
-def _list_topics(view: View, limit: int | None, *, json: bool) -> None:
-    found = sorted(tallies(view).items(), key=lambda one: (-one[1].messages, one[0]))
+def _list_topics(view: View, damages: Damages, limit: int | None, *, json: bool) -> None:
+    found = sorted(tallies(view, damages).items(), key=lambda one: (-one[1].messages, one[0]))
     rows = found[: limit or (None if json else _SHOWN_ROWS)]
     if json:
         print_json(*(_topic_object(*one) for one in rows))

@@ -1,23 +1,25 @@
 """A range of a journal, piece by piece, as a hub reads it for its clients: checked, and while the hub writes.
 
-What the hub deletes while it is read, because it is too old or too much, is counted and passed over. Not here: damage;
-it is an error, and `peers.cli.journal.survey` finds all of it.
+What the hub deletes while it is read, because it is too old or too much, is told as such; what is damaged, too, and
+reading goes on behind it. Not here: all damage that there is (`peers.cli.journal.survey`); here is what is met.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from hub.errors import GoneError, UsageError
+from hub.errors import GoneError, StorageError, UsageError
 from hub.journal.block import Block
 from peers.cli.journal.moments import time_us_of
-from peers.journal.view import View
+from peers.journal.damage import Damage
+from peers.journal.schema import BlockRow
+from peers.journal.view import Fetched, View
 
-__all__ = ["JournalPath", "Piece", "Span", "opened", "pieces", "span_of"]
+__all__ = ["JournalPath", "Piece", "Span", "index", "opened", "pieces", "span_of"]
 
 _PIECE_BYTES = 1024 * 1024
 """Read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
@@ -38,19 +40,21 @@ class Piece(NamedTuple):
     blocks: list[Block]
     next: int
     """How far it goes."""
-    deleted: Span | None
-    """What was no longer there before it."""
+    deleted: Span | None = None
+    """What was no longer there."""
+    damage: Damage | None = None
+    """What could not be read."""
 
 
 @contextmanager
 def opened(path: str) -> Iterator[View]:
-    """Open a journal for as long as the block lasts.
+    """Open a journal for as long as the block lasts, also where its id is damaged.
 
     Raises:
-        JournalCorruptError: The file is no journal, or damaged.
+        JournalCorruptError: The file is no journal.
         JournalUnavailableError: There is none, or it cannot be read.
     """
-    with closing(View(path)) as view:
+    with closing(View(path, is_rescue=True)) as view:
         yield view
 
 
@@ -86,20 +90,56 @@ def _offset(view: View, flag: str, text: str) -> int:
 
 
 def pieces(view: View, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterator[Piece]:
-    """Yield what is in a range, in order.
+    """Yield what is in a range, in order, with what is missing in it.
 
     Raises:
-        JournalCorruptError, JournalUnavailableError: It cannot be read.
+        StorageError: It cannot be read, for another reason than damage in some place.
     """
     position = span.start
+    doubted = -1
     while position < span.end:
-        deleted = None
         try:
-            fetched = view.fetch(position, span.end, prefixes, _PIECE_BYTES)
+            piece = _piece(view.fetch(position, span.end, prefixes, _PIECE_BYTES))
         except GoneError as error:
             deleted = Span(position, min(error.first, span.end))
-            yield Piece([], deleted.end, deleted)
-            position = deleted.end
-            continue
-        position = fetched.next
-        yield Piece([Block.parse(block, verify=False) for block in fetched.blocks], position, None)
+            piece = Piece([], deleted.end, deleted=deleted)
+        except StorageError:
+            damage = _damage_at(view, position)
+            if damage is None:  # a hub that writes may have mended it: what is merged is written anew
+                if doubted == position:
+                    raise
+                doubted = position
+                continue
+            following = span.end if damage.next is None else min(damage.next, span.end)
+            piece = Piece([], following, damage=damage._replace(next=damage.next and following))
+        yield piece
+        position = piece.next
+
+
+def _piece(fetched: Fetched) -> Piece:
+    return Piece([Block.parse(block, verify=False) for block in fetched.blocks], fetched.next)
+
+
+def _damage_at(view: View, position: int) -> Damage | None:
+    with view.snapshot():
+        return view.damage_at(position)
+
+
+def index(view: View) -> Iterator[BlockRow | Damage]:
+    """Yield what is known of each block, and where nothing is, why; to be exhausted within one `View.snapshot`.
+
+    Raises:
+        StorageError: It cannot be read, for another reason than damage in some place.
+    """
+    position, end = view.extent
+    while position < end:
+        with suppress(StorageError), closing(view.rows(position)) as rows:
+            for row in rows:
+                if row.first > position:
+                    break
+                yield row
+                position = row.next
+        if position < end:
+            damage = view.damage_at(position) or Damage(position, None, "the index cannot be read")
+            yield damage
+            position = end if damage.next is None else damage.next

@@ -1,4 +1,8 @@
-"""`hub journal stat`: how much a journal holds, from when to when, and what writers have committed."""
+"""`hub journal stat`: how much a journal holds, from when to when, and what writers have committed.
+
+What is damaged is told on standard error, and not counted: of blocks it knows their rows in the index, unless it counts
+topics.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,13 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
+from hub.errors import JournalCorruptError
+from peers.cli.journal.damages import Damages
 from peers.cli.journal.moments import moment
-from peers.cli.journal.reading import JournalPath, opened
+from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import tallies
+from peers.journal.damage import Damage
 from peers.journal.view import View
 
 __all__ = ["stat"]
@@ -33,15 +40,22 @@ def stat(
     *,
     topics: Annotated[bool, Parameter(help="Count distinct topics too; reads everything.", negative=())] = False,
     json: Annotated[bool, Parameter(help="One JSON object.", negative=())] = False,
-) -> None:
-    """Tell how much a journal holds, and what the last batch of each writing query was."""
+) -> int:
+    """Tell how much a journal holds, and the last batch of each writing query: exit code 3 if something is damaged."""
+    damages = Damages("stat")
     with opened(path) as view:
-        found = _object(view)
+        found = _object(view, damages, tells_ranges=not topics)
         if topics:
-            found["topics"] = len(tallies(view))
+            found["topics"] = len(tallies(view, damages))  # it meets all that is damaged, blocks too
     if json:
         print_json(found)
-        return
+    else:
+        _show(found)
+    damages.tell()
+    return damages.exit_code
+
+
+def _show(found: dict[str, Any]) -> None:
     show(("", "unit", "figure"), _figures(found), text_columns=(0, 1))
     if found["writes"]:
         print()
@@ -49,13 +63,16 @@ def stat(
         show(("query", "last batch", "first offset", "next offset"), rows)
 
 
-def _object(view: View) -> dict[str, Any]:
+def _object(view: View, damages: Damages, *, tells_ranges: bool) -> dict[str, Any]:
+    if not view.id:
+        damages.note("the id of the journal is missing or damaged")
     with view.snapshot():  # all of one state
-        totals, writes = _totals(view), view.writes
+        totals = _totals(view, damages if tells_ranges else Damages("stat"))
+        writes = _writes(view, damages)
     oldest, newest = map(moment, totals.times) if totals.times else (None, None)
     return {
         "path": view.path,
-        "id": view.id.hex(),
+        "id": view.id.hex() or None,
         "first": totals.first,
         "next": totals.next,
         "records": totals.next - totals.first,
@@ -65,15 +82,28 @@ def _object(view: View) -> dict[str, Any]:
         "wal_bytes": _size_bytes(f"{view.path}-wal"),
         "oldest": oldest,
         "newest": newest,
-        "writes": [write._asdict() for write in writes],
+        "writes": writes,
     }
 
 
-def _totals(view: View) -> _Totals:
+def _writes(view: View, damages: Damages) -> list[dict[str, Any]] | None:
+    """Return the last batch of each writer, None if that is damaged."""
+    try:
+        return [write._asdict() for write in view.writes]
+    except JournalCorruptError:
+        damages.note("what writers have committed is damaged")
+        return None
+
+
+def _totals(view: View, damages: Damages) -> _Totals:
     first, following = view.extent
     count = size_bytes = 0
     earliest_us = latest_us = None
-    for count, row in enumerate(view.rows(), 1):  # noqa: B007 -- wanted behind the loop
+    for row in index(view):
+        if isinstance(row, Damage):
+            damages.add(row)
+            continue
+        count += 1
         size_bytes += row.size_bytes
         earliest_us = row.earliest_us if earliest_us is None else min(earliest_us, row.earliest_us)
         latest_us = row.latest_us if latest_us is None else max(latest_us, row.latest_us)
@@ -90,7 +120,7 @@ def _size_bytes(path: str) -> int:
 
 
 def _figures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    yield "journal", "id", found["id"]
+    yield "journal", "id", found["id"] or "damaged"
     yield "first", "offset", str(found["first"])
     yield "next", "offset", str(found["next"])
     yield "records", "records", amount(found["records"])

@@ -26,16 +26,13 @@ from typing import NamedTuple
 import apsw
 
 from hub.errors import JournalCorruptError
-from hub.journal.block import Block
 from hub.journal.listing import listed_texts
 from hub.journal.wanted import Wanted
-from peers.journal.checked import block_row
-from peers.journal.schema import BlockRow
+from peers.journal.checked import block_row, expected_block
+from peers.journal.damage import UNREADABLE, following_row
+from peers.journal.schema import BlockRow, plain
 
-__all__ = ["UNREADABLE", "Stretch", "plain", "stray_blocks", "survey"]
-
-UNREADABLE = (apsw.CorruptError, apsw.IOError, UnicodeDecodeError)
-"""What comes of a damaged page, a sector that the disk does not give back, and a text where there should be none."""
+__all__ = ["Stretch", "stray_blocks", "survey"]
 
 _ROWS = 64
 """Blocks of one look, 64 MiB as a rule."""
@@ -52,11 +49,6 @@ class Stretch(NamedTuple):
     """None: nobody knows."""
     flaw: str
     """Empty if they are sound."""
-
-
-def plain(error: Exception) -> str:
-    """Return SQLite's words, without the name of the class in front."""
-    return str(error).partition(": ")[2] or str(error)
 
 
 def survey(connection: apsw.Connection) -> Iterator[Stretch]:
@@ -160,11 +152,7 @@ class _Survey:
 
     def _pass_over(self, trouble: str) -> Stretch:
         """Go on where the index can be read again."""
-        behind = "SELECT first FROM blocks NOT INDEXED WHERE first > ? ORDER BY first DESC"
-        resumed: int | None = None
-        with suppress(*UNREADABLE):
-            for (first,) in self._connection.execute(behind, (self._position,)):
-                resumed = first
+        resumed = following_row(self._connection, self._position)
         stretch = Stretch(self._position, resumed, f"the index cannot be read: {trouble}")
         self.is_done = resumed is None
         self._position = resumed or self._position
@@ -178,16 +166,12 @@ def _flaw_of_block(found: object, row: BlockRow | None) -> str:
         found: What stands in its place, None if nothing does.
         row: What must be true of it.
     """
-    if found is None:
-        return "the block is missing"
     try:
-        block = Block.parse(found if isinstance(found, bytes) else b"")
+        block = expected_block(found, row)
     except JournalCorruptError as error:
-        return f"the block is damaged: {error.__cause__ or 'its checksum does not match'}"
+        return str(error)
     if row is None:
         return ""
-    if (block.first, block.next) != (row.first, row.next):
-        return f"another block is there, with offsets {block.first} to {block.next - 1}"
     times = row.earliest_us <= min(block.times) and max(block.times) <= row.latest_us
     listed = all(map(Wanted(listed_texts(row.topics)).holds, block.topics))
     if not times or not listed or len(block.data) != row.size_bytes:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from hub.journal.block import Block
 from peers.cli.journal.bar import shown_bar
+from peers.cli.journal.damages import Damages
 from peers.cli.journal.reading import pieces, span_of
 from peers.journal.view import View
 
@@ -34,16 +35,22 @@ class Tally:
     last_us: int
 
 
-def tallies(view: View) -> dict[str, Tally]:
+def tallies(view: View, damages: Damages) -> dict[str, Tally]:
     """Read all of a journal, and count; a bar shows how far it is.
 
+    Args:
+        view: The journal.
+        damages: Takes what could not be read.
+
     Raises:
-        JournalCorruptError, JournalUnavailableError: It cannot be read.
+        StorageError: It cannot be read, for another reason than damage in some place.
     """
     counted: dict[str, Tally] = {}
     span = span_of(view)
     with shown_bar() as tell:
         for piece in pieces(view, span):
+            if piece.damage is not None:
+                damages.add(piece.damage)
             for block in piece.blocks:
                 _add(counted, block)
             tell(f"{len(counted):,} topics", piece.next - span.start, span.end - span.start)

@@ -18,10 +18,11 @@ import apsw
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from peers.cli.journal.bar import Tell, shown_bar
 from peers.cli.journal.reading import JournalPath
-from peers.cli.journal.survey import UNREADABLE, Stretch, plain, stray_blocks, survey
+from peers.cli.journal.survey import Stretch, stray_blocks, survey
 from peers.cli.journal.tables import amount, show
 from peers.journal.checked import stored_writes
-from peers.journal.schema import APPLICATION_ID, check_format, translated
+from peers.journal.damage import UNREADABLE
+from peers.journal.schema import APPLICATION_ID, check_format, plain, translated
 
 __all__ = ["Soundness", "verify"]
 
