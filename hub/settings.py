@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from hub.overflow import QueueLimits
+from hub.requests.limits import RequestLimits
 
 __all__ = [
     "RANGED",
@@ -62,6 +63,24 @@ _QueueMessages = Annotated[int, _between("messages", 1, 10**9, "Most messages th
 _QueueBytes = Annotated[
     int, _between("bytes", _SMALLEST_QUEUE_BYTES, _TIB, "Most memory that the messages in a queue take.")
 ]
+
+_LONGEST_TIMEOUT_S = 86_400.0
+
+_REQUESTS_RANGED: Mapping[str, Any] = {
+    "requests.pending": Annotated[
+        int, _between("requests", 1, 10**9, "Requests of one client without an answer yet; one more overflows.")
+    ],
+    "requests.pending_total": Annotated[
+        int, _between("requests", 1, 10**9, "Requests of all without an answer yet; one more overflows.")
+    ],
+    "requests.timeout_s": Annotated[
+        float, _between("seconds", 0.01, _LONGEST_TIMEOUT_S, "Time for an answer where a request does not say it.")
+    ],
+    "requests.timeout_max_s": Annotated[
+        float,
+        _between("seconds", 0.01, _LONGEST_TIMEOUT_S, "Longest time that a request may ask for; more is cut to it."),
+    ],
+}
 
 
 class QueueMaximum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -259,6 +278,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: QueueLimits = QueueLimits()
     queue_max: QueueMaximum = QueueMaximum()
     limits: Limits = Limits()
+    requests: RequestLimits = RequestLimits()
     websocket: WebSocketSettings = WebSocketSettings()
     zeek: ZeekSettings = ZeekSettings()
     names: NamesSettings = NamesSettings()
@@ -267,5 +287,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: LogSettings = LogSettings()
 
 
-RANGED: Mapping[str, Any] = {"queue.messages": _QueueMessages, "queue.bytes": _QueueBytes}
-"""`QueueLimits` is a value of the core and carries no ranges; these are the ones for what people set."""
+RANGED: Mapping[str, Any] = {"queue.messages": _QueueMessages, "queue.bytes": _QueueBytes, **_REQUESTS_RANGED}
+"""`QueueLimits` and `RequestLimits` are values of the core and carry no ranges; these are those for what people set."""

@@ -24,6 +24,14 @@
 | `hub_routes_limit` | gauge | | how many may be |
 | `hub_route_misses_total` | counter | | lookups that had to search |
 | `hub_route_clears_total` | counter | | times that the cache was emptied |
+| `hub_services` | gauge | | prefixes that are served, here or at peer hubs |
+| `hub_requests_pending`, `hub_requests_limit` | gauge | | requests without an answer yet; how many there may be |
+| `hub_requests_total` | counter | | requests taken from clients and links |
+| `hub_requests_answered_total` | counter | `status`: `ok`, `failed`, `timed_out`, ... | answers, one for each request |
+| `hub_requests_abandoned_total` | counter | | requests whose requester left before the answer |
+| `hub_requests_refused_total` | counter | | requests and replies that nobody may send |
+| `hub_requests_duplicate_total` | counter | | requests whose transaction id was pending |
+| `hub_replies_late_total`, `hub_replies_unasked_total` | counter | | replies too late; that nobody asked for |
 | `hub_names`, `hub_names_announced`, `hub_names_waiting` | gauge | | names; those of peers; claims that wait |
 | `hub_names_appeared_total` | counter | | times that a name got an owner, or other labels |
 | `hub_name_claims_refused_total` | counter | | claims refused: owned by another, too many, no name |
@@ -61,6 +69,7 @@ from hub import __version__
 from hub.metrics import CoreStatistics
 from hub.names.names import NamesStatistics
 from hub.overflow import Overflow
+from hub.requests.counters import RequestStatistics
 from peers.journal.journal import JournalStatistics
 from peers.node import Node
 
@@ -89,6 +98,7 @@ class HubCollector:
             "hub_messages_rejected", "Messages refused: bad topic, not allowed.", self._node.rejected_messages
         )
         yield from self._routes(statistics)
+        yield from _requests(self._node.core.requests.statistics(), self._node.settings.requests.pending_total)
         yield from _names(self._node.core.names.statistics())
         journal = self._node.journal.statistics()
         if journal is not None:
@@ -141,6 +151,22 @@ def _messages(statistics: CoreStatistics) -> Iterator[Metric]:
         lost.add_metric((policy.value,), dropped.get(policy.value, 0))
     yield lost
     yield _counter("hub_delivered_bytes", "Bytes handed to transports.", statistics.delivered_bytes_total)
+
+
+def _requests(statistics: RequestStatistics, limit: int) -> Iterator[Metric]:
+    yield _gauge("hub_services", "Prefixes that are served, here or at peer hubs.", statistics.services)
+    yield _gauge("hub_requests_pending", "Requests without an answer yet.", statistics.pending)
+    yield _gauge("hub_requests_limit", "How many requests may be pending.", limit)
+    yield _counter("hub_requests", "Requests taken.", statistics.asked_total)
+    answered = CounterMetricFamily("hub_requests_answered", "Answers, by status.", labels=("status",))
+    for status, total in statistics.answered_total.items():
+        answered.add_metric((status,), total)
+    yield answered
+    yield _counter("hub_requests_abandoned", "Requests whose requester left.", statistics.abandoned_total)
+    yield _counter("hub_requests_refused", "Requests and replies that nobody may send.", statistics.refused_total)
+    yield _counter("hub_requests_duplicate", "Requests whose id was pending.", statistics.duplicate_total)
+    yield _counter("hub_replies_late", "Replies that came too late.", statistics.late_total)
+    yield _counter("hub_replies_unasked", "Replies that nobody asked for.", statistics.unasked_total)
 
 
 def _names(statistics: NamesStatistics) -> Iterator[Metric]:

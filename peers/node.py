@@ -53,6 +53,7 @@ class Node:
             routes_limit=settings.limits.routes,
             prefixes_limit=settings.limits.prefixes_per_client,
             asked_of_leaves=settings.zeek.topics,
+            requests=settings.requests,
             wake_at=self._expire_at,
             hub_id=self.id,
             name_limits=NameLimits(settings.names.per_client, settings.names.queue, settings.names.total),

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
@@ -297,9 +298,7 @@ class Requests:
             party, blocks = self._leaving[0]
             budget = self._services.forget(party, budget)
             owed: list[Block] = []
-            for block in blocks:
-                if not budget:
-                    break
+            for block in islice(blocks, budget):
                 budget -= 1
                 if block.responder is party:
                     owed.append(block)

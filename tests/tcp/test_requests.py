@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import msgpack
-import pytest
 
-from hub.errors import CloseCode
-from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame
+from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.requests.layout import KIND_REPLY, KIND_REQUEST, Reply, Request, Status
-from peers.wire.control import Notice, decode_notice, encode_subscription
-from peers.wire.hello import Hello
+from peers.wire.control import Notice, encode_subscription
 from peers.wire.kinds import Kind
-from tests.tcp.hubs import Hub, settings_of, wait_until
-from tests.tcp.raw_client import RawClient, publication
+from tests.tcp.hubs import Hub
+from tests.tcp.raw_client import RawClient
 
 
 def asking(topic: str, first: int, *values: object, timeout_ms: int = 0) -> bytes:

@@ -1,0 +1,154 @@
+"""What the tests of requests share: handlers that remember what they were told, and values that can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+from hub.core import Core
+from hub.frame import BATCH_COUNT, FLAG_BATCH
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from hub.requests.layout import Reply, Request, Status
+from hub.requests.limits import RequestLimits
+from tests.hub.fakes import ROOMY, FakeOutlet
+
+MOST = 2**32
+
+
+class FakePoster(FakeOutlet):
+    """Remembers requests and replies, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: list[Item] = []
+        self.order: list[str] = []
+
+    def post(self, items: list[Item]) -> None:
+        """Take them one by one."""
+        assert items, "a write of nothing"
+        self.writes += 1
+        for item in items:
+            self.posted.append(item)
+            self.act()
+
+    def take(self) -> list[Item]:
+        """Return what came since the last time."""
+        posted, self.posted = self.posted, []
+        return posted
+
+
+def packed(values: Sequence[Any], *, batch: bool | None = None) -> tuple[bytes, int]:
+    """Values and flags: BATCH, unless it is one value or `batch` says otherwise."""
+    body = b"".join(msgpack.packb(value) for value in values)
+    if batch is None:
+        batch = len(values) != 1
+    return (BATCH_COUNT.pack(len(values)) + body, FLAG_BATCH) if batch else (body, 0)
+
+
+def request(target: str, first: int, *values: Any, timeout_ms: int = 0, flags: int = 0) -> Request:
+    """One frame of requests."""
+    body, batch = packed(values)
+    return Request(target.encode(), first, timeout_ms, body, batch | flags)
+
+
+def reply(first: int, *values: Any, status: int = Status.OK) -> Reply:
+    """One frame of replies."""
+    body, batch = packed(values)
+    return Reply(first, status, body, batch)
+
+
+def answers(items: Sequence[Item]) -> list[tuple[int, int, Any]]:
+    """Id, status and value of every answer; a reason that goes for several is repeated."""
+    found: list[tuple[int, int, Any]] = []
+    for item in items:
+        assert isinstance(item, Reply), item
+        values = values_of(item)
+        if item.status and item.flags & FLAG_BATCH:
+            values *= item.requests
+        assert len(values) == item.requests
+        found += [((item.first + place) % MOST, item.status, value) for place, value in enumerate(values)]
+    return found
+
+
+def asked(items: Sequence[Item]) -> list[tuple[int, Any]]:
+    """Id and value of every request."""
+    found: list[tuple[int, Any]] = []
+    for item in items:
+        assert isinstance(item, Request), item
+        found += [((item.first + place) % MOST, value) for place, value in enumerate(values_of(item))]
+    return found
+
+
+def values_of(item: Item) -> list[Any]:
+    """The values of a frame."""
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(item.values[BATCH_COUNT.size :] if item.flags & FLAG_BATCH else item.values)
+    return list(unpacker)
+
+
+class Room:
+    """A core with a clock that the test puts forward."""
+
+    def __init__(self, limits: RequestLimits | None = None) -> None:
+        self.woken = False
+        self.alarm_ms: int | None = None
+        self.now_ms = 0
+        self.core = Core(self._wake, requests=limits, wake_at=self._wake_at)
+        self.requests = self.core.requests
+
+    def _wake(self) -> None:
+        self.woken = True
+
+    def _wake_at(self, due_ms: int) -> None:
+        self.alarm_ms = due_ms
+
+    def join(
+        self,
+        *prefixes: str,
+        role: Role = Role.CLIENT,
+        messages: int = ROOMY.messages,
+        frame_limit_bytes: int = MOST,
+    ) -> tuple[Handler, FakePoster]:
+        """Attach a handler that serves these prefixes."""
+        outlet = FakePoster()
+        limits = QueueLimits(messages=messages, bytes=ROOMY.bytes)
+        handler = Handler(outlet, role=role, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
+        self.core.attach(handler)
+        if prefixes:
+            self.requests.serve(handler, list(prefixes))
+        return handler, outlet
+
+    def turn(self) -> None:
+        """End a turn."""
+        self.woken = False
+        self.core.flush()
+
+    def settle(self) -> None:
+        """End turns until there is nothing more to do, without the clock going on."""
+        self.turn()
+        while self.woken or (self.alarm_ms is not None and self.alarm_ms <= self.now_ms):
+            if self.alarm_ms is not None and self.alarm_ms <= self.now_ms:
+                self.alarm_ms = None
+                self.requests.expire(self.now_ms)
+            self.turn()
+
+    def ask(self, handler: Handler, item: Request) -> str:
+        """Ask, and end the turn; return what was refused."""
+        refused = self.requests.ask(handler, item, self.now_ms)
+        self.settle()
+        return refused.text if refused is not None else ""
+
+    def answer(self, handler: Handler, item: Reply) -> str:
+        """Answer, and end the turn; return what was refused."""
+        refused = self.requests.answer(handler, item)
+        self.settle()
+        return refused.text if refused is not None else ""
+
+    def later(self, ms: int) -> None:
+        """Put the clock forward, and do what is due then."""
+        self.now_ms += ms
+        self.settle()
