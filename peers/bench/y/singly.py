@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from random import getrandbits
 
 from hub.errors import HubError
@@ -98,9 +99,12 @@ class _Flow:
         score.ask(count)
         for _ in range(count):
             operation, first, second = draw()
-            answer = ask(topics[operation], [first, second], TIMEOUT_S)
-            expected = ARITHMETIC[operation](first, second)
-            answer.add_done_callback(lambda answer, expected=expected: self._check(answer, expected))  # type: ignore[misc]
+            try:
+                answer = ask(topics[operation], [first, second], TIMEOUT_S)
+            except HubError as error:  # the connection is lost, say: it goes on until the run is to end
+                self._fail(error)
+            else:
+                answer.add_done_callback(partial(self._check, ARITHMETIC[operation](first, second)))
         if not score.more:
             self._asking.set()
             if not score.open:
@@ -113,12 +117,19 @@ class _Flow:
             async with asyncio.timeout(late_s):
                 await self._answered.wait()
 
-    def _check(self, answer: asyncio.Future[int], expected: int) -> None:
-        error = answer.exception()
-        if error is None:
+    def _check(self, expected: int, answer: asyncio.Future[int]) -> None:
+        try:
             self._score.settle(1, answer.result() != expected)
+        except HubError as error:
+            self._fail(error)
         else:
-            self._score.fail(1, str(error))
+            self._fill_soon()
+
+    def _fail(self, error: HubError) -> None:
+        self._score.fail(1, str(error))
+        self._fill_soon()
+
+    def _fill_soon(self) -> None:
         if not self._filling:
             self._filling = True
             self._loop.call_soon(self.fill)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from hub.errors import NoResponderError
+from hub.errors import ConnectionLostError, NoResponderError
 from hub.requests.layout import Status
 from peers.bench.board import Board
 from peers.bench.orders import Ask, Asked
@@ -70,6 +71,21 @@ async def test_a_run_ends_when_its_time_is_up(board: Board, mode: Mode) -> None:
     found = score.asked()
     assert found.pairs == len(asker.asked) > 0
     assert found.lost == 0
+
+
+@MODES
+async def test_a_connection_that_is_lost(board: Board, mode: Mode) -> None:
+    """What cannot be asked has failed, and the run ends all the same."""
+
+    class Lost(Asker):
+        def request_nowait(self, topic: str, value: Any, timeout_s: float) -> asyncio.Future[Any]:
+            if len(self.asked) == 300:
+                raise ConnectionLostError(1006, "the hub has gone")
+            return super().request_nowait(topic, value, timeout_s)
+
+    found = await asked(board, Lost(), mode)
+    assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 0, 700, 0)
+    assert found.reasons == ["the hub has gone (1006)"]
 
 
 async def test_what_is_never_answered_is_lost(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
