@@ -5,18 +5,19 @@ client: CLAIM, RELEASE ─▶ core.names ─▶ confirmed, error; later NOTICE o
 link:   NAMES ─▶ core.names.hear;  core.names ─▶ changes, merged per turn ─▶ NAMES
 ```
 
-Owner: one connection. Invariants: what a client is told of a name later stands behind what it was told before; what is
-to be told while the far side does not read is merged, one change a name. Not here: whose a name is (`hub.names`).
+Owner: one connection. Invariant: what is to be told while the far side does not read is merged, one change a name.
+Not here: whose a name is (`hub.names`), claims (`peers.names`).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from hub.errors import CloseCode, InvalidNameError, RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.names.claim import Announced, Change, Standing
 from hub.routes import Route
+from peers.names import NameClaims
 from peers.node import Node
 from peers.wire.control import Notice, encode_notice
 from peers.wire.names import (
@@ -61,51 +62,39 @@ class NameRequests:
         asker: Where it is told of later changes.
     """
 
-    __slots__ = ("_asker", "_changes", "_handler", "_node", "_session")
+    __slots__ = ("_asker", "_claims", "_session")
 
     def __init__(self, node: Node, handler: Handler, session: Session[Route], asker: Asker) -> None:
-        self._node = node
-        self._handler = handler
         self._session = session
         self._asker = asker
-        self._changes: dict[str, Change] = {}  # not told yet
+        self._claims = NameClaims(node, handler, self)
 
     def act(self, event: NameEvent) -> int:
         """Claim or release; return its share of a turn beside the frame's own."""
-        if isinstance(event, NamesHeard):  # the session's table lets no client say that
-            return 0
-        try:
-            if isinstance(event, NameClaim):
-                self._claim(event)
-            else:
-                self._node.core.names.release(self._handler, event.name)
-                self._confirm(event.request, event.name)
-        except RejectedError as error:
-            self._session.reject(error, event.request)
-        except InvalidNameError as error:
-            self._session.reject(RejectedError(CloseCode.BAD_DATA, str(error)), event.request)
+        match event:
+            case NameClaim():
+                self._claims.claim(event.request, event.wish)
+            case NameRelease():
+                self._claims.release(event.request, event.name)
         return 0
-
-    def _claim(self, claim: NameClaim) -> None:
-        standing = self._node.core.names.claim(self._handler, claim.wish, self._node.wall_us(), self._tell)
-        self._confirm(claim.request, claim.wish.name, "queued" if standing is Standing.QUEUED else "")
-
-    def _confirm(self, request: int, name: str, text: str = "") -> None:
-        self._changes.pop(name, None)  # this is newer
-        if request:
-            self._session.send(encode_notice(Notice("confirmed", request=request, text=text)))
-
-    def _tell(self, change: Change) -> None:
-        if self._handler.writable:
-            self._asker.answer(_notice(change))
-        else:
-            self._changes[change.name] = change
 
     def write_more(self) -> None:
         """The client reads again."""
-        changes, self._changes = self._changes, {}
-        for change in changes.values():
-            self._asker.answer(_notice(change))
+        self._claims.write_more()
+
+    def confirm(self, request: int, text: str) -> None:
+        """Answer."""
+        self._session.send(encode_notice(Notice("confirmed", request=request, text=text)))
+
+    def refuse(self, error: RejectedError, request: int) -> None:
+        """Answer."""
+        self._session.reject(error, request)
+
+    def tell(self, change: Change) -> None:
+        """Tell of a later change."""
+        code = 0 if change.standing is Standing.OWNED else CloseCode.NOT_ALLOWED
+        notice = Notice(change.standing.value, name=change.name, code=code, text=change.text)
+        self._asker.answer(encode_notice(notice))
 
 
 class LinkNames:
@@ -178,8 +167,3 @@ class LinkNames:
             else:
                 held.append(announced)
         return encode_names(held, released)
-
-
-def _notice(change: Change) -> bytes:
-    code = 0 if change.standing is Standing.OWNED else CloseCode.NOT_ALLOWED
-    return encode_notice(Notice(change.standing.value, name=change.name, code=code, text=change.text))

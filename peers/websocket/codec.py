@@ -28,6 +28,7 @@ from peers.conversion import PARTS_LIMIT, possible_containers, possible_parts, w
 from peers.forms import Form
 from peers.websocket.forms import json_form, msgpack_form
 from peers.websocket.messages import (
+    Claim,
     ClientMessage,
     Fetch,
     Hello,
@@ -35,6 +36,7 @@ from peers.websocket.messages import (
     Ping,
     Publication,
     RefusedError,
+    Release,
     RequestNumber,
     Serve,
     Subscribe,
@@ -129,21 +131,24 @@ class _RawUnserve(msgspec.Struct, frozen=True, tag="unserve"):
     request: RequestNumber = 0
 
 
-_TYPES = ("hello", "subscribe", "unsubscribe", "publish", "ping", "fetch", "request", "reply", "serve", "unserve")
-
-_JsonMessage = Hello | Subscribe | Unsubscribe | Ping | Fetch | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
-_RawMessage = (
-    Hello
-    | _RawSubscribe
-    | _RawUnsubscribe
-    | Ping
-    | Fetch
-    | _RawServe
-    | _RawUnserve
-    | _RawPublish
-    | RawRequest
-    | RawReply
+_TYPES = (
+    "hello",
+    "subscribe",
+    "unsubscribe",
+    "publish",
+    "ping",
+    "fetch",
+    "request",
+    "reply",
+    "serve",
+    "unserve",
+    "claim",
+    "release",
 )
+
+_Same = Hello | Ping | Fetch | Claim | Release
+_JsonMessage = _Same | Subscribe | Unsubscribe | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
+_RawMessage = _Same | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | _RawPublish | RawRequest | RawReply
 
 _from_json = msgspec.json.Decoder(_JsonMessage).decode
 _from_msgpack = msgspec.msgpack.Decoder(_RawMessage).decode

@@ -78,6 +78,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         "_silence",
         "_transport",
         "_when_gone",
+        "_when_writable",
         "address",
         "due_s",
         "handler",
@@ -102,6 +103,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         self._gap_is_told = False
         self._conversation: Conversation | None = None  # once the handshake is over
         self._when_gone: Callable[[], None] = _nothing
+        self._when_writable: Callable[[], None] = _nothing
         self.handler: Handler | None = None
         self.due_s = -1
         self.reason = ""
@@ -188,6 +190,7 @@ class WebSocketConnection(asyncio.BufferedProtocol):
         if self._node.draining:
             self.drain()
         self._is_stalled = False
+        self._when_writable()
         if not self._transport.is_reading():
             self._read_on()
 
@@ -260,6 +263,10 @@ class WebSocketConnection(asyncio.BufferedProtocol):
     def owe(self) -> None:
         """The client has asked for what it is answered in any case."""
         self._is_owed = True
+
+    def when_writable(self, act: Callable[[], None]) -> None:
+        """Call `act` whenever the client reads again."""
+        self._when_writable = act
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` when nobody is there to be answered any more."""

@@ -27,17 +27,20 @@ from hub.requests.layout import Reply, Request
 from peers.node import Node
 from peers.websocket.journal_requests import JournalRequests
 from peers.websocket.messages import (
+    Claim,
     ClientMessage,
     Fetch,
     Hello,
     Publication,
     RefusedError,
+    Release,
     Serve,
     Subscribe,
     Unserve,
     Unsubscribe,
     Welcome,
 )
+from peers.websocket.names import NameRequests
 from peers.websocket.requests import Requests
 from peers.websocket.session import Session
 from peers.wire.hello import grant
@@ -59,6 +62,9 @@ class Seat(Protocol):
 
     def speak(self) -> None:
         """Write what the session has to say, soon: it was answered outside of a read."""
+
+    def when_writable(self, act: Callable[[], None]) -> None:
+        """Call `act` whenever the client reads again."""
 
     def when_gone(self, act: Callable[[], None]) -> None:
         """Call `act` when nobody is there to be answered any more."""
@@ -90,7 +96,7 @@ class HubConversation:
         seat: Its connection.
     """
 
-    __slots__ = ("_handler", "_hello_due", "_journal", "_node", "_queue", "_requests", "_seat", "_session")
+    __slots__ = ("_handler", "_hello_due", "_journal", "_names", "_node", "_queue", "_requests", "_seat", "_session")
 
     def __init__(self, node: Node, session: Session, queue: QueueLimits, seat: Seat) -> None:
         self._node = node
@@ -101,6 +107,7 @@ class HubConversation:
         self._handler: Handler | None = None
         self._requests = Requests(node, session, seat)
         self._journal: JournalRequests | None = None  # once it is asked for something
+        self._names: NameRequests | None = None  # once it claims one
 
     def begin(self) -> None:
         """Welcome the client."""
@@ -117,6 +124,8 @@ class HubConversation:
                 self._fetch(message)
             case Request() | Reply() | Serve() | Unserve():
                 self._requests.act(self._joined(), message)
+            case Claim() | Release():
+                self._name_requests().act(message)
             case Hello():
                 self._greet(message)
 
@@ -156,6 +165,11 @@ class HubConversation:
         if self._journal is None:
             self._journal = JournalRequests(self._node, self._session, self._seat)
         return self._journal
+
+    def _name_requests(self) -> NameRequests:
+        if self._names is None:
+            self._names = NameRequests(self._node, self._joined(), self._session, self._seat)
+        return self._names
 
     def _greet(self, hello: Hello) -> None:
         """The client says who it is."""

@@ -11,6 +11,7 @@ import msgspec
 
 from hub.batch import Batch
 from hub.errors import RejectedError
+from hub.labels import LABELS_LIMIT
 from hub.overflow import QueueLimits
 from hub.requests.layout import Reply, Request
 from peers.wire.control import PREFIXES_LIMIT
@@ -18,6 +19,7 @@ from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS
 
 __all__ = [
+    "Claim",
     "ClientMessage",
     "Confirmed",
     "Dropped",
@@ -25,11 +27,13 @@ __all__ = [
     "Fetch",
     "Hello",
     "HubMessage",
+    "NameStanding",
     "Ping",
     "Pong",
     "Publication",
     "Recorded",
     "RefusedError",
+    "Release",
     "RequestNumber",
     "Serve",
     "Subscribe",
@@ -88,6 +92,23 @@ class Unserve(msgspec.Struct, frozen=True, tag="unserve"):
     request: RequestNumber = 0
 
 
+class Claim(msgspec.Struct, frozen=True, tag="claim"):
+    """A service name is claimed."""
+
+    name: str
+    labels: Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)] = ()
+    queue: bool = False
+    """Whether to wait where somebody else owns it."""
+    request: RequestNumber = 0
+
+
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """The opposite."""
+
+    name: str
+    request: RequestNumber = 0
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
     """Are you there?"""
 
@@ -124,7 +145,9 @@ class Publication(NamedTuple):
         return Batch(self.frame, self.messages)
 
 
-ClientMessage = Hello | Subscribe | Unsubscribe | Ping | Fetch | Publication | Request | Reply | Serve | Unserve
+ClientMessage = (
+    Hello | Subscribe | Unsubscribe | Ping | Fetch | Publication | Request | Reply | Serve | Unserve | Claim | Release
+)
 
 
 # Hub to client.
@@ -148,6 +171,8 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True
     request: int
     offset: int | None = None
     """Of a subscription, where there is a journal: everything recorded from here on is delivered, nothing before."""
+    text: str = ""
+    """Of a claim: "queued" where the name is somebody else's for now."""
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
@@ -177,13 +202,23 @@ class Error(msgspec.Struct, frozen=True, tag="error", omit_defaults=True):
     """The type of that message, where its request may have the number of another one's."""
 
 
+class NameStanding(msgspec.Struct, frozen=True, tag="name", omit_defaults=True):
+    """How a claim to a service name stands now."""
+
+    name: str
+    standing: str
+    """"owned", "queued" or "lost"."""
+    text: str = ""
+    """Why."""
+
+
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
     """Answer to a ping."""
 
     request: int
 
 
-HubMessage = Welcome | Confirmed | Recorded | Dropped | Error | Pong
+HubMessage = Welcome | Confirmed | Recorded | Dropped | Error | NameStanding | Pong
 
 
 class RefusedError(RejectedError):
