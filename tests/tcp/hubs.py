@@ -34,6 +34,10 @@ class ShiftedLoop:
         """The loop's clock, and what it was put forward."""
         return self._loop.time() + self.ahead_s
 
+    def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
+        """As the loop's, by this clock."""
+        return self._loop.call_at(when_s - self.ahead_s, act, *arguments)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
@@ -99,6 +103,7 @@ class Hub:
         """Put the clock forward, and do what is due then."""
         self.clock.ahead_s += seconds
         self.node.keepalive.tick(self.clock.time())
+        self.node.expire()
 
     async def stop_dialling(self) -> None:
         """Hang up on other hubs, for good."""

@@ -24,6 +24,17 @@ class PretendLoop:
         """Put it behind the others."""
         self.ready.append(lambda: act(*arguments))
 
+    def call_at(self, _when_s: float, _act: Callable[..., object]) -> PretendTimer:
+        """It is never later."""
+        return PretendTimer()
+
+
+class PretendTimer:
+    """Never fires: the clock stands."""
+
+    def cancel(self) -> None:
+        """It would not have."""
+
 
 class PretendTransport(asyncio.Transport):
     """One end of a pretend socket."""

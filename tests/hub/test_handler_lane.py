@@ -1,0 +1,244 @@
+"""Requests and replies in a handler: their order among messages, the lane in which they wait, and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hub.batch import Batch, decode_values
+from hub.handler import WRITE_LIMIT_BYTES, Handler, Role
+from hub.overflow import QueueLimits
+from hub.requests.lane import ITEM_OVERHEAD_BYTES, Item
+from hub.requests.layout import Reply
+from tests.hub.fakes import FakeOutlet, handler_of
+from tests.hub.requests.party import reply, values_of
+
+
+class Teller(FakeOutlet):
+    """Remembers what it was told in order: numbers of messages, and of replies as negative ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[int] = []
+
+    def send(self, batches: list[Batch]) -> None:
+        """Take messages."""
+        self.writes += 1
+        for batch in batches:
+            self.said += [value for part in batch.parts() for value in decode_values(part)]
+            self.act()
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Take note of a gap: as nothing that was said."""
+
+    def post(self, items: list[Item]) -> None:
+        """Take replies."""
+        assert items, "a write of nothing"
+        self.writes += 1
+        for item in items:
+            self.said += [value for value in values_of(item) if isinstance(value, int)]
+            self.act()
+
+
+def lane_handler(messages: int = 1000, limit_bytes: int = 1 << 30) -> tuple[Handler, Teller]:
+    """A handler that takes requests."""
+    outlet = Teller()
+    limits = QueueLimits(messages=messages, bytes=limit_bytes)
+    return Handler(outlet, role=Role.CLIENT, limits=limits, poster=outlet), outlet
+
+
+def message(value: Any) -> Batch:
+    """One message."""
+    return Batch.of("/t", [value])
+
+
+def test_the_order_of_a_turn() -> None:
+    """What was posted stands among the messages as it came."""
+    handler, outlet = lane_handler()
+    handler.offer(message(1))
+    handler.post(reply(0, -1))
+    handler.post(reply(1, -2))
+    handler.offer(message(2))
+    handler.offer(message(3))
+    handler.post(reply(2, -3))
+    handler.flush()
+    assert outlet.said == [1, -1, -2, 2, 3, -3]
+    assert outlet.writes == 4
+
+
+def test_replies_alone_are_one_write() -> None:
+    """However many there are; a turn without anything is none."""
+    handler, outlet = lane_handler()
+    for number in range(1, 6):
+        handler.post(reply(number, -number))
+    handler.flush()
+    handler.flush()
+    assert (outlet.said, outlet.writes) == ([-1, -2, -3, -4, -5], 1)
+
+
+def test_much_is_written_early() -> None:
+    """A turn does not collect more than a write's worth."""
+    handler, outlet = lane_handler()
+    handler.post(Reply(0, 0, bytes(WRITE_LIMIT_BYTES)))
+    assert outlet.writes == 1
+
+
+def test_the_lane_goes_before_the_queue() -> None:
+    """What had waited is written when the outlet takes bytes again: replies first, then messages."""
+    handler, outlet = lane_handler()
+    handler.pause()
+    handler.offer(message(1))
+    handler.post(reply(0, -1))
+    handler.offer(message(2))
+    handler.post(reply(1, -2))
+    statistics = handler.statistics()
+    assert statistics.queued_messages == 2
+    assert statistics.queued_bytes > 2 * ITEM_OVERHEAD_BYTES
+    handler.resume()
+    assert outlet.said == [-1, -2, 1, 2]
+    handler.post(reply(2, -3))
+    handler.offer(message(3))
+    handler.flush()
+    assert outlet.said == [-1, -2, 1, 2, -3, 3]
+
+
+def test_the_lane_is_bounded_in_requests() -> None:
+    """As the queue is in messages; those of a batch count one by one. What is to be kept is."""
+    handler, outlet = lane_handler(messages=3)
+    handler.pause()
+    assert handler.post(reply(0, -1, -2))
+    assert not handler.post(reply(2, -3, -4))
+    assert handler.post(reply(2, -3))
+    assert not handler.post(reply(3, -4))
+    assert handler.post(reply(3, -5), keep=True)
+    handler.resume()
+    assert outlet.said == [-1, -2, -3, -5]
+
+
+def test_the_lane_is_bounded_in_bytes() -> None:
+    """Values and what an item costs beside them."""
+    handler, _ = lane_handler(limit_bytes=1000)
+    handler.pause()
+    assert not handler.post(Reply(0, 0, bytes(1000)))
+    assert handler.post(Reply(0, 0, bytes(500)))
+    assert not handler.post(Reply(0, 0, bytes(500)))
+
+
+def test_whoever_cannot_post() -> None:
+    """Says so at once, whether it reads or not."""
+    handler = handler_of()
+    assert not handler.post(reply(0, -1), keep=True)
+    handler.pause()
+    assert not handler.post(reply(0, -1), keep=True)
+
+
+def test_a_closed_handler() -> None:
+    """It takes nothing, and says nothing more."""
+    handler, outlet = lane_handler()
+    handler.post(reply(0, -1))
+    handler.shut()
+    handler.flush()
+    assert not handler.post(reply(0, -2), keep=True)
+    assert not outlet.said
+
+
+def test_a_pause_within_the_lane() -> None:
+    """What is left of it waits; what comes then goes behind it."""
+    handler, outlet = lane_handler()
+    handler.pause()
+    handler.post(Reply(0, 0, b"\xff" + b"\xc0" * WRITE_LIMIT_BYTES))
+    handler.post(reply(1, -2))
+    outlet.act = handler.pause
+    handler.resume()
+    assert outlet.said == [-1]
+    handler.post(reply(2, -3))
+    handler.offer(message(1))
+    outlet.act = lambda: None
+    handler.resume()
+    assert outlet.said == [-1, -2, -3, 1]
+
+
+class LaneAndQueue(RuleBasedStateMachine):
+    """Messages and replies, turns, pauses and resumes in any order, from outside and from within the outlet."""
+
+    @initialize(messages=st.sampled_from((2, 1000)))
+    def start(self, messages: int) -> None:
+        """Begin with a handler that nothing was said to."""
+        self.handler, self.outlet = lane_handler(messages)
+        self.outlet.act = self.act
+        self.plan: list[Callable[[], object]] = []
+        self.offered = 0
+        self.posted: list[int] = []
+        self.numbers = 0
+
+    def act(self) -> None:
+        """What the outlet does in the middle of a write."""
+        if self.plan:
+            self.plan.pop()()
+
+    @rule(names=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "post")), min_size=1))
+    def plan_actions(self, names: list[str]) -> None:
+        """Lay down what the outlet will do."""
+        doing: dict[str, Callable[[], object]] = {
+            "nothing": lambda: None,
+            "pause": self.handler.pause,
+            "resume": self.handler.resume,
+            "offer": self.offer,
+            "post": lambda: self.post(keep=False),
+        }
+        self.plan.extend(doing[name] for name in names)
+
+    @rule()
+    def offer(self) -> None:
+        """A message."""
+        self.offered += 1
+        self.handler.offer(message(self.offered))
+
+    @rule(keep=st.booleans())
+    def post(self, *, keep: bool) -> None:
+        """A reply."""
+        self.numbers -= 1
+        taken = self.handler.post(reply(0, self.numbers), keep=keep)
+        assert taken or not keep
+        if taken:
+            self.posted.append(self.numbers)
+
+    @rule()
+    def flush(self) -> None:
+        """The turn ends."""
+        self.handler.flush()
+
+    @rule()
+    def pause(self) -> None:
+        """The outlet takes no more."""
+        self.handler.pause()
+
+    @rule()
+    def resume(self) -> None:
+        """The outlet takes bytes again."""
+        self.handler.resume()
+
+    @invariant()
+    def in_order(self) -> None:
+        """Messages in their order, replies in theirs, and of these none was lost that was taken."""
+        said = self.outlet.said
+        messages = [number for number in said if number > 0]
+        assert messages == sorted(messages)
+        replies = [number for number in said if number < 0]
+        assert replies == self.posted[: len(replies)]
+
+    def teardown(self) -> None:
+        """In the end all is said."""
+        self.plan.clear()
+        self.handler.resume()
+        self.handler.flush()
+        self.in_order()
+        assert len([number for number in self.outlet.said if number < 0]) == len(self.posted)
+        assert self.handler.statistics().queued_bytes == 0
+        assert self.handler._direct
+
+
+TestLaneAndQueue = LaneAndQueue.TestCase
