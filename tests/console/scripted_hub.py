@@ -213,7 +213,7 @@ class ScriptedHub:
                 await self._publish(message)
             case "ping" if self.answers_pings:
                 await _answer(connection, {"type": "pong", "request": request})
-        if request and self.confirms and message["type"] != "ping":
+        if request and self.confirms and message["type"] not in {"ping", "request", "reply"}:
             await _answer(connection, {"type": "confirmed", "request": request})
 
     async def _publish(self, message: dict[str, Any]) -> None:

@@ -91,6 +91,20 @@ export interface StreamOptions extends From {
   bufferBytes?: number;
 }
 
+export interface RequestOptions {
+  /** Most that the reply may take, milliseconds. Default 30,000, at most 3,600,000. */
+  timeoutMs?: number;
+  /** Whether `topic` is the name of a service. */
+  service?: boolean;
+}
+
+/** What `serve` returns. */
+export interface Service {
+  readonly prefixes: readonly string[];
+  readonly confirmed: Promise<void>;
+  close(): Promise<void>;
+}
+
 export interface Subscription {
   readonly prefixes: readonly string[];
   readonly active: boolean;
@@ -123,6 +137,8 @@ export interface Statistics {
   readonly errors: number;
   readonly prefixes: number;
   readonly unconfirmed: number;
+  /** Asked and not answered yet. */
+  readonly pendingRequests: number;
   readonly outboundBytes: number;
 }
 
@@ -149,6 +165,8 @@ export interface Client {
   /** The promise is of the offset in the hub's journal. */
   publish(topic: string, value: unknown, options: { confirm: "recorded" }): Promise<number>;
   publish(topic: string, value: unknown, options?: { confirm?: false }): void;
+  request(topic: string, value: unknown, options?: RequestOptions): Promise<any>;
+  serve(prefixes: string | readonly string[], answer: (request: Message) => unknown): Service;
   statistics(): Statistics;
   close(): Promise<void>;
 }
@@ -159,6 +177,13 @@ export class HubError extends Error {
   /** With 4011: the oldest offset that the journal holds. */
   readonly first?: number;
   constructor(code: number, text: string, first?: number);
+}
+
+/** A request was answered, and not with a value. */
+export class RequestError extends HubError {
+  /** What has become of it, as in docs/requests.md. Its `code` is 4100 more. */
+  readonly status: number;
+  constructor(status: number, text: string);
 }
 
 export function connect(url?: string, options?: Options): Client;

@@ -6,8 +6,12 @@
  *     client.subscribe("/zeek/", ({ topic, value }) => console.log(topic, value));
  *     client.publish("/demo/hello", { from: "a browser" });
  *
- * Owner of state: the `Client`. It owns one `Filter` (what is subscribed), one `Outbox` (what waits to be sent) and at
- * most one socket: a new one is made only after the last was let go, and events of a socket let go are ignored.
+ *     client.serve("/sum", ({ value }) => value.reduce((one, other) => one + other));
+ *     console.log(await client.request("/sum", [1, 2, 3]));
+ *
+ * Owner of state: the `Client`. It owns one `Filter` (what is subscribed), one `Outbox` (what waits to be sent), one
+ * `Requests` (what is asked), one `Services` (what is answered) and at most one socket: a new one is made only after the
+ * last was let go, and events of a socket let go are ignored.
  *
  * Invariants: what is published leaves in the order of the calls, over all topics. A prefix is sent to the hub once
  * however many subscriptions share it. After `close()` nothing is sent, called or opened again.
@@ -17,8 +21,7 @@
  *
  * Cost: one JSON text a batch, one map lookup a batch to find its subscriptions, one call a message.
  *
- * Not here: the binary form `hub.v1.msgpack`, requests. One file on purpose: one address to load,
- * one file to copy.
+ * Not here: the binary form `hub.v1.msgpack`. One file on purpose: one address to load, one file to copy.
  */
 
 const SUBPROTOCOL = "hub.v1.json";
@@ -50,6 +53,22 @@ const NEAR_RECORDS = 1_000;
 /** What may come live while the last of history is read, messages; over it the seam is tried again. */
 const ASIDE_MESSAGES = 100_000;
 
+/** Default of how long an answer to a request may take, milliseconds; as a hub's. */
+const REQUEST_MS = 30_000;
+
+/** Requests, or replies, that travel together. */
+const REQUESTS = 4_096;
+
+/** Numbers of requests are counted modulo this. */
+const TRANSACTIONS = 2 ** 32;
+
+/** A request's status is added to this for its error's code. */
+const REQUEST_CODES = 4_100;
+
+/** The statuses that are spoken of here; all are in docs/requests.md. */
+const FAILED = 1;
+const TIMED_OUT = 4;
+
 /** How long `close()` waits for the hub's answer, milliseconds. */
 const CLOSE_MS = 2_000;
 
@@ -72,6 +91,15 @@ export class HubError extends Error {
     this.name = "HubError";
     this.code = code;
     if (first !== undefined) this.first = first;
+  }
+}
+
+/** A request was answered, and not with a value: `status` says what has become of it, see docs/requests.md. */
+export class RequestError extends HubError {
+  constructor(status, text) {
+    super(REQUEST_CODES + status, text);
+    this.name = "RequestError";
+    this.status = status;
   }
 }
 
@@ -105,6 +133,8 @@ class Client {
   #listeners = new Map();
   #filter = new Filter();
   #outbox;
+  #asked;
+  #services;
   #flushScheduled = false;
   #lastRequest = 0;
   #requests = new Map(); // request → settle(error or null, lost, offset)
@@ -125,6 +155,8 @@ class Client {
     this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
     if (!this.#WebSocket) throw new TypeError("no WebSocket here: pass one as the option WebSocket");
     this.#outbox = new Outbox(this.#options.outboundBytes);
+    this.#asked = new Requests(this.#options);
+    this.#services = new Services(() => this.#scheduleFlush(), (error) => this.#report(error));
     globalThis.addEventListener?.("online", this.#wake);
     globalThis.document?.addEventListener("visibilitychange", this.#wake);
     this.#open();
@@ -217,19 +249,53 @@ class Client {
       return Promise.reject(error);
     }
     this.#counters.publishedMessages += 1;
-    if (!this.#flushScheduled) {
-      this.#flushScheduled = true;
-      queueMicrotask(() => this.#flush());
-    }
+    this.#scheduleFlush();
     return waiter?.promise;
+  }
+
+  /**
+   * Ask whoever serves the topic, and wait for the reply; requests of one turn to one topic travel together.
+   *
+   * What is asked without a connection waits for the next one, as long as its time allows. What was sent when the
+   * connection is lost is not repeated.
+   *
+   * @param {string} topic Goes to the service with the longest prefix of it; with `service`, to whoever bears that name.
+   * @throws {RequestError} There is no reply; its `status` says why. (All of these: rejects.)
+   * @throws {HubError} 1006: the connection was lost, nobody knows. 1013: the outbound buffer is full. 1000: closed.
+   * @throws {TypeError} The topic is none, or the value has no JSON form.
+   */
+  async request(topic, value, { timeoutMs = REQUEST_MS, service = false } = {}) {
+    this.#assertNotClosed();
+    const text = jsonOf(value);
+    this.#assertFits(checkedTopic(topic), text);
+    const answer = this.#asked.add({ topic, timeoutMs, service }, text, this.#socket?.bufferedAmount ?? 0);
+    this.#scheduleFlush();
+    return answer;
+  }
+
+  /**
+   * Answer requests whose topic starts with one of the prefixes: what `answer({topic, value})` returns (or promises) is
+   * the reply, the text of what it throws is told to whoever asked, and to `error`.
+   *
+   * Survives reconnects. Several services under one prefix, over several connections, share the load.
+   *
+   * @returns {Service} `confirmed` is a promise that the hub has taken it; `close()` ends it.
+   */
+  serve(prefixes, answer) {
+    if (typeof answer !== "function") throw new TypeError("what answers is no function");
+    this.#assertNotClosed();
+    const service = new Service(checkedPrefixes(prefixes), answer, (it) => this.#unserve(it));
+    this.#services.add(service);
+    if (this.#state === "open") this.#sendServe(service);
+    return service;
   }
 
   /** Counters and gauges as they are now, frozen. `droppedMessages` were lost in the hub, `skippedMessages` here. */
   statistics() {
     return Object.freeze({
       state: this.#state, hub: this.#welcome?.hub ?? null, ...this.#counters,
-      prefixes: this.#filter.entries.size, unconfirmed: this.#requests.size,
-      outboundBytes: this.#outbox.size + (this.#socket?.bufferedAmount ?? 0),
+      prefixes: this.#filter.entries.size, unconfirmed: this.#requests.size, pendingRequests: this.#asked.pending,
+      outboundBytes: this.#outbox.size + this.#asked.size + (this.#socket?.bufferedAmount ?? 0),
     });
   }
 
@@ -245,6 +311,8 @@ class Client {
     const error = new HubError(1000, "this client is closed");
     this.#counters.discardedMessages += this.#outbox.discard(error);
     this.#settleAll(error);
+    this.#asked.failAll(error);
+    this.#services.close(error);
     this.#ready.reject(error);
     this.#ready = handled({ promise: Promise.reject(error) });
     for (const subscription of this.#filter.clear()) subscription.ended(error);
@@ -286,6 +354,8 @@ class Client {
     this.#welcome = null;
     this.#state = "waiting";
     this.#settleAll(new HubError(1006, "connection lost before the hub confirmed; it may have taken it"));
+    this.#asked.fail(new HubError(1006, "connection lost before the answer; the service may have done what was asked"));
+    this.#services.forget();
     this.#emit("close", code, reason);
     this.#retry();
   }
@@ -388,6 +458,8 @@ class Client {
       case "recorded": return this.#settle(message.request, null, message.offset);
       case "records": return this.#fetched(message);
       case "dropped": return this.#dropped(message.count);
+      case "reply": return this.#asked.answer(message);
+      case "request": return this.#services.receive(message);
       case "error": return this.#refused(message);
       case "welcome": return this.#welcomed(message);
       default: return checkedText(message.type, "type of a message"); // pong, and what later hubs may say
@@ -415,8 +487,9 @@ class Client {
     this.#emit("dropped", count);
   }
 
-  #refused({ request, code, text, offset }) {
+  #refused({ request, code, text, offset, about }) {
     const error = new HubError(code, text, offset);
+    if (about === "request" && this.#asked.refuse(request, error)) return;
     if (this.#settle(request, error) || this.#unfetched(request, error)) return;
     this.#report(error);
     if (this.#helloPending) this.#granted(); // what was wished for is not to be had: go on with the defaults
@@ -434,6 +507,7 @@ class Client {
     this.#helloPending = name !== undefined || queue !== undefined;
     if (this.#helloPending) this.#send({ type: "hello", name, queue });
     this.#sendSubscribe([...this.#filter.entries.values()]);
+    for (const service of this.#services.all) this.#sendServe(service);
     for (const [request, { order }] of this.#fetches) this.#send({ type: "fetch", request, ...order });
     this.#flush();
     return this.#helloPending ? undefined : this.#granted();
@@ -451,6 +525,12 @@ class Client {
     this.#socket.send(JSON.stringify(message));
   }
 
+  #scheduleFlush() {
+    if (this.#flushScheduled) return;
+    this.#flushScheduled = true;
+    queueMicrotask(() => this.#flush());
+  }
+
   #flush() {
     this.#flushScheduled = false;
     this.#outbox.seal();
@@ -466,6 +546,36 @@ class Client {
       }));
       this.#socket.send(`${text}${recorded ? ',"confirm":true' : ""},"request":${request}}`);
     }
+    for (const text of this.#asked.take()) this.#socket.send(text);
+    for (const text of this.#services.take()) this.#socket.send(text);
+  }
+
+  // --- services -----------------------------------------------------------------------------------------------------
+
+  #sendServe(service) {
+    const request = this.#nextRequest((error, lost) => {
+      if (lost) return;
+      service.confirmedBy(error);
+      if (error === null) return;
+      this.#services.remove(service);
+      this.#report(error);
+    });
+    this.#send({ type: "serve", prefixes: service.prefixes, request });
+  }
+
+  #unserve(service) {
+    if (!this.#services.all.has(service) || this.#state !== "open") {
+      this.#services.remove(service);
+      return Promise.resolve();
+    }
+    this.#flush();
+    const done = handled(deferred());
+    const request = this.#nextRequest((error, lost) => {
+      this.#services.remove(service); // until now the hub could have sent it requests
+      done.settle(lost ? null : error);
+    });
+    this.#send({ type: "unserve", prefixes: service.prefixes, request });
+    return done.promise;
   }
 
   // --- the journal --------------------------------------------------------------------------------------------------
@@ -694,6 +804,260 @@ class Subscription {
     this.active = false;
     this.#confirmed.reject(error ?? new HubError(1000, "unsubscribed before the hub confirmed"));
     this.#ended(error);
+  }
+}
+
+/** What is asked and not answered, frame by frame: it waits to be sent, then for its answers. */
+class Requests {
+  size = 0;
+  #options;
+  #open = new Map(); // target and time → the batch of this turn
+  #waiting = []; // batches to be sent: {target, texts, askers, timer, endsAt}
+  #askers = new Map(); // number → {asker, batch}
+  #next = 1;
+
+  constructor(options) {
+    this.#options = options;
+  }
+
+  get pending() {
+    return this.#askers.size + this.#waiting.reduce((sum, batch) => sum + batch.texts.length, 0);
+  }
+
+  add(target, text, socketBytes) {
+    const { topic, timeoutMs, service } = target;
+    if (!(timeoutMs > 0 && timeoutMs <= 3_600_000)) throw new TypeError(`timeoutMs is ${timeoutMs}: 1 to 3,600,000`);
+    if (this.size + socketBytes + text.length + OBJECT_BYTES > this.#options.outboundBytes) {
+      throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#options.outboundBytes})`);
+    }
+    const key = `${service} ${timeoutMs} ${topic}`;
+    let batch = this.#open.get(key);
+    if (!batch || batch.texts.length >= REQUESTS || batch.size + text.length > BATCH_CHARACTERS) {
+      batch = { target, texts: [], askers: [], size: 0, left: 0, sent: false, endsAt: now() + timeoutMs };
+      batch.timer = setTimeout(() => this.#overdue(batch), timeoutMs);
+      this.#open.set(key, batch);
+      this.#waiting.push(batch);
+    }
+    const asker = deferred();
+    batch.texts.push(text);
+    batch.askers.push(asker);
+    batch.left += 1;
+    batch.size += text.length + OBJECT_BYTES;
+    this.size += text.length + OBJECT_BYTES;
+    return asker.promise;
+  }
+
+  /** Returns the messages to be sent now. */
+  take() {
+    this.#open.clear();
+    const batches = this.#waiting.splice(0);
+    this.size = 0;
+    return batches.map((batch) => {
+      const first = this.#next + batch.texts.length > TRANSACTIONS ? 1 : this.#next;
+      this.#next = first + batch.texts.length;
+      batch.askers.forEach((asker, at) => this.#askers.set(first + at, { asker, batch }));
+      const { topic, service } = batch.target;
+      const values = `"values":[${batch.texts.join(",")}]`;
+      batch.sent = true;
+      batch.first = first;
+      batch.texts = [];
+      const timeoutMs = Math.max(1, Math.ceil(batch.endsAt - now()));
+      const name = `"${service ? "service" : "topic"}":${JSON.stringify(topic)}`;
+      return `{"type":"request","request":${first},${name},"timeout_ms":${timeoutMs},${values}}`;
+    });
+  }
+
+  answer({ request, value, values, status = 0, text = "", count = 1 }) {
+    if (status) {
+      for (let at = 0; at < count; at += 1) this.#settle(request + at, new RequestError(status, text));
+    } else if (values === undefined) {
+      this.#settle(request, null, value);
+    } else {
+      values.forEach((each, at) => this.#settle(request + at, null, each));
+    }
+  }
+
+  /** The hub does not take a message; true if it is one of these. */
+  refuse(first, error) {
+    const batch = this.#askers.get(first)?.batch;
+    if (batch === undefined) return false;
+    batch.askers.forEach((_, at) => this.#settle(first + at, error));
+    return true;
+  }
+
+  /** The connection is lost: what was sent has no answer. */
+  fail(error) {
+    for (const number of [...this.#askers.keys()]) this.#settle(number, error);
+  }
+
+  failAll(error) {
+    this.fail(error);
+    this.#open.clear();
+    for (const batch of this.#waiting.splice(0)) this.#drop(batch, error);
+    this.size = 0;
+  }
+
+  #settle(number, error, value) {
+    const found = this.#askers.get(number);
+    if (found === undefined) return; // late
+    this.#askers.delete(number);
+    found.batch.left -= 1;
+    if (found.batch.left === 0) clearTimeout(found.batch.timer);
+    found.asker.settle(error, value);
+  }
+
+  #drop(batch, error) {
+    clearTimeout(batch.timer);
+    batch.askers.forEach((asker) => asker.reject(error));
+  }
+
+  /** The hub keeps the time of what was sent; it is given up only where the hub does not even say that time is up. */
+  #overdue(batch) {
+    if (!batch.sent) {
+      this.#waiting = this.#waiting.filter((other) => other !== batch);
+      for (const [key, open] of this.#open) if (open === batch) this.#open.delete(key);
+      this.size -= batch.size;
+      this.#drop(batch, new RequestError(TIMED_OUT, "there was no connection in time"));
+    } else if (batch.spared) {
+      batch.askers.forEach((_, at) => {
+        this.#settle(batch.first + at, new RequestError(TIMED_OUT, "the hub has not answered in time"));
+      });
+    } else {
+      batch.spared = true;
+      batch.timer = setTimeout(() => this.#overdue(batch), this.#options.answerMs);
+    }
+  }
+}
+
+/** What one caller of `serve` holds. */
+class Service {
+  #close;
+  #confirmed = handled(deferred());
+
+  constructor(prefixes, answer, close) {
+    this.prefixes = Object.freeze(prefixes);
+    this.answer = answer;
+    this.#close = close;
+  }
+
+  /** A promise that the hub has taken it: it stays open while there is no connection. */
+  get confirmed() {
+    return this.#confirmed.promise;
+  }
+
+  /** Serve no longer; resolves when the hub sends nothing more. What runs is still answered. */
+  close() {
+    return this.#close(this);
+  }
+
+  confirmedBy(error) {
+    this.#confirmed.settle(error);
+  }
+}
+
+/** Who answers which requests, and what they have answered in this turn. */
+class Services {
+  all = new Set();
+  #schedule;
+  #report;
+  #replies = []; // {request, text}
+  #failures = [];
+  #connection = 0; // answers to what came over an earlier one are thrown away
+
+  constructor(schedule, report) {
+    this.#schedule = schedule;
+    this.#report = report;
+  }
+
+  add(service) {
+    for (const prefix of service.prefixes) {
+      if (this.#find(prefix)?.prefixes.includes(prefix)) throw new TypeError(`this client serves ${prefix} already`);
+    }
+    this.all.add(service);
+  }
+
+  remove(service) {
+    this.all.delete(service);
+  }
+
+  receive({ request, topic, service, value, values }) {
+    const target = topic ?? service;
+    const found = this.#find(target);
+    (values ?? [value]).forEach((each, at) => this.#ask(found, target, each, (request + at) % TRANSACTIONS));
+  }
+
+  /** Returns the messages to be sent now: replies whose numbers follow one another are one. */
+  take() {
+    const texts = [];
+    const replies = this.#replies.splice(0).sort((one, other) => one.request - other.request);
+    for (let start = 0, end = 0; start < replies.length; start = end) {
+      let size = 0;
+      do {
+        size += replies[end].text.length;
+        end += 1;
+      } while (end < replies.length && replies[end].request === replies[end - 1].request + 1
+        && end - start < REQUESTS && size + replies[end].text.length <= BATCH_CHARACTERS);
+      const values = replies.slice(start, end).map((reply) => reply.text).join(",");
+      texts.push(`{"type":"reply","request":${replies[start].request},"values":[${values}]}`);
+    }
+    for (const failure of this.#failures.splice(0)) texts.push(JSON.stringify(failure));
+    return texts;
+  }
+
+  /** The connection is lost, and with it whoever asked. */
+  forget() {
+    this.#connection += 1;
+    this.#replies = [];
+    this.#failures = [];
+  }
+
+  close(error) {
+    this.forget();
+    for (const service of this.all) service.confirmedBy(error);
+    this.all.clear();
+  }
+
+  #ask(service, topic, value, request) {
+    if (service === undefined) return this.#fail(request, "this client no longer serves that", this.#connection);
+    const connection = this.#connection;
+    const put = (answer) => this.#put(request, answer, connection);
+    const fail = (error) => {
+      this.#fail(request, String(error?.message ?? error), connection);
+      this.#report(error);
+    };
+    try {
+      const answer = service.answer({ topic, value });
+      if (typeof answer?.then === "function") return Promise.resolve(answer).then(put).catch(fail);
+      put(answer);
+    } catch (error) {
+      fail(error);
+    }
+    return undefined;
+  }
+
+  #put(request, answer, connection) {
+    const text = jsonOf(answer ?? null);
+    if (connection !== this.#connection) return;
+    this.#replies.push({ request, text });
+    this.#schedule();
+  }
+
+  #fail(request, text, connection) {
+    if (connection !== this.#connection) return;
+    this.#failures.push({ type: "reply", request, status: FAILED, text });
+    this.#schedule();
+  }
+
+  /** The longest prefix wins, as in the hub. */
+  #find(topic) {
+    let found;
+    let length = -1;
+    for (const service of this.all) {
+      for (const prefix of service.prefixes) {
+        if (prefix.length > length && topic.startsWith(prefix)) [found, length] = [service, prefix.length];
+      }
+    }
+    return found;
   }
 }
 
