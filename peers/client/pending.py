@@ -185,6 +185,10 @@ class Pending:
                 self._put(block, at, answers[done : done + count])
             done += count
 
+    def overdue(self, before_s: float) -> list[int]:
+        """Return the first ids of the frames whose time was up before then."""
+        return [first for first, block in self._blocks.items() if block.deadline_s < before_s]
+
     def refuse(self, first: int, make: Callable[[], HubError]) -> None:
         """Answer what is open of a whole frame with errors."""
         block = self._blocks.get(first)

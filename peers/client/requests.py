@@ -60,6 +60,9 @@ TIMEOUT_S = 30.0
 TIMEOUT_LIMIT_S = 3600.0
 """Most that a hub waits."""
 
+OVERDUE_S = 10.0
+"""So long after its time an answer counts as lost: a hub that is slow is waited for, one that has forgotten is not."""
+
 _BATCH_VALUES = 4096
 """Most requests that a turn joins to one frame, as of values that are published."""
 
@@ -111,7 +114,8 @@ class Requests:
         self._buffered_bytes = 0
         self._pending = Pending()
         self._flush_due = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # for what waits
+        self._sweeper: asyncio.TimerHandle | None = None  # for what is sent
         self._progress: list[asyncio.Future[None]] = []
         self._ended: HubError | None = None
 
@@ -257,8 +261,9 @@ class Requests:
         for block in ready:
             block.fail(lambda: _again(error))
         self._pending.fail_all(lambda: _again(error))
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._sweeper):
+            if timer is not None:
+                timer.cancel()
         self._wake()
 
     def write(self) -> None:
@@ -277,6 +282,8 @@ class Requests:
             connection.write_outgoing()
         if idle and self._pending:
             self._on_waiting()
+            if self._sweeper is None:
+                self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
         if self._progress and self._buffered_bytes <= self._buffer_bytes // 2:
             self._wake()
 
@@ -375,6 +382,17 @@ class Requests:
         self._wake()
         self._watch()
 
+    def _sweep(self) -> None:
+        """Give up what the hub should have answered long ago, if only to say that time is up."""
+        self._sweeper = None
+        overdue = self._pending.overdue(self._loop.time() - OVERDUE_S)
+        for first in overdue:
+            self._pending.refuse(first, _unanswered)
+        if self._pending:
+            self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
+        elif overdue:
+            self._on_waiting()
+
     async def _wait_room(self) -> None:
         """Wait until half of the buffer is free, or the client has ended."""
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -407,6 +425,10 @@ def error_of(status: int, text: str) -> RequestError:
 
 def _timed_out() -> RequestError:
     return RequestTimeoutError(Status.TIMED_OUT, "there was no connection within the time that the request gives")
+
+
+def _unanswered() -> RequestError:
+    return RequestTimeoutError(Status.TIMED_OUT, "the hub has not answered, not even that there is no reply")
 
 
 def _again(error: HubError) -> HubError:
