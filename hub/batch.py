@@ -49,6 +49,21 @@ class Message(NamedTuple):
     topic: str
     value: Any
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is labelled with; see `TaggedMessage`."""
+        return ()
+
+    @property
+    def sender(self) -> str:
+        """Name of whoever has published it, empty where it was not said."""
+        return ""
+
+    @property
+    def destination(self) -> str:
+        """Name to whose owner alone it was sent, empty for none."""
+        return ""
+
 
 class Batch:
     """One or more frames of one route."""
@@ -82,8 +97,18 @@ class Batch:
             TypeError, ValueError, OverflowError: A value has no msgpack form.
             RejectedError: No value, or more than `BATCH_LIMIT_MESSAGES`.
         """
+        return cls.under(topic.encode(), values)
+
+    @classmethod
+    def under(cls, key: bytes, values: Iterable[Any], flags: int = 0) -> Batch:
+        """Make a batch of msgpack values under one key: a topic, or with TAGGED among `flags` an envelope.
+
+        Raises:
+            TypeError, ValueError, OverflowError: A value has no msgpack form.
+            RejectedError: No value, or more than `BATCH_LIMIT_MESSAGES`.
+        """
         packed = [encode_value(value) for value in values]
-        return cls(encode_values(topic.encode(), packed), len(packed))
+        return cls(encode_values(key, packed, flags), len(packed))
 
     def form(self, make: Callable[[Batch], T]) -> T:
         """Return `make(self)`, made at most once per batch and shared by all who ask with the same function."""
@@ -220,18 +245,23 @@ def encode_value(value: Any) -> bytes:
     return packed
 
 
-def encode_values(key: bytes, packed: list[bytes]) -> bytes:
+def encode_values(key: bytes, packed: list[bytes], flags: int = 0) -> bytes:
     """Return one frame with one or more values that are msgpack already.
+
+    Args:
+        key: A topic, or what `flags` say that it is.
+        packed: The values.
+        flags: Beside BATCH.
 
     Raises:
         RejectedError: No value, or more than `BATCH_LIMIT_MESSAGES`.
     """
     if len(packed) == 1:
-        return encode_frame(KIND_MESSAGES, packed[0], key=key)
+        return encode_frame(KIND_MESSAGES, packed[0], key=key, flags=flags)
     if not 0 < len(packed) <= BATCH_LIMIT_MESSAGES:
         raise RejectedError(1009, f"a batch of {len(packed)} values, the limit is 1 to {BATCH_LIMIT_MESSAGES}")
     body = BATCH_COUNT.pack(len(packed)) + b"".join(packed)
-    return encode_frame(KIND_MESSAGES, body, key=key, flags=FLAG_BATCH)
+    return encode_frame(KIND_MESSAGES, body, key=key, flags=flags | FLAG_BATCH)
 
 
 def decode_values(frame: Frame) -> list[Any]:

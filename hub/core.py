@@ -28,15 +28,20 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left
 from hub.filter import Change, Filter
+from hub.frame import FLAG_TAGGED
 from hub.handler import Handler, HandlerStatistics, Role
+from hub.labels import check_labels
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
 from hub.names.names import NameLimits, Names
 from hub.requests.limits import RequestLimits
 from hub.requests.requests import Requests
-from hub.routes import ROUTES_LIMIT, Route, Routes
+from hub.routes import ROUTES_LIMIT, ROUTES_LIMIT_BYTES, Route, Routes
 from hub.stretch import Stretch
-from hub.topics import RESERVED, check_prefix, check_topic
+from hub.tags.envelope import Envelope
+from hub.tags.rule import Rule
+from hub.tags.subscriptions import RULES_LIMIT, RuleSubscriptions
+from hub.topics import RESERVED, check_prefix, check_topic, printable
 
 __all__ = ["Core"]
 
@@ -47,6 +52,9 @@ _LEAVING_PREFIXES_PER_TURN = 1_000
 """How many subscriptions of handlers that have left are removed in one turn, so that losing a peer hub with 100,000
 prefixes does not block the loop for a second. Until then the handler stands in routes and takes nothing."""
 
+
+OnRefused = Callable[[RejectedError, int], object]
+"""Tells a handler that so many of its messages were refused."""
 
 _all_handlers: Callable[[Route], tuple[Handler, ...]] = attrgetter("handlers")
 
@@ -72,7 +80,9 @@ class Core:
     Args:
         wake: Called when a turn has something to write; must lead to `flush` before the loop waits for I/O again.
         routes_limit: Most routing keys remembered.
+        routes_limit_bytes: Most memory that they take.
         prefixes_limit: Most different prefixes of one client.
+        rules_limit: Most different rules of one client.
         asked_of_leaves: Prefixes that leaves are asked for even if nobody here subscribes to them.
         requests: How many requests may be pending, and for how long.
         wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
@@ -86,7 +96,9 @@ class Core:
         wake: Callable[[], object],
         *,
         routes_limit: int = ROUTES_LIMIT,
+        routes_limit_bytes: int = ROUTES_LIMIT_BYTES,
         prefixes_limit: int = PREFIXES_LIMIT,
+        rules_limit: int = RULES_LIMIT,
         asked_of_leaves: Iterable[str] = (),
         requests: RequestLimits | None = None,
         wake_at: Callable[[int], object] = _no_clock,
@@ -109,10 +121,19 @@ class Core:
         self._leaving: deque[Handler] = deque()  # gone, but not yet out of the multimap
         self._last_id = 0
         self.handlers: dict[int, Handler] = {}
-        self.routes = Routes(self._multimap, routes_limit)
+        self.on_refused: dict[Handler, OnRefused] = {}  # of those that can be told
         self.counters = Counters()
         self.requests = Requests(wake, wake_at, requests or RequestLimits(), prefixes_limit)
         self.names = Names(hub_id, lambda what, claim: self.announce(name_event(what, claim)), wake, name_limits)
+        self.rules = RuleSubscriptions(lambda rule: self.routes.forget_rule(rule), rules_limit)  # noqa: PLW0108
+        self.routes = Routes(
+            self._multimap,
+            routes_limit,
+            limit_bytes=routes_limit_bytes,
+            rules=self.rules.index,
+            owner_of=self.names.owner,
+        )
+        self.names.on_change.append(self.routes.forget_name)
         self.requests.owner_of = self.names.owner_of
         self.requests.own[RESERVED + "names"] = self.names.answer
 
@@ -146,6 +167,7 @@ class Core:
         self.requests.forget(handler)
         self._links.pop(handler, None)
         self._leaves.pop(handler, None)
+        self.on_refused.pop(handler, None)
         self._leaving.append(handler)
         self._remove_leaving()
         self.names.forget(handler)
@@ -165,6 +187,10 @@ class Core:
                 prefix, _ = handler.prefixes.popitem()
                 self._remove(handler, prefix)
                 budget -= 1
+            budget -= self.rules.forget(handler, budget)
+            if not budget:
+                self._wake()
+                return
             self._leaving.popleft()
 
     # Subscriptions.
@@ -204,6 +230,21 @@ class Core:
                 del held[prefix]
                 self._remove(handler, prefix)
 
+    def subscribe_rules(self, handler: Handler, rules: Iterable[Rule]) -> None:
+        """Subscribe `handler` to each rule, all or none; counted, as prefixes are.
+
+        Args:
+            handler: Which.
+            rules: Checked ones (`hub.tags.rule.check_rule`).
+
+        Raises:
+            ClosedError: The handler is not attached.
+            RejectedError: The handler would have too many.
+        """
+        if handler.id not in self.handlers:
+            raise ClosedError("the handler is not attached to this hub")
+        self.rules.subscribe(handler, rules)
+
     def _add(self, handler: Handler, prefix: str) -> None:
         self._multimap.add(prefix, handler)
         self.routes.forget(prefix)
@@ -238,8 +279,12 @@ class Core:
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
-        What came over a link is not sent to any link: neither back nor on (one hop).
+        What came over a link is not sent to any link: neither back nor on (one hop). What bears a name that `source`
+        does not own is refused: see `on_refused`.
         """
+        if route.sender and not route.may_bring(source):
+            self._refuse(source, route, batch.messages)
+            return
         source.published_messages += batch.messages
         for handler in route.handlers if source.is_plain else _receivers(source, route):
             handler.offer(batch)
@@ -247,11 +292,40 @@ class Core:
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
         source.published_messages += sum(stretch.messages)
-        for handlers, batch in stretch.gathered(_all_handlers if source.is_plain else partial(_receivers, source)):
+        receivers = _all_handlers if source.is_plain else partial(_receivers, source)
+        if self.routes.has_senders:
+            receivers = partial(self._receivers_of_owned, source, stretch, receivers)
+        for handlers, batch in stretch.gathered(receivers):
             for handler in handlers:
                 handler.offer(batch)
 
-    def publish_local(self, topic: str, values: Iterable[Any]) -> int:
+    def _receivers_of_owned(
+        self, source: Handler, stretch: Stretch[Route], receivers: Callable[[Route], tuple[Handler, ...]], route: Route
+    ) -> tuple[Handler, ...]:
+        """Who gets what of a stretch goes this way; nobody, if it bears a name that `source` does not own."""
+        if route.may_bring(source):
+            return receivers(route)
+        pairs = zip(stretch.routes, stretch.messages, strict=True)
+        messages = sum([messages for other, messages in pairs if other is route])
+        source.published_messages -= messages
+        self._refuse(source, route, messages)
+        return ()
+
+    def check_sender(self, source: Handler, route: Route) -> None:
+        """See whether `source` may publish on a route, for those that tell it otherwise than through `on_refused`.
+
+        Raises:
+            RejectedError: It may not: the messages bear a name that is not its own.
+        """
+        if not route.may_bring(source):
+            raise _not_its_name(route)
+
+    def _refuse(self, source: Handler, route: Route, messages: int) -> None:
+        tell = self.on_refused.get(source)
+        if tell is not None:
+            tell(_not_its_name(route), messages)
+
+    def publish_local(self, topic: str, values: Iterable[Any], labels: Iterable[str] = ()) -> int:
         """Publish from within this process.
 
         Returns:
@@ -259,10 +333,16 @@ class Core:
 
         Raises:
             InvalidTopicError: No message may bear this topic.
+            InvalidNameError: A label is none, or they are too many.
             RejectedError: The topic is the hub's own, or there are too many values.
             TypeError, ValueError, OverflowError: A value has no msgpack form.
         """
-        batch = Batch.of(check_topic(topic), values)
+        labelled = check_labels(labels)
+        check_topic(topic)
+        if labelled:
+            batch = Batch.under(Envelope(topic, labelled).encode(), values, FLAG_TAGGED)
+        else:
+            batch = Batch.of(topic, values)
         key = next(iter(batch.parts())).routing_key
         route = self.routes.table.get(key) or self.routes.miss(key)
         self.counters.local_messages += batch.messages
@@ -349,6 +429,9 @@ class Core:
             misses_total=self.routes.misses,
             clears_total=self.routes.clears,
             filter_prefixes=len(self._filter.minimal),
+            rules=len(self.rules),
+            tagged=self.routes.tagged_keys,
+            size_bytes=self.routes.size_bytes,
         )
         return self.counters.statistics(self.handlers.values(), routing)
 
@@ -365,6 +448,10 @@ class Core:
     def minimal_filter_for_leaves(self) -> tuple[str, ...]:
         """The fewest prefixes that cover what clients, this process and links want; what a leaf is asked for."""
         return tuple(self._filter_for_leaves().minimal)
+
+
+def _not_its_name(route: Route) -> RejectedError:
+    return RejectedError(CloseCode.NOT_ALLOWED, f"sender {printable(route.sender)}: that name is not yours")
 
 
 def _tell(told: dict[Handler, Callable[[Change], None]], change: Change) -> None:

@@ -5,7 +5,7 @@
  4  u8   kind
  5  u8   flags
  6  u16  key length K
- 8  K    routing key            MESSAGES: the topic
+ 8  K    routing key            MESSAGES: the topic; with TAGGED an envelope around it (`hub.tags.envelope`)
 8+K B    body                   one value; with BATCH set: u32 count, then the values back to back
 ```
 
@@ -28,6 +28,7 @@ __all__ = [
     "FLAG_BATCH",
     "FLAG_CONFIRM",
     "FLAG_SHARED",
+    "FLAG_TAGGED",
     "HEADER",
     "HEADER_BYTES",
     "KEY_LIMIT_BYTES",
@@ -36,6 +37,7 @@ __all__ = [
     "Frame",
     "encode_frame",
     "iterate_frames",
+    "topic_of",
 ]
 
 HEADER = Struct(">IBBH")
@@ -43,8 +45,11 @@ HEADER = Struct(">IBBH")
 
 HEADER_BYTES = HEADER.size
 
-KEY_LIMIT_BYTES = 4096
-"""Longest routing key, bytes."""
+_TOPIC_LENGTH = Struct(">H")
+"""In front of the topic in an envelope."""
+
+KEY_LIMIT_BYTES = 6144
+"""Longest routing key, bytes: room for the longest topic, two names and 32 labels."""
 
 KIND_MESSAGES = 2
 
@@ -53,6 +58,9 @@ FLAG_BATCH = 0b1
 
 FLAG_SHARED = 0b10000
 """Of MESSAGES, REQUEST and REPLY: in place of the values stands a handle of shared memory, `peers.wire.shared`."""
+
+FLAG_TAGGED = 0b1000
+"""The key is an envelope: a topic, and labels and names beside it."""
 
 FLAG_CONFIRM = 0b100000
 """Whoever published wants to know the offset in the journal. The hub takes the flag off before it sends messages on."""
@@ -95,9 +103,21 @@ class Frame(NamedTuple):
         return HEADER.pack(0, self.kind, self.flags, len(self.key))[4:] + self.key
 
     @property
+    def topic(self) -> bytes:
+        """The topic of a MESSAGES frame, whose key was checked: for whoever has no use for labels and names."""
+        return topic_of(self.flags, self.key)
+
+    @property
     def messages(self) -> int:
         """How many values a MESSAGES frame says it holds."""
         return BATCH_COUNT.unpack_from(self.body)[0] if self.flags & FLAG_BATCH else 1
+
+
+def topic_of(flags: int, key: bytes) -> bytes:
+    """Return the topic that a key holds. The one place that knows, beside the envelope's own."""
+    if not flags & FLAG_TAGGED:
+        return key
+    return key[_TOPIC_LENGTH.size : _TOPIC_LENGTH.size + _TOPIC_LENGTH.unpack_from(key)[0]]
 
 
 def encode_frame(kind: int, body: bytes, *, key: bytes = b"", flags: int = 0) -> bytes:

@@ -28,6 +28,12 @@ class RoutingStatistics(NamedTuple):
     """How often the cache was full, or lost too much to one subscription, and was emptied."""
     filter_prefixes: int
     """What peers are told."""
+    rules: int = 0
+    """Pairs of rule and handler."""
+    tagged: int = 0
+    """Of the routing keys, those with labels or names."""
+    size_bytes: int = 0
+    """What the routing keys take, about."""
 
 
 class CoreStatistics(NamedTuple):

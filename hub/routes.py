@@ -4,47 +4,68 @@
 routing key (bytes 4 .. 8+K of a frame) ──▶ table ──hit──▶ Route ──▶ handlers
                                               │miss
                                               ▼
-                            check the key, find() in the multimap, intern, remember
+     check the key; find() in the multimap, for tagged keys in the rules or among the names, too; intern, remember
 ```
 
-Owner: the core. Invariants: a `Route` never changes; keys with the same handlers share one `Route` object, so that
-`is` tells whether two frames take the same way. A changed subscription forgets only keys under its prefix. The table
-never holds more than `limit` keys: when it is full it is emptied (a table that is too small for its traffic is as
-slow as none, whichever key goes first) and `clears` counts it.
+Owner: the core. Invariants: a `Route` never changes; keys with the same handlers (and the same sender) share one
+`Route` object, so that `is` tells whether two frames take the same way. A changed subscription forgets only keys under
+its prefix, a changed rule only those that it matches, a changed name only those that bear it. The table never holds
+more than `limit` keys, nor more than `limit_bytes`: when it is full it is emptied (a table that is too small for its
+traffic is as slow as none, whichever key goes first) and `clears` counts it.
 
-Cost: a hit is one `dict.get`; a miss about 10 µs; forgetting O(log n) plus what is forgotten, or one clear.
+Cost: a hit is one `dict.get`; a miss about 10 µs, with eight labels 20; forgetting O(log n) plus what is forgotten, or
+one clear.
 
 Not here: reading frames (`peers.wire.scanner` does the hits), offering (`hub.core`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedList
 
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
-from hub.frame import KIND_MESSAGES
+from hub.frame import FLAG_TAGGED, KIND_MESSAGES
 from hub.handler import Handler
 from hub.multimap import PrefixMultimap
+from hub.tags.envelope import Envelope
+from hub.tags.remembered import TaggedKeys, charge
+from hub.tags.rule import Rule
+from hub.tags.rules import RuleIndex
 from hub.topics import RESERVED, decode_topic, printable
 
-__all__ = ["ROUTES_LIMIT", "Route", "Routes"]
+__all__ = ["ROUTES_LIMIT", "ROUTES_LIMIT_BYTES", "Route", "Routes"]
 
 ROUTES_LIMIT = 65_536
-"""Default of most keys remembered; about 400 bytes each."""
+"""Default of most keys remembered; about 400 bytes each, with labels 1 to 20 KiB."""
+
+ROUTES_LIMIT_BYTES = 64 * 1024 * 1024
+"""Default of most memory that they take: topics of ordinary length come to half of it, or 20,000 keys of 8 labels."""
 
 _KEY_HEADER_BYTES = 4
-_KNOWN_FLAGS = 0b11  # BATCH and the low bit of the encoding: msgpack or Broker
+_KNOWN_FLAGS = 0b11 | FLAG_TAGGED  # BATCH and the low bit of the encoding: msgpack or Broker
 _by_id = attrgetter("id")
 _AFTER_UTF8 = b"\xff"  # no UTF-8 text has this byte, so it sorts behind every continuation of a prefix
+
+_FORGOTTEN_SINGLY = 4_096
+"""More tagged keys than these are not forgotten one by one, 5 µs each: all of them go, 0.2 µs each."""
+
+_PLAIN_CHARGE_BYTES = 250
+"""What a key without labels takes beside its text, which is there twice: two objects, places in a dict and a list."""
+
+
+def nobody(_: str) -> Handler | None:
+    """Stand in for the owners of names: there are none."""
+    return None
 
 
 class Route:
     """Where messages go."""
 
-    __slots__ = ("__weakref__", "handlers", "near")
+    __slots__ = ("__weakref__", "handlers", "near", "sender", "source")
 
     handlers: tuple[Handler, ...]
     """All handlers that want them."""
@@ -52,32 +73,109 @@ class Route:
     near: tuple[Handler, ...]
     """Those of them that are no links: where messages go that came over a link."""
 
-    def __init__(self, handlers: tuple[Handler, ...]) -> None:
+    sender: str
+    """The name that they bear; empty for none, which is what most have."""
+
+    source: Handler | None
+    """With a sender: who owns that name, so that nobody else of this hub may publish them; None for nobody."""
+
+    def __init__(self, handlers: tuple[Handler, ...], sender: str = "", source: Handler | None = None) -> None:
         self.handlers = handlers
-        self.near = tuple(handler for handler in handlers if not handler.is_link)
+        near = [handler for handler in handlers if not handler.is_link]
+        self.near = handlers if len(near) == len(handlers) else tuple(near)
+        self.sender = sender
+        self.source = source
+
+    def may_bring(self, source: Handler) -> bool:
+        """Whether `source` may publish on this route. A peer hub may: it has asked its own clients."""
+        return not self.sender or source is self.source or source.is_link
 
 
 class Routes:
-    """The route cache in front of a multimap of handlers."""
+    """The route cache in front of a multimap of handlers.
 
-    __slots__ = ("_by_topic", "_interned", "_multimap", "clears", "limit", "misses", "table")
+    Args:
+        multimap: Handlers by prefix.
+        limit: Most keys remembered.
+        limit_bytes: Most memory that they take.
+        rules: Handlers by rule.
+        owner_of: Gives the handler that owns a name: a client, or the link to its hub.
+    """
 
-    def __init__(self, multimap: PrefixMultimap[Handler], limit: int = ROUTES_LIMIT) -> None:
+    __slots__ = (
+        "_by_topic",
+        "_interned",
+        "_multimap",
+        "_owner_of",
+        "_rules",
+        "_tagged",
+        "clears",
+        "has_senders",
+        "limit",
+        "limit_bytes",
+        "misses",
+        "size_bytes",
+        "table",
+    )
+
+    def __init__(
+        self,
+        multimap: PrefixMultimap[Handler],
+        limit: int = ROUTES_LIMIT,
+        *,
+        limit_bytes: int = ROUTES_LIMIT_BYTES,
+        rules: RuleIndex[Handler] | None = None,
+        owner_of: Callable[[str], Handler | None] = nobody,
+    ) -> None:
         self.table: dict[bytes, Route] = {}
         self.limit = limit
+        self.limit_bytes = limit_bytes
+        self.size_bytes = 0
         self.misses = 0
         self.clears = 0
+        self.has_senders = False
+        """Whether some of the routes may not be used by everybody."""
         self._multimap = multimap
-        self._interned: WeakValueDictionary[tuple[Handler, ...], Route] = WeakValueDictionary()
+        self._rules: RuleIndex[Handler] = RuleIndex() if rules is None else rules
+        self._owner_of = owner_of
+        self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
         self._by_topic: SortedList = SortedList()  # topic + key header, so that one prefix is one range
+        self._tagged = TaggedKeys()
+
+    @property
+    def tagged_keys(self) -> int:
+        """How many of the keys remembered have labels or names."""
+        return len(self._tagged)
 
     def find(self, topic: str) -> Route:
         """Return the route of a topic, not remembered."""
         # Sorted, so that the same handlers are the same tuple, in whatever order their prefixes were found.
-        handlers = tuple(sorted(self._multimap.find(topic), key=_by_id))
-        route = self._interned.get(handlers)
+        return self._route(tuple(sorted(self._multimap.find(topic), key=_by_id)))
+
+    def find_tagged(self, envelope: Envelope) -> Route:
+        """Return the route of a topic with labels and names, not remembered.
+
+        Raises:
+            RejectedError: Nobody has the name that it is for.
+        """
+        topic, labels, sender, destination = envelope
+        if destination:
+            owner = self._owner_of(destination)
+            if owner is None:
+                raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(destination)}")
+            handlers: tuple[Handler, ...] = (owner,)
+        else:
+            found = self._multimap.find(topic)
+            if self._rules:
+                found |= self._rules.find(topic, labels, sender)
+            handlers = tuple(sorted(found, key=_by_id))
+        return self._route(handlers, sender, self._owner_of(sender)) if sender else self._route(handlers)
+
+    def _route(self, handlers: tuple[Handler, ...], sender: str = "", source: Handler | None = None) -> Route:
+        identity = (sender, source, *handlers) if sender else handlers
+        route = self._interned.get(identity)
         if route is None:
-            route = self._interned[handlers] = Route(handlers)
+            route = self._interned[identity] = Route(handlers, sender, source)
         return route
 
     def miss(self, key: bytes) -> Route:
@@ -87,15 +185,36 @@ class Routes:
             RejectedError: No client may send messages under this key; the text says why.
         """
         self.misses += 1
+        if key[1] & FLAG_TAGGED:
+            return self._miss_tagged(key)
         topic = _checked_topic(key)
-        if len(self.table) >= self.limit:
-            self.clear()
+        self._make_room(2 * len(key) + _PLAIN_CHARGE_BYTES)
         route = self.table[key] = self.find(topic)
         self._by_topic.add(key[_KEY_HEADER_BYTES:] + key[:_KEY_HEADER_BYTES])
         return route
 
+    def _miss_tagged(self, key: bytes) -> Route:
+        _check_flags(key)
+        envelope = Envelope.decode(key[_KEY_HEADER_BYTES:])
+        _check_unreserved(envelope.topic)
+        route = self.find_tagged(envelope)
+        size_bytes = charge(key, envelope)
+        self._make_room(size_bytes)
+        self.table[key] = route
+        self._tagged.add(key, envelope, size_bytes)
+        if envelope.sender:
+            self.has_senders = True
+        return route
+
+    def _make_room(self, size_bytes: int) -> None:
+        if len(self.table) >= self.limit or self.size_bytes + size_bytes > self.limit_bytes:
+            self.clear()
+        self.size_bytes += size_bytes
+
     def forget(self, prefix: str) -> None:
         """Forget the routes of all topics under `prefix`: its subscriptions have changed."""
+        if self._tagged:
+            self._forget_tagged(self._tagged.under(prefix))
         by_topic = self._by_topic
         raw = prefix.encode()
         first, last = by_topic.bisect_left(raw), by_topic.bisect_left(raw + _AFTER_UTF8)
@@ -104,9 +223,36 @@ class Routes:
         if last - first > len(by_topic) // 4:
             self.clear()
             return
-        for entry in by_topic[first:last]:
+        entries = by_topic[first:last]
+        for entry in entries:
             del self.table[entry[-_KEY_HEADER_BYTES:] + entry[:-_KEY_HEADER_BYTES]]
         del by_topic[first:last]
+        self.size_bytes -= 2 * sum(map(len, entries)) + _PLAIN_CHARGE_BYTES * len(entries)
+
+    def forget_rule(self, rule: Rule) -> None:
+        """Forget the routes of all keys that `rule` matches: somebody begins or ceases to want it."""
+        if self._tagged:
+            self._forget_tagged(self._tagged.matched(rule))
+
+    def forget_name(self, name: str) -> None:
+        """Forget the routes of all keys that bear `name`: it has another owner, or none."""
+        if self._tagged:
+            self._forget_tagged(self._tagged.of_name(name))
+
+    def _forget_tagged(self, keys: list[bytes]) -> None:
+        tagged, table = self._tagged, self.table
+        if len(keys) > _FORGOTTEN_SINGLY:
+            for key in tagged:
+                del table[key]
+            self.size_bytes -= tagged.size_bytes
+            tagged.clear()
+            self.clears += 1
+            return
+        before = tagged.size_bytes
+        for key in keys:
+            del table[key]
+            tagged.discard(key)
+        self.size_bytes -= before - tagged.size_bytes
 
     def clear(self) -> None:
         """Forget all routes."""
@@ -114,18 +260,29 @@ class Routes:
             self.clears += 1
             self.table.clear()
             self._by_topic.clear()
+            self._tagged.clear()
+            self.size_bytes = 0
+            self.has_senders = False
 
 
-def _checked_topic(key: bytes) -> str:
+def _check_flags(key: bytes) -> None:
     kind, flags = key[0], key[1]
     if kind != KIND_MESSAGES or flags & ~_KNOWN_FLAGS & 0xFF:
         raise RejectedError(
-            CloseCode.BAD_DATA, f"flags 0b{flags:08b} of MESSAGES: this version takes BATCH and encodings 0 and 1"
+            CloseCode.BAD_DATA, f"flags 0b{flags:08b} of MESSAGES: this version takes BATCH, TAGGED, encodings 0 and 1"
         )
+
+
+def _check_unreserved(topic: str) -> None:
+    if topic.startswith(RESERVED):
+        raise RejectedError(CloseCode.NOT_ALLOWED, f"topic {printable(topic)}: {RESERVED} is the hub's own")
+
+
+def _checked_topic(key: bytes) -> str:
+    _check_flags(key)
     try:
         topic = decode_topic(key[_KEY_HEADER_BYTES:])
     except InvalidTopicError as error:
         raise RejectedError(CloseCode.BAD_DATA, str(error)) from error
-    if topic.startswith(RESERVED):
-        raise RejectedError(CloseCode.NOT_ALLOWED, f"topic {printable(topic)}: {RESERVED} is the hub's own")
+    _check_unreserved(topic)
     return topic

@@ -14,7 +14,7 @@ several topics with the same handlers (`hub.routes` interns them). Bytes of mess
 `feed` takes what was read, `next_item` says what is in it, one step at a time, so that a SUBSCRIBE takes effect on the
 messages behind it, and that whoever reads may stop and go on later.
 
-Owner: one session. Invariants: at most one incomplete frame is held, at most `frame_limit_bytes` + 4104 bytes of it,
+Owner: one session. Invariants: at most one incomplete frame is held, at most `frame_limit_bytes` + 6152 bytes of it,
 beside what was fed and not asked for.
 
 Cost: one call of `find_runs` a stretch; figures are in docs/performance.md.

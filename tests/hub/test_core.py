@@ -366,6 +366,9 @@ def test_statistics() -> None:
         "misses_total": 4,
         "clears_total": 1,
         "filter_prefixes": 1,
+        "rules": 0,
+        "tagged": 0,
+        "size_bytes": 524,
     }
     assert seen.published_messages_total == 4
     assert seen.delivered_messages_total == 3

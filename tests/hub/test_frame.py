@@ -5,7 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.frame import FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, encode_frame, iterate_frames
+from hub.frame import (
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+    encode_frame,
+    iterate_frames,
+)
 
 frames = st.builds(Frame, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=40))
 
@@ -30,6 +40,12 @@ def test_the_routing_key_is_cut_from_the_frame(part: Frame) -> None:
     raw = encode_frame(part.kind, part.body, key=part.key, flags=part.flags)
     assert part.routing_key == raw[4 : HEADER_BYTES + len(part.key)]
     assert HEADER.unpack_from(raw) == (len(part.body), part.kind, part.flags, len(part.key))
+
+
+def test_the_topic_of_a_key() -> None:
+    """The key itself; with TAGGED what stands behind its length."""
+    assert Frame(KIND_MESSAGES, FLAG_BATCH, b"\0\x02/a", b"").topic == b"\0\x02/a"
+    assert Frame(KIND_MESSAGES, FLAG_BATCH | FLAG_TAGGED, b"\0\x02/a\0\0\x01b", b"").topic == b"/a"
 
 
 def test_messages_counts_values() -> None:

@@ -240,3 +240,25 @@ def test_found_routes_are_not_remembered() -> None:
     gc.collect()
     assert gone() is None
     assert not routes._interned
+
+
+def test_the_table_is_bounded_in_bytes_too() -> None:
+    """Long keys count for more than short ones; when there is no room, all are forgotten."""
+    routes = Routes(PrefixMultimap(), limit_bytes=5_000)
+    for number in range(100):
+        routes.miss(key_of(f"/{number}" + "x" * 1000))
+        assert len(routes.table) <= 2
+        assert routes.size_bytes == sum(2 * len(key) + 250 for key in routes.table)
+    assert routes.clears == 49
+
+
+def test_what_is_forgotten_takes_no_room() -> None:
+    """The bytes of a key go with it."""
+    routes = Routes(PrefixMultimap())
+    for topic in ("/a", "/b", "/c", "/d", "/e"):
+        routes.miss(key_of(topic))
+    all_bytes = routes.size_bytes
+    routes.forget("/a")
+    assert routes.size_bytes == all_bytes * 4 // 5
+    routes.clear()
+    assert routes.size_bytes == 0

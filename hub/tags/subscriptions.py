@@ -1,0 +1,107 @@
+"""`RuleSubscriptions`: the rules of each handler, counted; the hub's `core.rules`.
+
+Owner: the core. Invariants: the index holds a rule of a handler once, however often it was subscribed to; each change
+of the index forgets what the route cache remembers of messages that the rule matches.
+
+Cost: subscribing, unsubscribing and losing a handler cost what they touch. Memory: about 0.3 KiB a rule in the index,
+and as much here. Not here: matching (`hub.tags.rules`), prefixes (`hub.core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hub.errors import CloseCode, RejectedError
+from hub.handler import Handler, Role
+from hub.tags.rule import Rule
+from hub.tags.rules import RuleIndex
+
+__all__ = ["RULES_LIMIT", "RuleSubscriptions"]
+
+RULES_LIMIT = 1_000
+"""Default of most different rules of one client, as of prefixes."""
+
+
+class RuleSubscriptions:
+    """Who subscribes to which rules.
+
+    Args:
+        forget: Forgets the routes that a rule matches.
+        limit: Most different rules of one client.
+    """
+
+    __slots__ = ("_forget", "_held", "_limit", "index")
+
+    def __init__(self, forget: Callable[[Rule], object], limit: int = RULES_LIMIT) -> None:
+        self.index: RuleIndex[Handler] = RuleIndex()
+        self._forget = forget
+        self._limit = limit
+        self._held: dict[Handler, dict[Rule, int]] = {}  # handler → rule → how often
+
+    def __len__(self) -> int:
+        """How many pairs of rule and handler there are."""
+        return len(self.index)
+
+    def of(self, handler: Handler) -> Iterable[Rule]:
+        """Return the rules of a handler."""
+        return self._held.get(handler, {}).keys()
+
+    def subscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
+        """Subscribe a handler, which is attached, to each rule, all or none. Counted, as prefixes are.
+
+        Raises:
+            RejectedError: The handler would have too many.
+        """
+        wanted = list(rules)
+        held = self._held.get(handler, {})
+        if handler.role is Role.CLIENT and len(held) + len(wanted) > self._limit:
+            total = len(held.keys() | set(wanted))
+            if total > self._limit:
+                raise RejectedError(CloseCode.NOT_ALLOWED, f"{total} rules, the limit for a client is {self._limit}")
+        if wanted:
+            self._held[handler] = held
+        for rule in wanted:
+            count = held.get(rule, 0)
+            held[rule] = count + 1
+            if not count:
+                self.index.add(rule, handler)
+                self._forget(rule)
+
+    def unsubscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
+        """Take back one subscription for each rule; those that the handler does not have are passed over."""
+        held = self._held.get(handler, {})
+        for rule in rules:
+            count = held.get(rule, 0)
+            if count > 1:
+                held[rule] = count - 1
+            elif count:
+                del held[rule]
+                self._remove(handler, rule)
+        if not held:
+            self._held.pop(handler, None)
+
+    def forget(self, handler: Handler, most: int) -> int:
+        """Remove rules of a handler that has left.
+
+        Args:
+            handler: Which.
+            most: How many at most: those of a peer hub may be many.
+
+        Returns:
+            How many that were; less than `most` when none is left.
+        """
+        held = self._held.get(handler)
+        if held is None:
+            return 0
+        removed = 0
+        while held and removed < most:
+            rule, _ = held.popitem()
+            self._remove(handler, rule)
+            removed += 1
+        if not held:
+            del self._held[handler]
+        return removed
+
+    def _remove(self, handler: Handler, rule: Rule) -> None:
+        self.index.discard(rule, handler)
+        self._forget(rule)
