@@ -1,0 +1,66 @@
+"""Every test here runs on asyncio's loop and on uvloop; a test that leaves a descriptor behind fails."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.settings import Settings
+from peers.endpoints import Endpoint
+from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
+from tests.shm.hubs import SharingHub
+
+StartHub = Callable[..., Awaitable[SharingHub]]
+
+
+def memfds() -> int:
+    """How many descriptors of memory without a name this process has."""
+    found = 0
+    for entry in os.scandir("/proc/self/fd"):
+        try:
+            found += "memfd:" in os.readlink(entry.path)  # noqa: PTH115 -- no file stands behind it
+        except FileNotFoundError:
+            continue
+    return found
+
+
+@pytest.fixture
+async def start_hub(tmp_path: Path) -> AsyncIterator[StartHub]:
+    """Start hubs on Unix sockets; when the test is over, all are stopped, and have left nothing behind."""
+    gc.collect()
+    before = memfds()
+    uncaught: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
+    hubs: list[SharingHub] = []
+
+    async def start(settings: Settings | None = None) -> SharingHub:
+        hub = SharingHub(settings or Settings(), "hub", b"")
+        await hub.listen(f"unix://{tmp_path}/{len(hubs)}.sock")
+        hubs.append(hub)
+        return hub
+
+    yield start
+    for hub in hubs:
+        await hub.stop()
+        assert hub.node.shared.descriptors.open == 0
+    gc.collect()
+    assert memfds() == before
+    assert not uncaught
+
+
+@pytest.fixture
+async def hub(start_hub: StartHub) -> SharingHub:
+    """One hub with default settings."""
+    return await start_hub()
+
+
+@pytest.fixture
+def tcp_endpoint() -> Endpoint:
+    """Where a listener on TCP is opened."""
+    return Endpoint.parse("tcp://127.0.0.1:0")

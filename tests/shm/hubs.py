@@ -1,0 +1,189 @@
+"""Hubs on Unix sockets, and raw clients that hand descriptors over and take them."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import socket
+from collections import deque
+from typing import Any, Self
+
+import msgspec
+
+from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame
+from hub.settings import Settings, SharedMemorySettings
+from peers.endpoints import Endpoint
+from peers.shm import memory
+from peers.shm.descriptor import Descriptor
+from peers.tcp.connection import Connection
+from peers.tcp.listener import bind
+from peers.wire.control import Notice, decode_notice
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.shared import Handle, Segment, decode_handle, encode_segment
+from tests.tcp.hubs import Hub
+from tests.tcp.raw_client import READ_BYTES, RawClient
+
+
+def shared_settings(**limits: Any) -> Settings:
+    """Default settings with other limits of shared memory."""
+    return Settings(shm=msgspec.structs.replace(SharedMemorySettings(), **limits))
+
+
+def memfd(values: bytes) -> Descriptor:
+    """Sealed memory with these values."""
+    return Descriptor(memory.make_sealed([values], len(values)))
+
+
+def handle_frame(topic: str, handle: Handle, *, flags: int = 0, count: bytes = b"") -> bytes:
+    """A MESSAGES frame with a handle."""
+    return encode_frame(KIND_MESSAGES, count + handle.encode(), key=topic.encode(), flags=flags | FLAG_SHARED)
+
+
+class Ring:
+    """A segment as a test fills it: by hand."""
+
+    def __init__(self, size_bytes: int = 1 << 20) -> None:
+        self.size_bytes = size_bytes
+        self.descriptor = Descriptor(memory.make_segment(size_bytes))
+        self.memory = mmap.mmap(self.descriptor.number, size_bytes)
+        memory.seal_segment(self.descriptor.number)
+        self.number = 0
+
+    def fill(self, offset: int, generation: int, values: bytes) -> Handle:
+        """Put values into a block."""
+        start = offset + memory.VALUES_AT
+        self.memory[start : start + len(values)] = values
+        memory.BLOCK_HEAD.pack_into(self.memory, offset, generation, len(values))
+        return Handle(len(values), self.number, offset, generation)
+
+    def take_back(self, offset: int) -> None:
+        """Let the block there be no more."""
+        memory.BLOCK_HEAD.pack_into(self.memory, offset, 0, 0)
+
+    def close(self) -> None:
+        """Unmap it."""
+        self.memory.close()
+        self.descriptor.close()
+
+
+class SharingClient(RawClient):
+    """A raw client that shares memory with the hub."""
+
+    descriptors: deque[Descriptor]
+    """Taken from the hub."""
+
+    @classmethod
+    async def connect(cls, endpoint: Endpoint, *, receive_bytes: int | None = None) -> Self:
+        """Connect, and say nothing."""
+        client = await super().connect(endpoint, receive_bytes=receive_bytes)
+        assert isinstance(client, cls)
+        client.descriptors = deque()
+        return client
+
+    async def hand_over(self, frame: bytes, *descriptors: Descriptor) -> None:
+        """Send a frame with descriptors."""
+        numbers = [descriptor.number for descriptor in descriptors]
+        assert socket.send_fds(self._sock, [frame], numbers) == len(frame)
+
+    async def publish_shared(self, topic: str, values: bytes) -> None:
+        """Publish a value that is msgpack already, as a memfd."""
+        await self.hand_over(handle_frame(topic, Handle(len(values))), memfd(values))
+
+    async def open_segment(self, ring: Ring, request: int = 9) -> int:
+        """Bring a segment; return its number."""
+        await self.hand_over(encode_segment(Segment(request, ring.size_bytes)), ring.descriptor)
+        notice = await self.notice()
+        assert (notice.kind, notice.request) == ("confirmed", request), notice
+        ring.number = notice.segment
+        return notice.segment
+
+    def close(self) -> None:
+        """Close the socket, and what came."""
+        super().close()
+        self.descriptors.clear()
+
+    async def frame(self) -> Frame:
+        """Return the next frame; descriptors that came are in `descriptors`."""
+        while True:
+            if len(self._buffer) >= HEADER_BYTES:
+                body_bytes, kind, flags, key_bytes = HEADER.unpack_from(self._buffer)
+                start, end = HEADER_BYTES + key_bytes, HEADER_BYTES + key_bytes + body_bytes
+                if len(self._buffer) >= end:
+                    frame = Frame(kind, flags, bytes(self._buffer[HEADER_BYTES:start]), bytes(self._buffer[start:end]))
+                    del self._buffer[:end]
+                    return frame
+            data = await self._receive()
+            if not data:
+                raise EOFError(f"{len(self._buffer)} bytes of an incomplete frame")
+            self._buffer += data
+
+    async def _receive(self) -> bytes:
+        while True:
+            try:
+                data, numbers, _, _ = socket.recv_fds(self._sock, READ_BYTES, 8)
+            except BlockingIOError:
+                await self._readable()
+                continue
+            self.descriptors.extend(Descriptor(number) for number in numbers)
+            return data
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        loop.add_reader(self._sock.fileno(), lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._sock.fileno())
+
+    async def shared_values(self) -> tuple[str, bytes]:
+        """Read a message whose values must come as a memfd; topic and bytes."""
+        frame = await self.frame()
+        assert (frame.kind, frame.flags & ~FLAG_BATCH) == (Kind.MESSAGES, FLAG_SHARED), frame
+        handle = decode_handle(frame.body, frame.flags)
+        assert not handle.segment
+        descriptor = self.descriptors.popleft()
+        memory.check_sealed(descriptor.number, handle.size_bytes)
+        return frame.key.decode(), os.pread(descriptor.number, handle.size_bytes, memory.VALUES_AT)
+
+    async def error(self) -> Notice:
+        """Read what must be a notice of something refused."""
+        frame = await self.frame()
+        assert frame.kind == Kind.NOTICE, frame
+        notice = decode_notice(frame.body)
+        assert notice.kind == "error", notice
+        return notice
+
+
+class SharingHub(Hub):
+    """A hub on a Unix socket, and perhaps on TCP."""
+
+    async def sharing(self, *prefixes: str, **hello: Any) -> SharingClient:
+        """A client that was granted shared memory, and has subscribed."""
+        client = await SharingClient.connect(self.endpoint)
+        self._clients.append(client)
+        granted: Hello = await client.greet(shared=1, **hello)
+        assert granted.shared == self.node.settings.shm.over_bytes
+        if prefixes:
+            await client.subscribe(*prefixes)
+        return client
+
+    async def over_tcp(self, *prefixes: str, **hello: Any) -> RawClient:
+        """A client over TCP, of the same hub."""
+
+        def make() -> Connection:
+            connection = Connection(self.node, self.node.settings.queue)
+            connection.lost = asyncio.get_running_loop().create_future()
+            self.connections.append(connection)
+            return connection
+
+        server, endpoint = await bind(Endpoint.parse("tcp://127.0.0.1:0"), make, asyncio.get_running_loop())
+        client = await RawClient.connect(endpoint)
+        self._clients.append(client)
+        await client.greet(**hello)
+        server.close()
+        if prefixes:
+            await client.subscribe(*prefixes)
+        return client

@@ -1,0 +1,295 @@
+"""What a client can do wrong with memory: a clear status to it, nothing to anybody else, no descriptor left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
+from hub.requests.layout import Reply, Request, Status
+from peers.shm import memory
+from peers.shm.descriptor import Descriptor
+from peers.wire.control import encode_subscription
+from peers.wire.kinds import Kind
+from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_released, encode_segment
+from tests.shm.conftest import StartHub
+from tests.shm.hubs import Ring, SharingClient, SharingHub, handle_frame, memfd, shared_settings
+from tests.tcp.raw_client import RawClient, publication
+
+VALUES = msgpack.packb(b"x" * 100_000)
+SEAL_WRITE, SEAL_SHRINK, SEAL_GROW = 0x8, 0x2, 0x4
+
+
+@pytest.fixture
+async def reader(hub: SharingHub) -> RawClient:
+    """Somebody who has nothing to do with it, and gets everything."""
+    return await hub.client("/")
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """A segment of a megabyte."""
+    ring = Ring()
+    yield ring
+    ring.close()
+
+
+def a_file(tmp_path: Path) -> Descriptor:
+    """One that holds the values, but is no memory without a name."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(memory.VALUES_AT) + VALUES)
+    return Descriptor(os.open(path, os.O_RDONLY))
+
+
+def unsealed(seals: int, size: int = memory.VALUES_AT + len(VALUES), *, fill: bool = True) -> Descriptor:
+    """Memory with the seals that a test wants; with holes unless it is filled."""
+    number = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    if fill:
+        os.write(number, bytes(size))
+    else:
+        os.truncate(number, size)
+    fcntl.fcntl(number, fcntl.F_ADD_SEALS, seals)
+    return Descriptor(number)
+
+
+ALL = SEAL_WRITE | SEAL_SHRINK | SEAL_GROW
+
+MEMORY = {
+    "a file": (None, "no memfd"),
+    "a socket": (lambda: Descriptor(socket.socket(socket.AF_UNIX).detach()), "no memfd"),
+    "not sealed at all": (lambda: unsealed(0), "is not sealed"),
+    "not sealed against writing": (lambda: unsealed(SEAL_SHRINK | SEAL_GROW), "is not sealed"),
+    "not sealed against shrinking": (lambda: unsealed(SEAL_WRITE | SEAL_GROW), "is not sealed"),
+    "shorter than it claims": (lambda: unsealed(ALL, 1000), "the memfd has 1000 bytes"),
+    "empty": (lambda: unsealed(ALL, 0), "the memfd has 0 bytes"),
+    "holes": (lambda: unsealed(ALL, fill=False), "holes"),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+async def test_memory_that_is_not_what_it_says(hub: SharingHub, reader: RawClient, tmp_path: Path, name: str) -> None:
+    """NOTICE names what is wrong; the connection goes on, and nobody else hears of it."""
+    make, text = MEMORY[name]
+    publisher = await hub.sharing()
+    await publisher.hand_over(handle_frame("/a", Handle(len(VALUES))), make() if make else a_file(tmp_path))
+    error = await publisher.error()
+    assert (error.code, error.count) == (CloseCode.BAD_DATA, 1)
+    assert text in error.text
+    await publisher.publish_shared("/a", VALUES)
+    await publisher.publish("/a", "behind")
+    assert await reader.values(2) == [("/a", b"x" * 100_000), ("/a", "behind")]
+    assert hub.node.shared.refused_total == 1
+
+
+HANDLES = {
+    "no bytes": (Handle(0), b"", 0, CloseCode.TOO_BIG),
+    "more than a frame may hold": (Handle((16 << 20) + 1), b"", 0, CloseCode.TOO_BIG),
+    "a batch of none": (Handle(len(VALUES)), BATCH_COUNT.pack(0), FLAG_BATCH, CloseCode.BAD_DATA),
+    "a batch of more than can be": (Handle(len(VALUES)), BATCH_COUNT.pack(70_000), FLAG_BATCH, CloseCode.BAD_DATA),
+}
+
+
+@pytest.mark.parametrize("name", HANDLES)
+async def test_handles_that_make_no_sense(hub: SharingHub, reader: RawClient, name: str) -> None:
+    """Refused; its descriptor is closed, and the next one belongs to the next frame."""
+    handle, count, flags, code = HANDLES[name]
+    publisher = await hub.sharing()
+    await publisher.hand_over(handle_frame("/a", handle, flags=flags, count=count), memfd(VALUES))
+    assert (await publisher.error()).code == code
+    await publisher.publish_shared("/a", VALUES)
+    assert await reader.values(1) == [("/a", b"x" * 100_000)]
+
+
+@pytest.mark.parametrize(("topic", "code"), [("$hub/x", CloseCode.NOT_ALLOWED), ("/\x01", CloseCode.BAD_DATA)])
+async def test_topics_are_refused_as_ever(hub: SharingHub, reader: RawClient, topic: str, code: int) -> None:
+    """What is wrong with the topic is told as for other messages."""
+    publisher = await hub.sharing()
+    await publisher.publish_shared(topic, VALUES)
+    assert (await publisher.error()).code == code
+    assert await reader.ping() == []
+
+
+async def fatal(publisher: SharingClient, text: str) -> None:
+    """The connection ends, and says why."""
+    code, said = await publisher.end()
+    assert code == CloseCode.PROTOCOL_ERROR
+    assert text in said
+
+
+async def test_a_missing_descriptor(hub: SharingHub, reader: RawClient) -> None:
+    """Frames and descriptors are out of step: the connection ends."""
+    publisher = await hub.sharing()
+    await publisher.send(handle_frame("/a", Handle(len(VALUES))))
+    await fatal(publisher, "no descriptor came with the frame")
+    assert await reader.ping() == []
+
+
+async def test_a_surplus_descriptor(hub: SharingHub, reader: RawClient) -> None:
+    """With a frame that takes none."""
+    publisher = await hub.sharing()
+    await publisher.hand_over(publication("/a", 1), memfd(VALUES))
+    await fatal(publisher, "a descriptor came with a frame that takes none")
+    assert await reader.values(1) == [("/a", 1)]
+
+
+async def test_descriptors_in_a_bunch(hub: SharingHub, reader: RawClient) -> None:
+    """More than one with a frame: the connection ends at once, and none of them stays open."""
+    publisher = await hub.sharing()
+    await publisher.hand_over(handle_frame("/a", Handle(len(VALUES))), *(memfd(VALUES) for _ in range(200)))
+    with pytest.raises((EOFError, ConnectionResetError)):
+        await publisher.frame()
+    assert await reader.ping() == []
+
+
+async def test_descriptors_byte_by_byte(hub: SharingHub, reader: RawClient) -> None:
+    """A frame that never ends, with a descriptor at each of its bytes."""
+    publisher = await hub.sharing()
+    for byte in handle_frame("/a", Handle(len(VALUES)))[:3]:
+        await publisher.hand_over(bytes([byte]), memfd(VALUES))
+    await fatal(publisher, "a descriptor came with a frame that takes none")
+    assert await reader.ping() == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\x00", b"\x02" + bytes(8), bytes(10), b"\x01" + bytes(28), b"\x01" * 40], ids=range(6)
+)
+async def test_no_handle_at_all(hub: SharingHub, reader: RawClient, body: bytes) -> None:
+    """Nobody knows whether a descriptor belongs to it: the connection ends."""
+    publisher = await hub.sharing()
+    await publisher.hand_over(encode_frame(Kind.MESSAGES, body, key=b"/a", flags=FLAG_SHARED), memfd(VALUES))
+    await fatal(publisher, "no handle")
+    assert await reader.ping() == []
+
+
+BLOCKS = {
+    "not where a block begins": (lambda handle: handle._replace(offset=8), CloseCode.BAD_DATA, "no block"),
+    "behind the end": (lambda handle: handle._replace(offset=1 << 20), CloseCode.BAD_DATA, "no block"),
+    "far behind the end": (lambda handle: handle._replace(offset=(1 << 64) - 64), CloseCode.BAD_DATA, "no block"),
+    "across the end": (lambda handle: handle._replace(size_bytes=1 << 20), CloseCode.BAD_DATA, "no block"),
+    "another length": (lambda handle: handle._replace(size_bytes=99), CloseCode.GONE, "gone"),
+    "another generation": (lambda handle: handle._replace(generation=8), CloseCode.GONE, "gone"),
+    "no such segment": (lambda handle: handle._replace(segment=77), CloseCode.NOT_ALLOWED, "none of this client's"),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+async def test_blocks_that_are_not_there(hub: SharingHub, reader: RawClient, ring: Ring, name: str) -> None:
+    """NOTICE names what is wrong; a good handle behind it works."""
+    change, code, text = BLOCKS[name]
+    publisher = await hub.sharing()
+    await publisher.open_segment(ring)
+    handle = ring.fill(0, 7, VALUES)
+    await publisher.send(handle_frame("/a", change(handle)))
+    error = await publisher.error()
+    assert (error.code, error.count) == (code, 1)
+    assert text in error.text
+    await publisher.send(handle_frame("/a", handle))
+    assert await reader.values(1) == [("/a", b"x" * 100_000)]
+
+
+async def test_generations_only_grow(hub: SharingHub, reader: RawClient, ring: Ring) -> None:
+    """The same block once more is refused."""
+    publisher = await hub.sharing()
+    await publisher.open_segment(ring)
+    handle = ring.fill(0, 7, VALUES)
+    await publisher.send(handle_frame("/a", handle), handle_frame("/a", handle))
+    frames = await publisher.ping()
+    assert [frame.kind for frame in frames].count(Kind.NOTICE) == 1
+    assert await reader.values(1) == [("/a", b"x" * 100_000)]
+    assert await reader.ping() == []
+
+
+async def test_a_segment_of_somebody_else(hub: SharingHub, reader: RawClient, ring: Ring) -> None:
+    """Who knows its number, and has its memory even, cannot publish from it."""
+    owner, other = await hub.sharing(), await hub.sharing()
+    await owner.open_segment(ring)
+    await other.send(handle_frame("/a", ring.fill(0, 1, VALUES)))
+    assert (await other.error()).code == CloseCode.NOT_ALLOWED
+    assert await reader.ping() == []
+
+
+SEGMENTS = {
+    "not sealed": (lambda: unsealed(0, 4096), 4096, CloseCode.BAD_DATA, "is not sealed"),
+    "sealed, but for future writing": (
+        lambda: unsealed(SEAL_SHRINK | SEAL_GROW, 4096),
+        4096,
+        CloseCode.BAD_DATA,
+        "is not sealed",
+    ),
+    "shorter": (lambda: unsealed(0x10 | SEAL_SHRINK | SEAL_GROW, 4096), 8192, CloseCode.BAD_DATA, "8192 are claimed"),
+    "holes": (lambda: unsealed(0x10 | SEAL_SHRINK | SEAL_GROW, 8192, fill=False), 8192, CloseCode.BAD_DATA, "holes"),
+    "too large": (lambda: unsealed(ALL, 4096), 1 << 40, CloseCode.TOO_BIG, "the limit is"),
+}
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+async def test_segments_that_are_not_what_they_say(hub: SharingHub, reader: RawClient, name: str) -> None:
+    """NOTICE with the request's number names what is wrong."""
+    make, size, code, text = SEGMENTS[name]
+    publisher = await hub.sharing()
+    await publisher.hand_over(encode_segment(Segment(5, size)), make())
+    error = await publisher.error()
+    assert (error.code, error.request) == (code, 5)
+    assert text in error.text
+    assert await reader.ping() == []
+    assert hub.node.shared.segments == 0
+
+
+async def test_too_many_segments(start_hub: StartHub, ring: Ring) -> None:
+    """One more than the limit is refused."""
+    hub = await start_hub(shared_settings(segments=2))
+    publisher = await hub.sharing()
+    await publisher.open_segment(ring)
+    await publisher.open_segment(ring)
+    await publisher.hand_over(encode_segment(Segment(5, ring.size_bytes)), ring.descriptor)
+    assert (await publisher.error()).code == CloseCode.TRY_AGAIN_LATER
+
+
+async def test_a_segment_without_a_descriptor(hub: SharingHub) -> None:
+    """As with any frame that must have one."""
+    publisher = await hub.sharing()
+    await publisher.send(encode_segment(Segment(5, 4096)))
+    await fatal(publisher, "no descriptor")
+
+
+async def test_releasing_what_was_never_given(hub: SharingHub) -> None:
+    """Of segments it is passed over, of descriptors it ends the connection."""
+    client = await hub.sharing()
+    await client.send(encode_released([(77, 5)]))
+    assert await client.ping() == []
+    await client.send(encode_released([(DESCRIPTORS, 1)]))
+    await fatal(client, "1 descriptors, not so many were given")
+
+
+async def test_a_request_whose_memory_is_wrong_is_answered(hub: SharingHub) -> None:
+    """NOT_ALLOWED, with the reason; nobody is asked."""
+    service, requester = await hub.client(), await hub.sharing()
+    await service.send(encode_subscription(Kind.SERVE, ["/s"], 1))
+    await service.notice()
+    request = Request(b"/s", 3, 0, Handle(len(VALUES)).encode(), FLAG_SHARED)
+    await requester.hand_over(request.encode(), unsealed(0))
+    reply = Reply.decode(await requester.frame())
+    assert (reply.first, reply.status) == (3, Status.NOT_ALLOWED)
+    assert b"is not sealed" in reply.values
+    assert await service.ping() == []
+
+
+async def test_a_reply_whose_memory_is_wrong_fails(hub: SharingHub) -> None:
+    """The requester is told FAILED, the service what it has done."""
+    service, requester = await hub.sharing(), await hub.client()
+    await service.send(encode_subscription(Kind.SERVE, ["/s"], 1))
+    await service.notice()
+    await requester.send(Request(b"/s", 3, 0, b"\xc0").encode())
+    asked = Request.decode(await service.frame())
+    answer = Reply(asked.first, Status.OK, Handle(len(VALUES)).encode(), FLAG_SHARED)
+    await service.hand_over(answer.encode(), unsealed(0))
+    reply = Reply.decode(await requester.frame())
+    assert (reply.first, reply.status) == (3, Status.FAILED)
+    assert "is not sealed" in (await service.error()).text

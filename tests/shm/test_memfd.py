@@ -1,0 +1,130 @@
+"""Messages in memory of their own: what the hub does with descriptors."""
+
+from __future__ import annotations
+
+import msgpack
+
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM
+from peers.wire.control import Notice
+from peers.wire.hello import Hello
+from peers.wire.shared import DESCRIPTORS, Handle, encode_released
+from tests.shm.conftest import StartHub
+from tests.shm.hubs import SharingHub, handle_frame, memfd, shared_settings
+from tests.tcp.hubs import settle
+from tests.tcp.raw_client import publication
+
+LARGE = msgpack.packb(b"x" * 200_000)
+
+
+async def test_a_descriptor_goes_to_those_who_take_it_and_bytes_to_the_others(hub: SharingHub) -> None:
+    """One on the same socket without `shared`, one over TCP, and one that shares: all get the same value."""
+    publisher = await hub.sharing()
+    reader = await hub.sharing("/a")
+    plain = await hub.client("/a")
+    remote = await hub.over_tcp("/a")
+    await publisher.publish_shared("/a", LARGE)
+    await publisher.publish("/a", "behind")
+    assert await reader.shared_values() == ("/a", LARGE)
+    assert await reader.values(1) == [("/a", "behind")]
+    for client in (plain, remote):
+        assert await client.values(2) == [("/a", b"x" * 200_000), ("/a", "behind")]
+    assert hub.node.shared.messages_total == 1
+
+
+async def test_several_values_in_one_frame(hub: SharingHub) -> None:
+    """With BATCH the count stands in the frame, and the values behind one another in memory."""
+    publisher, reader, plain = await hub.sharing(), await hub.sharing("/a"), await hub.client("/a")
+    values = LARGE + msgpack.packb("second")
+    frame = handle_frame("/a", Handle(len(values)), flags=FLAG_BATCH, count=BATCH_COUNT.pack(2))
+    await publisher.hand_over(frame, memfd(values))
+    assert await reader.shared_values() == ("/a", values)
+    assert await plain.values(2) == [("/a", b"x" * 200_000), ("/a", "second")]
+
+
+async def test_nothing_is_lost_at_the_hand_over(hub: SharingHub) -> None:
+    """Whatever stands behind HELLO in the same packet, and comes while the socket changes hands, is acted on, once."""
+    for size in (0, 1, 1000, 300_000):
+        reader = await hub.client(f"/{size}/")
+        publisher = await hub.raw()
+        numbers = range(20)
+        hello = Hello(protocol=1, role="client", shared=1).encode()
+        rest = b"".join(publication(f"/{size}/", number, bytes(size)) for number in numbers)
+        await publisher.send(hello + rest)
+        found = await reader.values(2 * len(numbers))
+        assert [value for _, value in found[::2]] == list(numbers)
+
+
+async def test_whoever_reads_no_descriptors_is_given_no_more_than_its_share(start_hub: StartHub) -> None:
+    """Then its queue fills; once it says what it has taken, it gets the rest in order."""
+    hub = await start_hub(shared_settings(client_descriptors=3))
+    reader = await hub.sharing("/a", name="reader")
+    values = [msgpack.packb([number, b"x" * 100_000]) for number in range(8)]
+    for first in (0, 3, 6):  # each publisher with its own share
+        publisher = await hub.sharing()
+        for value in values[first : first + 3]:
+            await publisher.publish_shared("/a", value)
+        await publisher.ping()
+    statistics = hub.handler("reader").statistics()
+    assert (statistics.delivered_messages, statistics.queued_messages) == (3, 5)
+    assert statistics.queued_bytes > 5 * 100_000
+    found = [await reader.shared_values() for _ in range(3)]
+    assert await reader.ping() == []  # it is read, and answered, all the same
+    for taken in (3, 6):
+        await reader.send(encode_released([(DESCRIPTORS, taken)]))
+        found += [await reader.shared_values() for _ in range(min(3, len(values) - taken))]
+    assert found == [("/a", value) for value in values]
+
+
+async def test_beyond_the_limit_of_descriptors_it_is_copied(start_hub: StartHub) -> None:
+    """A publisher whose messages wait in queues holds no more descriptors of the hub than its share."""
+    hub = await start_hub(shared_settings(client_descriptors=2))
+    publisher, reader = await hub.sharing(), await hub.sharing("/a", name="reader")
+    for _ in range(6):
+        await publisher.publish_shared("/a", LARGE)
+    await publisher.ping()
+    assert hub.node.shared.descriptors.open <= 2
+    assert hub.node.shared.copied_total > 0
+    assert hub.node.shared.descriptors.refused == hub.node.shared.copied_total
+    assert hub.handler("reader").dropped_messages == 0
+    await reader.send(encode_released([(DESCRIPTORS, 2)]))
+    await settle()
+
+
+async def test_what_nobody_wants_is_let_go(hub: SharingHub) -> None:
+    """Without a subscriber the descriptor is closed at once."""
+    publisher = await hub.sharing()
+    await publisher.publish_shared("/a", LARGE)
+    await publisher.ping()
+    assert hub.node.shared.descriptors.open == 0
+
+
+async def test_a_confirmation_comes_all_the_same(hub: SharingHub) -> None:
+    """A hub without a journal says so, in the order of such messages."""
+    publisher = await hub.sharing()
+    frame = handle_frame("/a", Handle(len(LARGE)), flags=FLAG_CONFIRM)
+    await publisher.hand_over(frame, memfd(LARGE))
+    notice = await publisher.notice()
+    assert (notice.kind, notice.count) == ("unrecorded", 1)
+
+
+async def test_a_client_that_asks_for_none_gets_none(hub: SharingHub) -> None:
+    """SHARED without having been granted it is refused, and the connection goes on."""
+    client = await hub.client()
+    await client.send(handle_frame("/a", Handle(100)))
+    notice = await client.notice()
+    assert (notice.kind, notice.count, notice.code) == ("error", 1, 1008)
+    assert await client.ping() == []
+
+
+async def test_a_hub_may_not_want_it(start_hub: StartHub) -> None:
+    """With `shm.over_bytes` 0, nothing is granted."""
+    hub = await start_hub(shared_settings(over_bytes=0))
+    client = await hub.raw()
+    assert (await client.greet(shared=1)).shared == 0
+
+
+async def test_a_notice_of_loss_counts_messages(hub: SharingHub) -> None:
+    """A reader whose frames are smaller than the message loses it, and is told."""
+    publisher, reader = await hub.sharing(), await hub.sharing("/a", frame=100_000)
+    await publisher.publish_shared("/a", LARGE)
+    assert await reader.notice() == Notice("dropped", count=1)

@@ -1,0 +1,104 @@
+"""Messages in blocks of a segment: what the hub does with segments, and who is told what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgpack
+import pytest
+
+from peers.wire.kinds import Kind
+from peers.wire.shared import (
+    Released,
+    Segment,
+    decode_handle,
+    decode_released,
+    decode_segment,
+    encode_released,
+    encode_segment,
+)
+from tests.shm.conftest import StartHub
+from tests.shm.hubs import Ring, SharingClient, SharingHub, handle_frame, shared_settings
+
+LARGE = msgpack.packb(b"x" * 100_000)
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """A segment of a megabyte."""
+    ring = Ring()
+    yield ring
+    ring.close()
+
+
+async def released(client: SharingClient) -> Released:
+    """Read what must be RELEASED."""
+    frame = await client.frame()
+    assert frame.kind == Kind.RELEASED, frame
+    return decode_released(frame.body)
+
+
+async def test_a_segment_is_handed_over_once(hub: SharingHub, ring: Ring) -> None:
+    """Before the first handle of it; then only handles come. Others get bytes."""
+    publisher, reader = await hub.sharing(), await hub.sharing("/a")
+    remote = await hub.over_tcp("/a")
+    number = await publisher.open_segment(ring)
+    handles = [ring.fill(offset, generation, LARGE) for generation, offset in ((1, 0), (2, 128 * 1024))]
+    for handle in handles:
+        await publisher.send(handle_frame("/a", handle))
+    segment = await reader.frame()
+    assert decode_segment(segment.body) == Segment(number, ring.size_bytes)
+    for handle in handles:
+        frame = await reader.frame()
+        assert decode_handle(frame.body, frame.flags) == handle
+    assert len(reader.descriptors) == 1
+    assert await remote.values(2) == [("/a", b"x" * 100_000)] * 2
+
+
+async def test_a_block_is_released_when_every_reader_has_released_it(hub: SharingHub, ring: Ring) -> None:
+    """Cumulative, in order; what nobody is sent is released at once."""
+    publisher, one, two = await hub.sharing(), await hub.sharing("/a"), await hub.sharing("/a", "/b")
+    number = await publisher.open_segment(ring)
+    await publisher.send(handle_frame("/nobody", ring.fill(0, 1, LARGE)))
+    assert await released(publisher) == Released([(number, 1)])
+    await publisher.send(handle_frame("/a", ring.fill(0, 2, LARGE)))
+    await publisher.send(handle_frame("/b", ring.fill(128 * 1024, 3, LARGE)))
+    await publisher.ping()
+    await two.send(encode_released([(number, 3)]))
+    await two.ping()
+    assert await publisher.ping() == []
+    await one.send(encode_released([(number, 2)]))
+    assert await released(publisher) == Released([(number, 3)])
+
+
+async def test_a_reader_that_leaves_releases_all(hub: SharingHub, ring: Ring) -> None:
+    """Whatever it was sent and what waited for it."""
+    publisher, reader = await hub.sharing(), await hub.sharing("/a")
+    number = await publisher.open_segment(ring)
+    await publisher.send(handle_frame("/a", ring.fill(0, 1, LARGE)))
+    await publisher.ping()
+    reader.close()
+    assert await released(publisher) == Released([(number, 1)])
+
+
+async def test_readers_are_told_when_the_publisher_goes(hub: SharingHub, ring: Ring) -> None:
+    """A SEGMENT of no size: nothing more comes from it, it can be unmapped."""
+    publisher, reader = await hub.sharing(), await hub.sharing("/a")
+    number = await publisher.open_segment(ring)
+    await publisher.send(handle_frame("/a", ring.fill(0, 1, LARGE)))
+    await reader.frame()
+    await reader.frame()
+    publisher.close()
+    frame = await reader.frame()
+    assert decode_segment(frame.body) == Segment(number, 0)
+    assert hub.node.shared.segments == 0
+
+
+async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: Ring) -> None:
+    """Then it may bring another."""
+    hub = await start_hub(shared_settings(segments=1))
+    publisher = await hub.sharing()
+    number = await publisher.open_segment(ring)
+    await publisher.send(encode_segment(Segment(number, 0)))
+    assert await publisher.open_segment(ring) != number
+    assert hub.node.shared.descriptors.open == 1
