@@ -6,8 +6,8 @@ your threads ─ publish ─▶ Mailbox ─▶ │ loop thread │ ─▶ Client
 ```
 
 Everything here may be called from any thread, except that functions given to the client (`on_dropped`,
-`subscribe_callback` ...) are called in the loop thread: they must be quick, and must not call back into the client but
-for `publish_nowait`.
+`subscribe_callback`, `serve` ...) are called in the loop thread: they must be quick, and must not call back into the
+client but for `publish_nowait`.
 
 Cost, measured in docs/clients.md: publishing packs the value in the calling thread and appends it to a list under a
 lock; the loop is woken once for many. Reading crosses threads once per batch, not per message (about 0.1 ms each time).
@@ -22,7 +22,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -31,10 +31,15 @@ from typing import Any, Self, TypeVar, Unpack
 from hub.batch import Message
 from hub.errors import ClosedError, HubError, InternalError, RejectedError, UsageError
 from peers.client.blocking_history import BlockingHistory
+from peers.client.blocking_name import BlockingServiceName
+from peers.client.blocking_service import BlockingService
 from peers.client.blocking_stream import BlockingStream
 from peers.client.client import Client
 from peers.client.journal import Committed, JournalState
+from peers.client.names import KnownName
 from peers.client.publications import checked_head
+from peers.client.requests import TIMEOUT_S
+from peers.client.service import CONCURRENCY, ServiceRequest
 from peers.client.settings import ClientSettings, Options
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription
@@ -44,7 +49,7 @@ from peers.mailbox import Mailbox
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES
 
-__all__ = ["BlockingClient", "BlockingHistory", "BlockingStream", "connect"]
+__all__ = ["BlockingClient", "BlockingHistory", "BlockingService", "BlockingStream", "connect"]
 
 _log = logging.getLogger("peers.client")
 
@@ -203,6 +208,79 @@ class BlockingClient:
                 `Client.publish_confirmed`.
         """
         return self._call(self._publish_confirmed(topic, value), timeout_s)
+
+    # Requests.
+
+    def request(self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False) -> Any:
+        """Ask whoever serves a topic, behind what was published before; return the reply.
+
+        Raises:
+            RequestError, ConnectionLostError, UsageError, PeerError: As `Client.request`.
+        """
+        return self._call(self._request(topic, encode_value(value), timeout_s, name))
+
+    def request_nowait(
+        self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False
+    ) -> concurrent.futures.Future[Any]:
+        """Begin to ask: the future gets what `request` returns or raises.
+
+        Raises:
+            InvalidValueError, ClosedError: Nothing was asked.
+        """
+        return self._submit(self._request(topic, encode_value(value), timeout_s, name))
+
+    def request_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        timeout_s: float = TIMEOUT_S,
+        *,
+        name: bool = False,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Ask one service several things in one frame; see `Client.request_many`."""
+        several = list(values)
+        return self._call(
+            self._client.request_many(topic, several, timeout_s, name=name, return_exceptions=return_exceptions)
+        )
+
+    def serve(
+        self,
+        prefixes: Sequence[str] | str,
+        function: Callable[[ServiceRequest], Any],
+        *,
+        concurrency: int = CONCURRENCY,
+    ) -> BlockingService:
+        """Answer requests, for `with client.serve("/sum", function)`; see `Client.serve`.
+
+        The function is called in the loop thread: it must be quick, or async.
+        """
+        return BlockingService(self._call, partial(self._client.serve, prefixes, function, concurrency=concurrency))
+
+    def serve_batches(
+        self, prefixes: Sequence[str] | str, function: Callable[[list[Any]], Any], *, concurrency: int = CONCURRENCY
+    ) -> BlockingService:
+        """Answer as many requests at once as came together; see `Client.serve_batches`."""
+        make = partial(self._client.serve_batches, prefixes, function, concurrency=concurrency)
+        return BlockingService(self._call, make)
+
+    # Service names.
+
+    def claim(
+        self, name: str, labels: Iterable[str] = (), *, queue: bool = False, timeout_s: float | None = None
+    ) -> BlockingServiceName:
+        """Claim a service name, for `with client.claim("org.example.Player")`; see `Client.claim`.
+
+        Raises:
+            TimeoutError: No answer within `timeout_s`; it is not claimed.
+            RejectedError, InvalidNameError, UsageError, ClosedError, PeerError: As `Client.claim`.
+        """
+        claimed = self._call(self._client.claim(name, labels, queue=queue), timeout_s)
+        return BlockingServiceName(self._call, claimed)
+
+    def names(self, prefix: str = "", timeout_s: float | None = None) -> list[KnownName]:
+        """List the service names that the hub knows; see `Client.names`. Raises `TimeoutError`, too."""
+        return self._call(self._client.names(prefix), timeout_s)
 
     # The journal.
 
@@ -372,6 +450,10 @@ class BlockingClient:
     async def _publish_confirmed(self, topic: str, value: Any) -> int:
         await self._forward()
         return await self._client.publish_confirmed(topic, value)
+
+    async def _request(self, topic: str, packed: bytes, timeout_s: float, name: bool) -> Any:  # noqa: FBT001 -- on or off
+        await self._forward()
+        return await self._client.request_packed(topic, packed, timeout_s, name=name)
 
     # Between the threads.
 

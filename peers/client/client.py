@@ -42,6 +42,7 @@ from peers.client.endings import Ending
 from peers.client.follower import Follower, Start, Terms
 from peers.client.history import History, time_us
 from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess, JournalState
+from peers.client.names import LISTED_UNDER, KnownName, Names, ServiceName, list_names
 from peers.client.no_topic import NoTopic
 from peers.client.places import Places
 from peers.client.publishing import Publishing
@@ -89,6 +90,7 @@ class Client:
         self._journal = JournalAccess(regulate)
         self._requests = Requests(settings.buffer_bytes, self._publishing.write, regulate)
         self._services = Services(regulate)
+        self._names = Names(regulate)
         self._followers: set[Follower] = set()
         self._upkeep = Upkeep(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
         self._connection: Connection | None = None
@@ -192,6 +194,12 @@ class Client:
         """
         return await self._requests.ask(topic, encode_value(value), timeout_s, named=name)
 
+    async def request_packed(
+        self, topic: str, packed: bytes, timeout_s: float = TIMEOUT_S, *, name: bool = False
+    ) -> Any:
+        """Ask with a value that is msgpack already, and is not looked into; as `request`."""
+        return await self._requests.ask(topic, packed, timeout_s, named=name)
+
     def request_nowait(
         self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False
     ) -> asyncio.Future[Any]:
@@ -201,7 +209,7 @@ class Client:
     def request_packed_nowait(
         self, topic: str, packed: bytes, timeout_s: float = TIMEOUT_S, *, name: bool = False
     ) -> asyncio.Future[Any]:
-        """Ask with a value that is msgpack already, and is not looked into."""
+        """Ask with a value that is msgpack already; as `request_nowait`."""
         return self._requests.ask_nowait(topic, packed, timeout_s, named=name)
 
     async def request_many(
@@ -242,6 +250,29 @@ class Client:
     ) -> Service:
         """Answer as many requests at once as came together: `function` gets the values, returns as many replies."""
         return self._services.make(prefixes, Batches(function), concurrency, self.settings.close_timeout_s)
+
+    # Service names.
+
+    async def claim(self, name: str, labels: Iterable[str] = (), *, queue: bool = False) -> ServiceName:
+        """Claim a service name, for `async with await client.claim("org.example.Player")`.
+
+        Without a connection it waits until there is one; over a later connection it is claimed again.
+
+        Args:
+            name: Two elements or more, such as `org.example.Player`.
+            labels: Announced with it.
+            queue: Where somebody else owns it, wait: `ServiceName.wait_owned`.
+
+        Raises:
+            RejectedError: Somebody else owns it, or there are too many; the text says who, or which limit.
+            InvalidNameError, UsageError: No name; a label is none; this client has claimed it already.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        return await self._names.claim(name, labels, queue=queue)
+
+    async def names(self, prefix: str = "") -> list[KnownName]:
+        """List the service names that the hub knows, those of its peers among them; raises as `request`."""
+        return await list_names(lambda page: self.request(LISTED_UNDER, page), prefix)
 
     # Subscribing.
 
@@ -486,6 +517,7 @@ class Client:
         self._subscriptions.connected(connection, hello.frame)
         self._journal.connected(connection, hello.journal)
         self._services.connected(connection, hello.frame)
+        self._names.connected(connection)
         self._publishing.connected(connection)
         self._requests.connected(connection, hello.frame)
         self._voice.call(self.settings.on_connect, hello)
@@ -497,6 +529,7 @@ class Client:
         self._journal.disconnected()
         self._requests.disconnected()
         self._services.disconnected()
+        self._names.disconnected()
         if again:
             self._subscriptions.disconnected()
         _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
@@ -516,6 +549,7 @@ class Client:
         self._journal.finish(error)
         self._requests.finish(self._ended)
         self._services.finish(error)
+        self._names.finish(error)
         self._subscriptions.finish(error)
         for follower in list(self._followers):
             follower.finish(error)
@@ -531,7 +565,8 @@ class Client:
 
     def _awaiting(self) -> bool:
         """Whether the hub owes an answer, for which the connection must be read."""
-        return self._journal.waiting or self._requests.waiting or self._services.waiting
+        rooms = (self._journal, self._requests, self._services, self._names)
+        return any(room.waiting for room in rooms)
 
     def _told(self, told: Told) -> None:
         if isinstance(told, Reply):
@@ -540,7 +575,7 @@ class Client:
             self._services.receive(told)
         elif isinstance(told, Refusal):
             self._requests.refuse(told)
-        else:
+        elif not (isinstance(told, Notice) and self._names.takes(told)):
             self._notice(told)
 
     def _notice(self, notice: Notice | Records | Unreadable) -> None:

@@ -11,9 +11,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hub.errors import BusyError, ClosedError, ConnectionLostError, InvalidTopicError, RejectedError, UsageError
+from hub.errors import (
+    BusyError,
+    ClosedError,
+    ConnectionLostError,
+    InvalidTopicError,
+    NoResponderError,
+    RejectedError,
+    RequestFailedError,
+    UsageError,
+)
 from hub.settings import Settings
-from peers.client import InvalidValueError, Message
+from peers.client import InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
 from peers.client.settings import ClientSettings
 from peers.endpoints import Endpoint
@@ -319,3 +328,54 @@ def test_without_reconnecting(hubs: HubThread, tcp_hub: Hub) -> None:
             _fill(lambda: client.publish("/a", 1))
         with pytest.raises(ConnectionLostError):
             client.drain()
+
+
+def test_request_and_serve(hub: Hub) -> None:
+    """Threads ask, one by one, at once and without waiting; functions answer in the loop thread, plain or async."""
+
+    async def later(request: ServiceRequest) -> Any:
+        await asyncio.sleep(0)
+        return request.value
+
+    with connect(hub.url) as client, connect(hub.url) as server:
+        with (
+            server.serve("/double", lambda request: request.value * 2) as service,
+            server.serve(["/later"], later),
+            server.serve_batches("/batch", lambda values: [value + 1 for value in values]),
+        ):
+            assert client.request("/double", 21) == 42
+            assert [client.request_nowait("/later", number) for number in range(3)][2].result() == 2
+            assert client.request_many("/batch", range(3)) == [1, 2, 3]
+            with ThreadPoolExecutor(4) as pool:
+                assert list(pool.map(lambda number: client.request("/later", number), range(100))) == list(range(100))
+            assert (service.requests, service.failures) == (1, 0)
+        with pytest.raises(NoResponderError):
+            client.request("/double", 1)
+        assert isinstance(client.request_many("/double", [1], return_exceptions=True)[0], NoResponderError)
+        with pytest.raises(InvalidTopicError):
+            client.request("", 1)
+    with pytest.raises(ClosedError):
+        client.request("/double", 1)
+
+
+def test_a_request_goes_behind_what_was_published(tcp_hub: Hub) -> None:
+    """Whoever answers has what was published before: the order of the calls is the order on the wire."""
+    with connect(tcp_hub.url) as client, connect(tcp_hub.url) as server:
+        seen: list[Any] = []
+        unsubscribe = server.subscribe_callback("/fact", lambda message: seen.append(message.value))
+        with server.serve("/facts", lambda _: len(seen)):
+            for number in range(100):
+                client.publish("/fact", number)
+                if number % 10 == 9:
+                    assert client.request("/facts", None) == number + 1
+        unsubscribe()
+
+
+def test_a_service_cannot_wait_for_its_own_client(tcp_hub: Hub) -> None:
+    """That would wait forever: it is refused, and whoever asked is told why."""
+    with (
+        connect(tcp_hub.url) as client,
+        client.serve("/loop", lambda request: client.request("/other", request.value)),
+        pytest.raises(RequestFailedError, match="cannot call this"),
+    ):
+        client.request("/loop", 1)
