@@ -25,6 +25,7 @@ from hub.errors import (
 )
 from hub.overflow import Overflow
 from peers.client.client import Client
+from peers.client.names import KnownName, ServiceName
 from peers.client.opening import connect
 from peers.client.service import Service, ServiceRequest
 from peers.client.settings import Options
@@ -46,6 +47,7 @@ __all__ = [
     "InvalidNameError",
     "InvalidTopicError",
     "InvalidValueError",
+    "KnownName",
     "Message",
     "MessageStream",
     "NoResponderError",
@@ -63,6 +65,7 @@ __all__ = [
     "RequestTooBigError",
     "ResponderGoneError",
     "Service",
+    "ServiceName",
     "ServiceRequest",
     "UsageError",
     "connect",

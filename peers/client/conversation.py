@@ -16,6 +16,7 @@ from hub.stretch import Run
 from peers.client.routes import Route
 from peers.wire.control import Notice
 from peers.wire.hello import Hello, QueueWish
+from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
 
@@ -89,6 +90,12 @@ class Conversation(Protocol):
 
     def unserve(self, prefixes: list[str], request: int) -> None:
         """The opposite."""
+
+    def claim(self, claim: NameClaim) -> None:
+        """Claim a service name; answered by a `Notice` with the same request, and others when it stands otherwise."""
+
+    def release(self, release: NameRelease) -> None:
+        """Give it up; answered by a `Notice`."""
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask for a piece of the journal; answered by `Records`, or a `Notice` with the same request."""

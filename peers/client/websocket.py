@@ -57,6 +57,7 @@ from peers.client.websocket_messages import (
 )
 from peers.wire.control import Notice, cut_text
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
+from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
 
@@ -187,6 +188,16 @@ class WebSocketConversation:
         """Send `unserve`."""
         self._send({"type": "unserve", "prefixes": prefixes, "request": request})
 
+    def claim(self, claim: NameClaim) -> None:
+        """Send `claim`."""
+        name, labels, queue = claim.wish
+        message = {"type": "claim", "name": name, "labels": list(labels), "queue": queue, "request": claim.request}
+        self._send(message)
+
+    def release(self, release: NameRelease) -> None:
+        """Send `release`."""
+        self._send({"type": "release", "name": release.name, "request": release.request})
+
     def _publication(self, frame: Frame) -> bytes:
         return of_publication(frame, self._confirmations.expect(frame.messages) if frame.flags & FLAG_CONFIRM else 0)
 
@@ -271,7 +282,9 @@ class WebSocketConversation:
         request = message.request
         match message.type:
             case "confirmed":
-                yield Notice("confirmed", request=request, offset=message.offset)
+                yield Notice("confirmed", request=request, offset=message.offset, text=message.text)
+            case "name" if message.standing:
+                yield Notice(message.standing, name=message.name, text=message.text)
             case "dropped":
                 yield Notice("dropped", count=message.count)
             case "recorded":

@@ -9,7 +9,7 @@ No state, no I/O. Not here: the WebSocket (`peers.client.websocket`).
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -69,6 +69,7 @@ class HubMessage(msgspec.Struct):
     about: str = ""
     hub: str = ""
     name: str = ""
+    standing: Literal["", "owned", "queued", "lost"] = ""
     software: str = ""
     queue: QueueWish | None = None
     frame: int = FRAME_LIMIT_BYTES

@@ -16,6 +16,7 @@ from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.session import NEED_DATA, Closing, Phase, Session
 
@@ -110,6 +111,14 @@ class WireConversation:
     def unserve(self, prefixes: list[str], request: int) -> None:
         """Send UNSERVE."""
         self._session.send(encode_subscription(Kind.UNSERVE, prefixes, request))
+
+    def claim(self, claim: NameClaim) -> None:
+        """Send CLAIM."""
+        self._session.send(encode_claim(claim))
+
+    def release(self, release: NameRelease) -> None:
+        """Send RELEASE."""
+        self._session.send(encode_release(release))
 
     def fetch(self, fetch: Fetch) -> None:
         """Send FETCH."""

@@ -1,0 +1,378 @@
+"""`Names`: the service names that a client claims, and what becomes of them.
+
+```
+claim ─▶ CLAIM ─▶ hub ─▶ confirmed, confirmed "queued", error       NOTICE owned, queued, lost ─▶ ServiceName
+release ─▶ RELEASE ─▶ hub                                           a new connection: claimed again
+```
+
+Owner: one client, in its event loop. Invariants: a client has one claim to a name; with the connection all names are
+given up, and over the next one they are claimed again, in the same words: another client may own one by then. Requests
+about names are numbered from `FIRST_REQUEST` on, below those about services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
+from hub.labels import check_labels
+from hub.names.claim import Wish
+from hub.names.grammar import check_name
+from peers.client.connection import Connection
+from peers.client.conversation import ABNORMAL
+from peers.wire.control import Notice
+from peers.wire.names import NameClaim, NameRelease
+
+__all__ = ["FIRST_REQUEST", "LISTED_UNDER", "KnownName", "Names", "ServiceName", "list_names"]
+
+FIRST_REQUEST = 1 << 29
+"""Smaller numbers are requests about subscriptions."""
+
+LAST_REQUEST = (1 << 30) - 1
+
+LISTED_UNDER = "$hub/names"
+"""Where a hub answers which names there are."""
+
+_LIST_LIMIT = 1000
+"""Names in one answer of a hub: fewer say that there are no more."""
+
+_STANDINGS = frozenset({"owned", "queued", "lost"})
+
+_log = logging.getLogger("peers.client")
+
+
+class KnownName(NamedTuple):
+    """A name that has an owner."""
+
+    name: str
+    labels: tuple[str, ...]
+    owner: int
+    """Id of the client at its hub, as in `$hub/client/joined`."""
+    hub: bytes
+    """Id of that hub."""
+
+
+class ServiceName:
+    """A name that this client has claimed, for `async with await client.claim("org.example.Player")`.
+
+    Made by `Client.claim`. Leaving the `async with` releases it.
+    """
+
+    def __init__(self, names: Names, wish: Wish) -> None:
+        self.name = wish.name
+        self.labels = tuple(wish.labels)
+        self.queue = wish.queue
+        self.reason = ""
+        """Why it is not owned, or not any more; for people."""
+        self._names = names
+        self._owned = False
+        self._ended: HubError | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<ServiceName {self.name} {'owned' if self._owned else self.reason or 'not owned'}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    @property
+    def owned(self) -> bool:
+        """Whether this client owns it now, as far as it was told."""
+        return self._owned
+
+    async def wait_owned(self) -> None:
+        """Wait until this client owns it.
+
+        Raises:
+            RejectedError: It is lost for good: another hub's claim was earlier, or somebody else had it when the
+                connection was made anew, and this claim does not wait.
+            ClosedError, PeerError: It was released; the client is closed, or has ended with an error.
+        """
+        while not self._owned:
+            if self._ended is not None:
+                raise self._ended.with_traceback(None)
+            await self._wait_change()
+
+    async def wait_lost(self) -> str:
+        """Wait until this client does not own it; return why. A lost connection is one of the reasons."""
+        while self._owned:
+            await self._wait_change()
+        return self.reason
+
+    async def relabel(self, labels: Iterable[str]) -> None:
+        """Announce the name with other labels.
+
+        Raises:
+            InvalidNameError: One of them is none.
+            ClosedError: It was released, or lost.
+            RejectedError, PeerError: As `Client.claim`.
+        """
+        await self._names.relabel(self, check_labels(labels))
+
+    async def release(self) -> None:
+        """Give it up, or wait for it no longer. May be called twice, and when it is lost."""
+        await self._names.release(self)
+
+    # For `Names`.
+
+    @property
+    def wish(self) -> Wish:
+        """What the hub is asked for."""
+        return Wish(self.name, self.labels, self.queue)
+
+    @property
+    def ended(self) -> HubError | None:
+        """Why this client does not claim it any more."""
+        return self._ended
+
+    def stand(self, reason: str = "", *, owned: bool) -> None:
+        """Take how the claim stands now."""
+        self._owned = owned
+        self.reason = reason
+        self._wake()
+
+    def end(self, error: HubError) -> None:
+        """It is not claimed any more."""
+        self._ended = self._ended or error
+        self._owned = False
+        self.reason = self.reason or str(error)
+        self._wake()
+
+    async def _wait_change(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class _Change(NamedTuple):
+    """What the hub was asked and has not answered."""
+
+    answer: asyncio.Future[HubError | None]
+    claimed: ServiceName
+    claims: bool
+    """Or releases."""
+    again: bool
+    """Whether it was granted before, by an earlier connection."""
+
+
+class Names:
+    """The names of one client.
+
+    Args:
+        on_waiting: Called when `waiting` may have changed.
+    """
+
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
+        self._on_waiting = on_waiting
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._claimed: dict[str, ServiceName] = {}  # from `claim` on, until released or lost
+        self._granted: dict[ServiceName, None] = {}  # of them, those that the hub has confirmed
+        self._changes: dict[int, _Change] = {}
+        self._last_request = FIRST_REQUEST
+        self._ended: HubError | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer of the hub's is awaited: then the connection must be read."""
+        return bool(self._changes)
+
+    # For the client's users.
+
+    async def claim(self, name: str, labels: Iterable[str], *, queue: bool) -> ServiceName:
+        """Claim a name; see `Client.claim`. Cancellation: takes it back."""
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+        wish = Wish(check_name(name), check_labels(labels), queue)
+        if name in self._claimed:
+            raise UsageError(f"this client has claimed {name} already; relabel that, or release it")
+        claimed = self._claimed[name] = ServiceName(self, wish)
+        try:
+            await self._done(self._ask(claimed))
+        except HubError:
+            self._drop(claimed)
+            raise
+        except BaseException:
+            self._drop(claimed)
+            self._ask(claimed, claims=False)
+            raise
+        return claimed
+
+    async def relabel(self, claimed: ServiceName, labels: tuple[str, ...]) -> None:
+        """Claim it again with other labels; see `ServiceName.relabel`."""
+        if claimed.ended is not None:
+            raise claimed.ended.with_traceback(None)
+        before, claimed.labels = claimed.labels, labels
+        try:
+            await self._done(self._ask(claimed))
+        except RejectedError:
+            claimed.labels = before
+            raise
+
+    async def release(self, claimed: ServiceName) -> None:
+        """Give it up; see `ServiceName.release`."""
+        if self._claimed.get(claimed.name) is not claimed:
+            return
+        self._drop(claimed)
+        claimed.stand("it was released", owned=False)
+        claimed.end(ClosedError(f"the name {claimed.name} was released"))
+        if self._connection is not None:
+            await asyncio.wait([self._ask(claimed, claims=False)])
+
+    # For the client.
+
+    def takes(self, notice: Notice) -> bool:
+        """Take what the hub says, if it is about names."""
+        if notice.kind in _STANDINGS:
+            self._tell(notice)
+        elif FIRST_REQUEST <= notice.request <= LAST_REQUEST:
+            self._answer(notice)
+        else:
+            return False
+        return True
+
+    def _answer(self, notice: Notice) -> None:
+        """Take the hub's answer to a claim or a release."""
+        change = self._changes.pop(notice.request, None)
+        if change is None:
+            return
+        claimed = change.claimed
+        error = RejectedError(notice.code, notice.text) if notice.kind == "error" else None
+        if change.claims and self._claimed.get(claimed.name) is claimed:
+            if error is None:
+                self._granted[claimed] = None
+                claimed.stand("queued" if notice.text else "", owned=not notice.text)
+            elif change.again:
+                self._lose(claimed, error)
+        if not change.answer.done():
+            change.answer.set_result(error)
+        self._on_waiting()
+
+    def _tell(self, notice: Notice) -> None:
+        """The hub tells how a claim stands now."""
+        claimed = self._claimed.get(notice.name)
+        if claimed is None:  # released meanwhile
+            return
+        if notice.kind == "lost":
+            self._lose(claimed, RejectedError(CloseCode.NOT_ALLOWED, notice.text))
+        else:
+            claimed.stand(notice.text, owned=notice.kind == "owned")
+
+    def connected(self, connection: Connection) -> None:
+        """Claim everything anew."""
+        self._connection = connection
+        for number, change in self._changes.items():
+            self._send(number, change)
+        for claimed in list(self._granted):
+            self._ask(claimed, again=True)
+
+    def disconnected(self) -> None:
+        """The connection is lost, and with it all names."""
+        self._connection = None
+        for number, change in list(self._changes.items()):
+            if not change.claims or change.claimed in self._granted:
+                del self._changes[number]
+                if not change.answer.done():
+                    change.answer.set_result(None)  # it is claimed anew, with its labels as they are by then
+        for claimed in self._granted:
+            claimed.stand("the connection was lost", owned=False)
+
+    def finish(self, error: HubError | None) -> None:
+        """Nothing comes any more: tell those who wait."""
+        self._ended = error or ClosedError("the client is closed")
+        self._connection = None
+        for change in self._changes.values():
+            if not change.answer.done():
+                change.answer.set_result(self._ended)
+        self._changes.clear()
+        for claimed in self._claimed.values():
+            claimed.end(self._ended)
+        self._claimed.clear()
+        self._granted.clear()
+
+    # Inside.
+
+    async def _done(self, answer: asyncio.Future[HubError | None]) -> None:
+        await asyncio.wait([answer])
+        error = answer.result()
+        if error is not None:
+            raise error.with_traceback(None)
+
+    def _lose(self, claimed: ServiceName, error: RejectedError) -> None:
+        self._drop(claimed)
+        claimed.stand(error.text, owned=False)
+        claimed.end(error)
+        _log.warning("the name %s is lost: %s", claimed.name, error.text)
+
+    def _drop(self, claimed: ServiceName) -> None:
+        if self._claimed.get(claimed.name) is claimed:
+            del self._claimed[claimed.name]
+        self._granted.pop(claimed, None)
+        for number, change in list(self._changes.items()):
+            if change.claimed is claimed and change.claims:
+                del self._changes[number]
+                if not change.answer.done():
+                    change.answer.set_result(ClosedError(f"the name {claimed.name} was released"))
+
+    def _ask(
+        self, claimed: ServiceName, *, claims: bool = True, again: bool = False
+    ) -> asyncio.Future[HubError | None]:
+        self._last_request = FIRST_REQUEST if self._last_request >= LAST_REQUEST else self._last_request + 1
+        change = _Change(self._loop.create_future(), claimed, claims, again)
+        if claims or self._connection is not None:
+            self._changes[self._last_request] = change
+            self._send(self._last_request, change)
+        return change.answer
+
+    def _send(self, number: int, change: _Change) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        if change.claims:
+            connection.conversation.claim(NameClaim(number, change.claimed.wish))
+        else:
+            connection.conversation.release(NameRelease(number, change.claimed.name))
+        connection.write_outgoing()
+        self._on_waiting()
+
+
+async def list_names(ask: Callable[[dict[str, str]], Awaitable[Any]], prefix: str) -> list[KnownName]:
+    """Ask for a page of names after the other.
+
+    Args:
+        ask: Sends a request to `LISTED_UNDER`.
+        prefix: Of the names wanted.
+
+    Raises:
+        ConnectionLostError: The answer is none of a hub's.
+    """
+    found: list[KnownName] = []
+    while True:
+        page = await ask({"prefix": prefix, "after": found[-1].name if found else ""})
+        try:
+            found += [_known(each) for each in page]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectionLostError(ABNORMAL, f"{LISTED_UNDER}: an answer that is no list of names") from error
+        if len(page) < _LIST_LIMIT:
+            return found
+
+
+def _known(each: dict[str, Any]) -> KnownName:
+    return KnownName(each["name"], tuple(each["labels"]), each["owner"], bytes.fromhex(each["hub"]))
