@@ -107,7 +107,7 @@ class Request(NamedTuple):
 
     @classmethod
     def decode(cls, frame: Frame) -> Request:
-        """Take a frame apart.
+        """Take a frame apart; its body may be a view.
 
         Raises:
             RejectedError: It is none; the stream goes on behind it.
@@ -116,7 +116,7 @@ class Request(NamedTuple):
             raise RejectedError(CloseCode.BAD_DATA, f"REQUEST: {len(frame.body)} bytes hold no value")
         _check_flags("REQUEST", frame.flags, _REQUEST_FLAGS)
         first, timeout_ms = _REQUEST_HEAD.unpack_from(frame.body)
-        values = frame.body[_REQUEST_HEAD.size :]
+        values = bytes(frame.body[_REQUEST_HEAD.size :])
         _check_count("REQUEST", frame.flags, values)
         return cls(frame.key, first, timeout_ms, values, frame.flags)
 
@@ -153,7 +153,7 @@ class Reply(NamedTuple):
 
     @classmethod
     def decode(cls, frame: Frame) -> Reply:
-        """Take a frame apart.
+        """Take a frame apart; its body may be a view.
 
         Raises:
             RejectedError: It is none; the stream goes on behind it.
@@ -162,7 +162,7 @@ class Reply(NamedTuple):
             raise RejectedError(CloseCode.BAD_DATA, f"REPLY: {len(frame.body)} bytes hold no value")
         _check_flags("REPLY", frame.flags, _REPLY_FLAGS)
         first, status = _REPLY_HEAD.unpack_from(frame.body)
-        values = frame.body[_REPLY_HEAD.size :]
+        values = bytes(frame.body[_REPLY_HEAD.size :])
         if status == Status.OK:
             _check_count("REPLY", frame.flags, values)
         elif frame.flags & FLAG_BATCH and not 0 < int.from_bytes(values[: BATCH_COUNT.size]) <= BATCH_LIMIT_MESSAGES:

@@ -35,13 +35,23 @@ from hub.frame import (
     KEY_LIMIT_BYTES,
     KIND_MESSAGES,
     Frame,
-    iterate_frames,
+    frame_at,
 )
+from hub.requests.layout import KIND_REPLY, KIND_REQUEST
 from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
 from peers.wire.frame_buffer import FrameBuffer
 
 __all__ = ["NEED_DATA", "NeedData", "Rejected", "RouteTable", "Scanner"]
+
+_KIND_AT = 4
+"""Where a header says what its frame is."""
+
+_VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)
+"""What takes its values out of the body at once: a large body is not copied for that."""
+
+_VIEWED_BYTES = 4096
+"""Making a view costs more than copying so little."""
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -130,7 +140,8 @@ class Scanner(FrameBuffer, Generic[R]):
 
     def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | None:
         """What is no hit: a refusal, a frame (control, CONFIRM, SHARED), or None for a key that the table has now."""
-        frame = next(iterate_frames(data[position : position + size]))
+        view = size > _VIEWED_BYTES and data[position + _KIND_AT] in _VIEWED_KINDS
+        frame = frame_at(data, position, view=view)
         if frame.kind != KIND_MESSAGES:
             return frame
         if frame.flags & FLAG_SHARED:

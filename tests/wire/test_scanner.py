@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
+from hub.requests.layout import Reply, Request
 from peers.wire.kinds import Kind
 from peers.wire.scanner import Rejected, Scanner
 from tests.wire.pair import (
@@ -367,3 +368,17 @@ def test_a_batch_for_the_core() -> None:
     (run,) = runs_of(Scanner(table(), LIMIT_BYTES), message(b"/a"))
     assert isinstance(run, Batch)
     assert repr(run) == "<Batch of 1 messages, 11 bytes>"
+
+
+@pytest.mark.parametrize("large", [10, 100_000])
+def test_requests_and_replies_of_any_size(large: int) -> None:
+    """Their values are bytes of their own, that hold nothing of the read; large ones are copied once."""
+    items = [Request(b"/sum", 7, 1000, b"r" * large), Reply(9, 0, b"s" * large)]
+    scanner = Scanner(table(), LIMIT_BYTES)
+    scanner.feed(b"".join(item.encode() for item in items))
+    request, reply = scanner.next_item(), scanner.next_item()
+    assert isinstance(request, Frame)
+    assert isinstance(reply, Frame)
+    decoded = [Request.decode(request), Reply.decode(reply)]
+    assert decoded == items
+    assert [type(item.values) for item in decoded] == [bytes, bytes]
