@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from random import getrandbits
+from random import randbytes
+from typing import NamedTuple
 
 from hub.errors import HubError
 from peers.bench.orders import Ask
@@ -30,15 +32,26 @@ TIMEOUT_S = 30.0
 LATE_S = 5.0
 """What is not answered so long after that is lost."""
 
-_WORD_BITS = 64
-_WORD = (1 << _WORD_BITS) - 1
+_WORD_BYTES = 8
 
 
-def draw() -> tuple[Operation, int, int]:
-    """Make an operation and a pair of numbers at random."""
-    bits = getrandbits(2 * _WORD_BITS + 1)
-    operation = Operation.ADD if bits & 1 else Operation.MULTIPLY
-    return operation, bits >> 1 & _WORD, bits >> _WORD_BITS + 1
+class _Way(NamedTuple):
+    """Where a pair goes, and what must come back."""
+
+    topic: str
+    result: Callable[[int, int], int]
+
+
+def _ways(topic: str) -> list[_Way]:
+    """Return one for each operation: an index is quicker than the hash of an enumeration."""
+    return [_Way(topic_of(topic, operation), ARITHMETIC[operation]) for operation in Operation]
+
+
+def draw(count: int) -> Iterator[tuple[int, int, int]]:
+    """Make pairs of numbers below 2^64 at random, and for each the index of an operation."""
+    words = memoryview(randbytes(2 * _WORD_BYTES * count)).cast("Q").tolist()  # noqa: S311 -- no secret
+    operations = [byte & 1 for byte in randbytes(count)]  # noqa: S311
+    return zip(operations, words[::2], words[1::2], strict=True)
 
 
 async def ask_one(client: Asks, topic: str, score: Score) -> None:
@@ -49,19 +62,20 @@ async def ask_one(client: Asks, topic: str, score: Score) -> None:
         topic: Prefix of the services' topics.
         score: Gets the counts and the latencies, and knows when to end.
     """
-    topics = {operation: topic_of(topic, operation) for operation in Operation}
+    ways = _ways(topic)
     clock, record, request = time.perf_counter_ns, score.latency.record, client.request
     while score.more:
-        operation, first, second = draw()
+        ((operation, first, second),) = draw(1)
+        way = ways[operation]
         score.ask(1)
         began_ns = clock()
         try:
-            value = await request(topics[operation], [first, second], TIMEOUT_S)
+            value = await request(way.topic, [first, second], TIMEOUT_S)
         except HubError as error:
             score.fail(1, str(error))
         else:
             record(clock() - began_ns)
-            score.settle(1, value != ARITHMETIC[operation](first, second))
+            score.settle(1, value != way.result(first, second))
 
 
 async def ask_many(client: Asks, topic: str, order: Ask, score: Score) -> None:
@@ -85,26 +99,30 @@ class _Flow:
         self._client = client
         self._outstanding = outstanding
         self._score = score
-        self._topics = {operation: topic_of(topic, operation) for operation in Operation}
+        self._ways = _ways(topic)
         self._loop = asyncio.get_running_loop()
         self._filling = False
+        self._answers = self._wrong = 0  # since the score was told
         self._asking = asyncio.Event()  # set when no more is asked
         self._answered = asyncio.Event()
 
     def fill(self) -> None:
         """Make as many pairs as may be asked, or end."""
         self._filling = False
-        score, ask, topics = self._score, self._client.request_nowait, self._topics
+        score = self._score
+        score.settle(self._answers, self._wrong)
+        self._answers = self._wrong = 0
         count = min(self._outstanding - score.open, score.more)
         score.ask(count)
-        for _ in range(count):
-            operation, first, second = draw()
+        ask, ways = self._client.request_nowait, self._ways
+        for operation, first, second in draw(count):
+            topic, result = ways[operation]
             try:
-                answer = ask(topics[operation], [first, second], TIMEOUT_S)
+                answer = ask(topic, [first, second], TIMEOUT_S)
             except HubError as error:  # the connection is lost, say: it goes on until the run is to end
                 self._fail(error)
             else:
-                answer.add_done_callback(partial(self._check, ARITHMETIC[operation](first, second)))
+                answer.add_done_callback(partial(self._check, result(first, second)))
         if not score.more:
             self._asking.set()
             if not score.open:
@@ -119,17 +137,21 @@ class _Flow:
 
     def _check(self, expected: int, answer: asyncio.Future[int]) -> None:
         try:
-            self._score.settle(1, answer.result() != expected)
+            value = answer.result()
         except HubError as error:
             self._fail(error)
-        else:
+            return
+        self._answers += 1
+        if value != expected:
+            self._wrong += 1
+        if not self._filling:
             self._fill_soon()
 
     def _fail(self, error: HubError) -> None:
         self._score.fail(1, str(error))
-        self._fill_soon()
+        if not self._filling:
+            self._fill_soon()
 
     def _fill_soon(self) -> None:
-        if not self._filling:
-            self._filling = True
-            self._loop.call_soon(self.fill)
+        self._filling = True
+        self._loop.call_soon(self.fill)

@@ -99,7 +99,8 @@ async def test_what_is_never_answered_is_lost(board: Board, monkeypatch: pytest.
 
 def test_pairs_are_drawn_from_all_numbers() -> None:
     """Both operations, and every bit of both numbers."""
-    drawn = [draw() for _ in range(500)]
+    drawn = list(draw(500))
+    assert len(drawn) == 500
     assert len({operation for operation, _, _ in drawn}) == 2
     for place in (1, 2):
         numbers: list[Any] = [one[place] for one in drawn]
