@@ -89,7 +89,7 @@ class Replies:
         failures, self._failures = self._failures, []
         if len(answers) > 1:
             answers.sort(key=itemgetter(0))
-            answers = _joined(answers)
+            answers = _joined(answers, min(BATCH_BYTES, self.frame_limit_bytes - _HEAD_BYTES))
         for first, count, packed in answers:
             if count == 1:
                 yield Reply(first, Status.OK, packed)
@@ -103,14 +103,14 @@ class Replies:
         self._failures.clear()
 
 
-def _joined(answers: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tuple[int, int, bytes]]:
     """Join what follows one another."""
     joined: list[tuple[int, int, bytes]] = []
     parts: list[bytes] = []
     begin, following, size = answers[0][0], answers[0][0], 0
     for first, count, packed in answers:
         size += len(packed)
-        if parts and (first != following or following + count - begin > _REPLIES_LIMIT or size > BATCH_BYTES):
+        if parts and (first != following or following + count - begin > _REPLIES_LIMIT or size > limit_bytes):
             joined.append((begin, following - begin, b"".join(parts)))
             parts, size, begin = [], len(packed), first
         parts.append(packed)

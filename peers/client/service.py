@@ -116,7 +116,7 @@ class Service:
         self._concurrency = concurrency
         self._close_timeout_s = close_timeout_s
         self._waiting: deque[Run] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], Run] = {}
         self._warned: set[type[BaseException]] = set()
 
     async def __aenter__(self) -> Self:
@@ -186,16 +186,12 @@ class Service:
             self._waiting.append(run)
             return
         task = asyncio.get_running_loop().create_task(self._await(run))
-        self._running.add(task)
+        self._running[task] = run
         task.add_done_callback(self._done)
 
     async def _await(self, run: Run) -> None:
         try:
             result = await run.answer
-        except asyncio.CancelledError:
-            run.replies.fail(run.first, run.requests, _CLOSED)
-            self._keeper.flush_soon()
-            raise
         except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
             self.fail(run.first, run.requests, error, run.replies)
         else:
@@ -203,7 +199,11 @@ class Service:
         self._keeper.flush_soon()
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        run = self._running.pop(task)
+        if task.cancelled():
+            run.drop()  # the task may not have begun
+            run.replies.fail(run.first, run.requests, _CLOSED)
+            self._keeper.flush_soon()
         while self._waiting and len(self._running) < self._concurrency:
             self.start(self._waiting.popleft())
 

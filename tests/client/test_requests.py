@@ -1,0 +1,478 @@
+"""Asking and serving with the asyncio client, over each transport, on each loop, with a real hub."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.errors import ConnectionLostError
+from peers.client import (
+    BusyError,
+    Client,
+    ClosedError,
+    InvalidNameError,
+    InvalidTopicError,
+    InvalidValueError,
+    NoResponderError,
+    RequestError,
+    RequestFailedError,
+    RequestTimeoutError,
+    RequestTooBigError,
+    ResponderGoneError,
+    ServiceRequest,
+    UsageError,
+    connect,
+)
+from tests.client.conftest import StartHub
+from tests.client.hubs import Hub, Told, quick_backoff, settings_of, until
+
+
+def double(request: ServiceRequest) -> Any:
+    """Answer a request."""
+    return request.value * 2
+
+
+async def echo(request: ServiceRequest) -> list[Any]:
+    """Answer a request, later."""
+    await asyncio.sleep(0)
+    return [request.topic, request.value]
+
+
+def refuse(_: ServiceRequest) -> None:
+    """Fail."""
+    raise LookupError("no such thing")
+
+
+async def test_asking_and_answering(hub: Hub) -> None:
+    """Plain and async functions answer; the service with the longest prefix is asked; the topic is told."""
+    async with connect(hub.url) as client, connect(hub.url) as server:
+        async with server.serve("/", double) as plain, server.serve(["/echo", "/too"], echo) as later:
+            assert await client.request("/a", 21) == 42
+            assert await client.request("/a", "ab") == "abab"
+            assert await client.request("/echo/1", {"a": b"\0"}) == ["/echo/1", {"a": b"\0"}]
+            assert await client.request("/too", None, timeout_s=5) == ["/too", None]
+            assert (plain.requests, later.requests, later.failures) == (2, 2, 0)
+        with pytest.raises(NoResponderError):
+            await client.request("/a", 1)
+        statistics = client.statistics()
+        assert (statistics.pending_requests, statistics.late_replies) == (0, 0)
+        assert server.statistics().served_requests == 4
+
+
+async def test_many_at_once(hub: Hub) -> None:
+    """Each request has its own answer, however they were joined on the way; those that fail fail alone."""
+
+    async def mixed(request: ServiceRequest) -> Any:
+        if request.value % 3 == 0:
+            await asyncio.sleep(0)
+        if request.value % 7 == 0:
+            raise ValueError(f"no {request.value}")
+        return request.value
+
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url) as server,
+        server.serve("/double", double),
+        server.serve("/mixed", mixed, concurrency=5),
+    ):
+        futures = [client.request_nowait("/double/x" if n % 2 else "/mixed/x", n) for n in range(5000)]
+        answers = await asyncio.gather(*futures, return_exceptions=True)
+        for number, answer in enumerate(answers):
+            if number % 2:
+                assert answer == number * 2
+            elif number % 7:
+                assert answer == number
+            else:
+                assert isinstance(answer, RequestFailedError)
+                assert str(answer) == f"no {number}"
+        many = await client.request_many("/mixed/x", range(1, 1000), return_exceptions=True)
+        assert [n for n, answer in enumerate(many, 1) if isinstance(answer, RequestError)] == [*range(7, 1000, 7)]
+        assert await client.request_many("/double", (n for n in (1, 2, 3))) == [2, 4, 6]
+        assert await client.request_many("/double", []) == []
+        with pytest.raises(RequestFailedError, match="no 7"):
+            await client.request_many("/mixed", [1, 7, 14])
+
+
+async def test_in_batches(hub: Hub) -> None:
+    """A function may answer as many at once as came together, also later; what it returns must be as many."""
+
+    async def later(values: list[Any]) -> list[Any]:
+        await asyncio.sleep(0)
+        return [value + 1 for value in values]
+
+    sizes: list[int] = []
+
+    def now(values: list[Any]) -> list[Any]:
+        sizes.append(len(values))
+        return [-value for value in values]
+
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url) as server,
+        server.serve_batches("/now", now),
+        server.serve_batches("/later", later),
+        server.serve_batches("/short", lambda values: values[1:]),
+        server.serve_batches("/raises", lambda _: 1 / 0),
+    ):
+        assert await client.request_many("/now", range(100)) == [-n for n in range(100)]
+        assert sizes == [100]
+        assert await client.request_many("/later", range(100)) == [*range(1, 101)]
+        for topic, text in (("/short", "must return a list of as many replies"), ("/raises", "division")):
+            answers = await client.request_many(topic, [1, 2], return_exceptions=True)
+            assert all(isinstance(answer, RequestFailedError) and text in str(answer) for answer in answers)
+
+
+async def test_packed_values(hub: Hub) -> None:
+    """What is msgpack already is not looked into."""
+    packed = msgspec.msgpack.encode([1, 2])
+    async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/a", double):
+        assert await client.request_packed_nowait("/a", packed) == [1, 2, 1, 2]
+        assert await client.request_packed("/a", packed) == [1, 2, 1, 2]
+
+
+async def test_large_values(hub: Hub) -> None:
+    """What is larger than a batch travels alone; what is larger than the hub takes is refused, on either side."""
+    large = b"x" * 300_000
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url) as server,
+        server.serve("/echo", lambda request: request.value),
+        server.serve("/long", lambda request: bytes(request.value)),
+    ):
+        answers = await asyncio.gather(*(client.request("/echo", large + bytes([n])) for n in range(20)))
+        assert [answer[-1] for answer in answers] == [*range(20)]
+        many = await client.request_many("/echo", [large, 1, large, 2, large, 3, large])
+        assert many == [large, 1, large, 2, large, 3, large]
+        with pytest.raises(RequestTooBigError):
+            await client.request("/echo", bytes(17 * 1024 * 1024))
+        with pytest.raises(RequestTooBigError):
+            await client.request_many("/echo", [bytes(17 * 1024 * 1024)])
+        with pytest.raises(RequestFailedError, match="takes at most"):
+            await client.request("/long", 17 * 1024 * 1024)
+        assert await client.request("/long", 1) == b"\0"
+
+
+async def test_failures(hub: Hub) -> None:
+    """Whoever asked gets the text of what was raised; what has no msgpack form fails alone."""
+
+    def odd(request: ServiceRequest) -> Any:
+        return object() if request.value == 1 else request.value
+
+    async def none(_: ServiceRequest) -> Any:
+        raise KeyError
+
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url) as server,
+        server.serve("/refuse", refuse) as service,
+        server.serve("/odd", odd),
+        server.serve("/none", none),
+    ):
+        with pytest.raises(RequestFailedError) as caught:
+            await client.request("/refuse", 1)
+        assert (caught.value.status, caught.value.code, str(caught.value)) == (1, 4101, "no such thing")
+        answers = await client.request_many("/odd", [0, 1, 2], return_exceptions=True)
+        assert (answers[0], answers[2]) == (0, 2)
+        assert "msgpack" in str(answers[1])
+        with pytest.raises(RequestFailedError, match="KeyError"):
+            await client.request("/none", 1)
+        await client.request_many("/refuse", [1, 2, 3], return_exceptions=True)
+        assert (service.requests, service.failures) == (4, 4)
+
+
+async def test_bad_calls(hub: Hub) -> None:
+    """What makes no sense is told on the spot, and nothing is asked."""
+    async with connect(hub.url) as client:
+        for timeout_s in (0, -1, 3601, float("nan")):
+            with pytest.raises(UsageError):
+                await client.request("/a", 1, timeout_s)
+        with pytest.raises(InvalidTopicError):
+            await client.request("", 1)
+        with pytest.raises(InvalidNameError):
+            await client.request("/a", 1, name=True)
+        with pytest.raises(InvalidValueError):
+            client.request_nowait("/a", object())
+        with pytest.raises(InvalidValueError):
+            await client.request_many("/a", [object()])
+        with pytest.raises(UsageError):
+            client.serve([], double)
+        with pytest.raises(UsageError):
+            client.serve("/a", double, concurrency=0)
+        with pytest.raises(InvalidTopicError):
+            client.serve("/a\0", double)
+        async with client.serve(["/a", "/b"], double):
+            with pytest.raises(UsageError, match="serves '/b' already"):
+                await client.serve(["/c", "/b"], double).open()
+            assert await client.request("/b", 1) == 2
+        with pytest.raises(NoResponderError):
+            await client.request("org.example.Nobody", 1, name=True)
+        with pytest.raises(NoResponderError):
+            await client.request("/c", 1)
+
+
+async def test_what_the_hub_refuses_to_have_served(hub: Hub) -> None:
+    """The hub's own topics are its own; the client goes on, and may serve others."""
+    async with connect(hub.url) as client:
+        with pytest.raises(Exception, match=r"\$hub/"):
+            await client.serve("$hub/x", double).open()
+        async with client.serve("/x", double):
+            assert await client.request("/x", 1) == 2
+
+
+async def test_a_service_that_is_lost(hub: Hub) -> None:
+    """Its requests end at once; those that it answers later are nobody's."""
+    forever = asyncio.Event()
+
+    async def wait(_: ServiceRequest) -> None:
+        await forever.wait()
+
+    async with connect(hub.url) as client:
+        server = await connect(hub.url)
+        await server.serve("/wait", wait).open()
+        future = client.request_nowait("/wait", 1)
+        await until(lambda: server.statistics().served_requests == 1)
+        await server.close()
+        with pytest.raises(ResponderGoneError):
+            await future
+
+
+async def test_a_service_that_is_closed_finishes_what_it_has(hub: Hub) -> None:
+    """What came is answered, also what waited for its turn; what comes later has no responder."""
+    go = asyncio.Event()
+
+    async def wait(request: ServiceRequest) -> Any:
+        await go.wait()
+        return request.value
+
+    async with connect(hub.url) as client, connect(hub.url) as server:
+        service = server.serve("/wait", wait, concurrency=2)
+        async with service:
+            futures = [client.request_nowait("/wait", number) for number in range(5)]
+            await until(lambda: service.requests == 5)
+            assert service.running == 2
+            asyncio.get_running_loop().call_soon(go.set)
+        assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
+        await service.close()
+        with pytest.raises(NoResponderError):
+            await client.request("/wait", 1)
+
+
+async def test_a_service_that_does_not_end(hub: Hub) -> None:
+    """It is waited for as long as `close_timeout_s`, then whoever asked is told."""
+
+    async def wait(_: ServiceRequest) -> None:
+        await asyncio.Event().wait()
+
+    async with connect(hub.url) as client, connect(hub.url, close_timeout_s=0.01) as server:
+        service = server.serve("/wait", wait, concurrency=1)
+        async with service:
+            futures = [client.request_nowait("/wait", number) for number in range(3)]
+            await until(lambda: service.requests == 3)
+        for future in futures:
+            with pytest.raises(RequestFailedError, match="was closed"):
+                await future
+
+
+async def test_time_is_up(hub: Hub) -> None:
+    """The hub ends what is not answered in time; the reply that comes later is dropped, and harms nobody."""
+    go = asyncio.Event()
+
+    async def wait(request: ServiceRequest) -> Any:
+        await go.wait()
+        return request.value
+
+    async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/wait", wait):
+        with pytest.raises(TimeoutError) as caught:
+            await client.request("/wait", 1, timeout_s=0.02)
+        assert isinstance(caught.value, RequestTimeoutError)
+        go.set()
+        assert await client.request("/wait", 2) == 2
+
+
+async def test_cancelling(hub: Hub) -> None:
+    """Whoever does not wait any more is not told; the others of the frame are."""
+    async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/a", double):
+        futures = [client.request_nowait("/a", number) for number in range(4)]
+        futures[1].cancel()
+        await asyncio.wait(futures)
+        assert [future.cancelled() for future in futures] == [False, True, False, False]
+        assert [futures[n].result() for n in (0, 2, 3)] == [0, 4, 6]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await client.request("/a", 1)
+
+
+async def test_a_lost_connection(start_hub: StartHub, listen_url: str) -> None:
+    """What was sent ends with `ConnectionLostError`; services are offered again; what is asked meanwhile waits."""
+    hub = await start_hub(listen_url)
+    go = asyncio.Event()
+
+    async def wait(request: ServiceRequest) -> Any:
+        await go.wait()
+        return request.value
+
+    told = Told()
+    async with (
+        told.connect(hub.url) as client,
+        connect(hub.url, backoff=quick_backoff()) as server,
+        server.serve("/wait", wait) as service,
+        server.serve("/a", double),
+    ):
+        futures = [client.request_nowait("/wait", number) for number in range(3)]
+        await until(lambda: service.requests == 3)
+        await hub.crash()
+        for future in futures:
+            with pytest.raises(ConnectionLostError):
+                await future
+        while True:  # its service may come back later than the client
+            try:
+                assert await client.request("/a", 3) == 6
+            except (NoResponderError, ConnectionLostError):
+                continue
+            break
+        go.set()
+        assert await client.request("/wait", 7) == 7
+        assert client.statistics().late_replies == 0
+        assert client.statistics().connections == 2
+
+
+async def test_closing(hub: Hub) -> None:
+    """A client that is closed, or that ends with its connection, answers everything that is pending."""
+
+    async def wait(_: ServiceRequest) -> None:
+        await asyncio.Event().wait()
+
+    async with connect(hub.url, close_timeout_s=0.01) as server, server.serve("/wait", wait) as service:
+        client = await connect(hub.url)
+        future = client.request_nowait("/wait", 1)
+        await until(lambda: service.requests == 1)
+        unsent = client.request_nowait("/wait", 2)
+        await client.close()
+        for each in (future, unsent):
+            with pytest.raises(ClosedError):
+                await each
+        with pytest.raises(ClosedError):
+            await client.request("/wait", 1)
+        with pytest.raises(ClosedError):
+            await client.request_many("/wait", [1])
+        with pytest.raises(ClosedError):
+            await client.serve("/a", double).open()
+        again = await connect(hub.url, reconnect=False)
+        lost = again.request_nowait("/wait", 1)
+        await until(lambda: service.requests == 2)
+        await hub.crash()
+        with pytest.raises(ConnectionLostError):
+            await lost
+        with pytest.raises(ConnectionLostError):
+            await again.request("/wait", 1)
+        await again.close()
+
+
+async def test_more_than_the_buffer_holds(hub: Hub) -> None:
+    """`request_nowait` says so; `request` and `request_many` wait for room."""
+    async with (
+        connect(hub.url, buffer_bytes=2000) as client,
+        connect(hub.url) as server,
+        server.serve("/a", lambda request: len(request.value)),
+    ):
+        futures = [client.request_nowait("/a", bytes(800)), client.request_nowait("/a", bytes(800))]
+        with pytest.raises(BusyError):
+            client.request_nowait("/a", bytes(800))
+        assert await client.request("/a", bytes(900)) == 900
+        assert await client.request("/a", bytes(5000)) == 5000
+        assert await client.request_many("/a", [bytes(900)] * 5) == [900] * 5
+        assert await asyncio.gather(*futures) == [800, 800]
+        work = [client.request("/a", bytes(number)) for number in range(500)]
+        assert await asyncio.gather(*work) == [*range(500)]
+
+
+async def test_order_among_publications(hub: Hub) -> None:
+    """A request goes behind what was published before it in the same turn."""
+    async with connect(hub.url) as client, connect(hub.url) as server:
+        seen: list[Any] = []
+        async with (
+            await server.subscribe_callback("/fact", lambda message: seen.append(message.value)),
+            server.serve("/facts", lambda _: len(seen)),
+        ):
+            for number in range(50):
+                client.publish_nowait("/fact", number)
+                assert await client.request("/facts", None) == number + 1
+
+
+async def test_a_full_stream_does_not_hold_answers_back(hub: Hub) -> None:
+    """Whoever waits for an answer while its stream is full gets it."""
+    async with (
+        connect(hub.url, stream_bytes=1000) as client,
+        connect(hub.url) as server,
+        server.serve("/a", double),
+        client.subscribe("/m") as messages,
+    ):
+        for _ in range(20):
+            await server.publish("/m", bytes(500))
+        await server.drain()
+        await until(lambda: client.statistics().paused)
+        assert await client.request("/a", 21) == 42
+        assert len([await anext(messages) for _ in range(20)]) == 20
+
+
+async def test_several_services_share(hub: Hub) -> None:
+    """Those under one prefix get about as much each."""
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url) as one,
+        connect(hub.url) as two,
+        one.serve("/a", double) as first,
+        two.serve("/a", double) as second,
+    ):
+        for number in range(100):
+            assert await client.request("/a", number) == number * 2
+        assert (first.requests, second.requests) == (50, 50)
+
+
+async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) -> None:
+    """What waited and is too large for it is answered so; the rest is asked."""
+    first = await start_hub()
+    told = Told()
+    async with told.connect(first.url) as client:
+        await first.stop()
+        await told.disconnected.get()
+        large, small = client.request_nowait("/a", bytes(50_000)), client.request_nowait("/b", 1)
+        await start_hub(first.endpoint, settings_of(frame_bytes=30_000))
+        with pytest.raises(RequestTooBigError):
+            await large
+        with pytest.raises(NoResponderError):
+            await small
+
+
+async def test_without_a_connection_time_is_kept(start_hub: StartHub) -> None:
+    """What cannot be sent ends when its time is up."""
+    hub = await start_hub()
+    told = Told()
+    async with told.connect(hub.url) as client:
+        await hub.stop()
+        await told.disconnected.get()
+        patient = client.request_nowait("/a", 1, timeout_s=60)
+        with pytest.raises(RequestTimeoutError, match="no connection"):
+            await client.request("/a", 1, timeout_s=0.01)
+        impatient = client.request_nowait("/a", 1, timeout_s=0.01)
+        with pytest.raises(RequestTimeoutError):
+            await impatient
+        assert not patient.done()
+        assert client.statistics().pending_requests == 1
+    with pytest.raises(ClosedError):
+        await patient
+
+
+async def ask(client: Client, count: int) -> list[Any]:
+    """Ask one after the other."""
+    return [await client.request("/a", number) for number in range(count)]
+
+
+async def test_serving_oneself(hub: Hub) -> None:
+    """A client may ask what it serves itself."""
+    async with connect(hub.url) as client, client.serve("/a", double):
+        answers = await asyncio.gather(ask(client, 20), ask(client, 20))
+        assert answers == [[number * 2 for number in range(20)]] * 2
