@@ -30,6 +30,9 @@ cdef enum:
     BATCH_LIMIT_MESSAGES = 65536
     KIND_MESSAGES = 2
     FLAG_BATCH = 1
+    FLAG_TAGGED = 8
+    TOPIC_LENGTH_BYTES = 2
+    KEY_BYTES_IMPOSSIBLE = 65536
     BLOCK_RECORDS = 8192
     BLOCK_BYTES = 1048576
     BLOCK_BYTES_LIMIT = 1073741824
@@ -84,8 +87,9 @@ def pack(
     cdef list kept = list(parts)  # the draft points into them, whatever becomes of the list
     cdef list blocks = []
     cdef Draft draft = Draft(first)
-    cdef int64_t time_us, body_bytes, key_bytes, count, index, start
+    cdef int64_t time_us, body_bytes, key_bytes, topic_bytes, count, index, start
     cdef uint8_t encoding
+    cdef const uint8_t* topic
     cdef bytes frames, scratch
     cdef const int32_t* ends
     cdef const uint8_t* at
@@ -107,7 +111,14 @@ def pack(
                 raise ValueError(f"a frame of kind {at[4]} and {body_bytes} bytes has no place in the journal")
             encoding = at[5] >> 1 & 3
             body = at + FRAME_HEADER_BYTES + key_bytes
-            draft.find_topic(at + FRAME_HEADER_BYTES, key_bytes)
+            topic = at + FRAME_HEADER_BYTES
+            topic_bytes = key_bytes
+            if at[5] & FLAG_TAGGED:  # labels and names are not kept
+                topic_bytes = read_u16(topic) if key_bytes >= TOPIC_LENGTH_BYTES else KEY_BYTES_IMPOSSIBLE
+                topic += TOPIC_LENGTH_BYTES
+                if topic_bytes + TOPIC_LENGTH_BYTES > key_bytes:
+                    raise ValueError(f"a tagged key of {key_bytes} bytes is shorter than its topic")
+            draft.find_topic(topic, topic_bytes)
             if not at[5] & FLAG_BATCH:
                 draft.add(time_us, encoding, body, body_bytes)
                 if draft.count >= limit_records or max(draft.value_bytes, draft.topic_bytes) >= limit_bytes:
@@ -119,7 +130,7 @@ def pack(
                 start = BATCH_COUNT_BYTES
                 for index in range(count):
                     if draft.key == NULL:  # a block was cut within the frame
-                        draft.find_topic(at + FRAME_HEADER_BYTES, key_bytes)
+                        draft.find_topic(topic, topic_bytes)
                     draft.add(time_us, encoding, body + start, ends[index] - start)
                     start = ends[index]
                     if draft.count >= limit_records or max(draft.value_bytes, draft.topic_bytes) >= limit_bytes:

@@ -34,6 +34,7 @@ from hub.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
     FLAG_BATCH,
+    FLAG_TAGGED,
     HEADER,
     HEADER_BYTES,
     KIND_MESSAGES,
@@ -62,6 +63,8 @@ BLOCK_RECORDS = 8_192
 BLOCK_BYTES = 2**20
 """Bytes of values, or of topics, after which a block is cut, if the caller says nothing else."""
 
+_TOPIC_LENGTH_BYTES = 2
+
 BLOCK_BYTES_LIMIT = 2**30
 """The largest value, and the most that a caller may allow for a block: both together fit in one section."""
 
@@ -70,6 +73,8 @@ def pack(
     parts: list[tuple[int, bytes]], first: int, limit_records: int = BLOCK_RECORDS, limit_bytes: int = BLOCK_BYTES
 ) -> list[bytes]:
     """Make blocks of frames.
+
+    Of a TAGGED frame the topic is kept; its labels and names are not.
 
     A BATCH frame that cannot be cut (its body is not the values it says, or of another encoding than msgpack) takes
     as many records as it says: the first has what stands behind the count, the others are empty.
@@ -162,7 +167,21 @@ def _whole_frames(frames: bytes) -> Iterator[Frame]:
             raise ValueError("a frame is cut off")
         if kind != KIND_MESSAGES or body_length > BLOCK_BYTES_LIMIT:
             raise ValueError(f"a frame of kind {kind} and {body_length} bytes has no place in the journal")
-        yield Frame(kind, flags, frames[key_start:body_start], frames[body_start:position])
+        frame = Frame(kind, flags, frames[key_start:body_start], frames[body_start:position])
+        yield _untagged(frame) if flags & FLAG_TAGGED else frame
+
+
+def _untagged(frame: Frame) -> Frame:
+    """Return a frame without labels and names: the journal keeps topics.
+
+    Raises:
+        ValueError: The key is shorter than it says that its topic is.
+    """
+    key = frame.key
+    size = int.from_bytes(key[:_TOPIC_LENGTH_BYTES], "big")
+    if len(key) < _TOPIC_LENGTH_BYTES + size:
+        raise ValueError(f"a tagged key of {len(key)} bytes is shorter than its topic")
+    return frame._replace(key=frame.topic, flags=frame.flags & ~FLAG_TAGGED)
 
 
 def _values_of(frame: Frame) -> Iterator[bytes]:

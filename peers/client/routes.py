@@ -9,19 +9,33 @@ one run. The table is emptied in place when a subscription changes (a client cha
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hub.batch import Batch
-from hub.errors import InvalidTopicError
+from hub.errors import InvalidTopicError, RejectedError
+from hub.frame import FLAG_TAGGED
 from hub.multimap import PrefixMultimap
+from hub.tags.envelope import Envelope
+from hub.tags.rule import Rule
+from hub.tags.rules import RuleIndex
 from hub.topics import decode_topic
 
-__all__ = ["LocalRoutes", "Route", "Sink"]
+__all__ = ["Addressed", "LocalRoutes", "Route", "Sink", "Want"]
 
 _ROUTES_LIMIT = 65_536
 _KEY_HEADER_BYTES = 4
-_READ_FLAGS = 0b111
-"""BATCH and the encoding; with other flags the key is more than a topic."""
+_READ_FLAGS = 0b111 | FLAG_TAGGED
+"""BATCH, the encoding, and that the key is an envelope; with other flags it is something else."""
+
+
+class Addressed(NamedTuple):
+    """What is sent to the owner of a name."""
+
+    name: str
+
+
+Want = str | Rule | Addressed
+"""What a subscription asks for: a prefix, a rule, or (of this client alone, the hub need not be asked) a name."""
 
 
 class Sink(Protocol):
@@ -52,28 +66,42 @@ class Route:
 
 
 class LocalRoutes:
-    """Prefixes and sinks of one client, with a cache in front.
+    """Prefixes, rules and sinks of one client, with a cache in front.
 
     Args:
         unreadable: Gets messages whose routing key holds no topic that this version can read.
     """
 
-    __slots__ = ("_interned", "_multimap", "_unreadable", "table")
+    __slots__ = ("_addressed", "_interned", "_multimap", "_rules", "_unreadable", "table")
 
     def __init__(self, unreadable: Sink) -> None:
         self.table: dict[bytes, Route] = {}
         self._multimap: PrefixMultimap[Sink] = PrefixMultimap()
+        self._rules: RuleIndex[Sink] = RuleIndex()
+        self._addressed: dict[str, list[Sink]] = {}
         self._interned: dict[tuple[Sink, ...], Route] = {}
         self._unreadable = Route((unreadable,))
 
-    def add(self, prefix: str, sink: Sink) -> None:
-        """From now on, messages under `prefix` go to `sink`, too."""
-        self._multimap.add(prefix, sink)
+    def add(self, want: Want, sink: Sink) -> None:
+        """From now on, messages under a prefix, or those that a rule matches, go to `sink`, too."""
+        match want:
+            case Rule():
+                self._rules.add(want, sink)
+            case Addressed():
+                self._addressed.setdefault(want.name, []).append(sink)
+            case _:
+                self._multimap.add(want, sink)
         self._forget()
 
-    def discard(self, prefix: str, sink: Sink) -> None:
-        """Messages under `prefix` no longer go to `sink`, unless another of its prefixes matches."""
-        self._multimap.discard(prefix, sink)
+    def discard(self, want: Want, sink: Sink) -> None:
+        """They no longer go to `sink`, unless something else that it wants matches; it does want this."""
+        match want:
+            case Rule():
+                self._rules.discard(want, sink)
+            case Addressed():
+                self._addressed[want.name].remove(sink)
+            case _:
+                self._multimap.discard(want, sink)
         self._forget()
 
     def miss(self, key: bytes) -> Route:
@@ -90,12 +118,20 @@ class LocalRoutes:
     def _find(self, key: bytes) -> Route:
         if key[1] & ~_READ_FLAGS:
             return self._unreadable
+        raw = key[_KEY_HEADER_BYTES:]
         try:
-            topic = decode_topic(key[_KEY_HEADER_BYTES:])
-        except InvalidTopicError:
+            found = self._find_tagged(raw) if key[1] & FLAG_TAGGED else self._multimap.find(decode_topic(raw))
+        except (InvalidTopicError, RejectedError):
             return self._unreadable
-        sinks = tuple(self._multimap.find(topic))
+        sinks = tuple(found)
         return self._interned.setdefault(sinks, Route(sinks))
+
+    def _find_tagged(self, raw: bytes) -> dict[Sink, None]:
+        topic, labels, sender, destination = Envelope.decode(raw)
+        found = self._multimap.find(topic)
+        found |= self._rules.find(topic, labels, sender)
+        found |= dict.fromkeys(self._addressed.get(destination, ()))
+        return found
 
     def _forget(self) -> None:
         self.table.clear()

@@ -18,7 +18,7 @@ for a value that is a map.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -30,13 +30,17 @@ from hub.frame import (
     BATCH_COUNT,
     BROKER_FLAGS,
     FLAG_BATCH,
+    FLAG_TAGGED,
     HEADER,
     HEADER_BYTES,
     KIND_MESSAGES,
     Encoding,
     Frame,
+    encode_frame,
     iterate_frames,
 )
+from hub.tags.envelope import Envelope
+from hub.tags.message import TaggedMessage
 
 __all__ = [
     "BadMessage",
@@ -181,7 +185,7 @@ def decode_body(encoding: int, body: bytes) -> Any:
         raise ValueError(_reason(error, encoding)) from error
 
 
-def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:
+def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:  # noqa: C901 -- one loop
     """Return the messages of a batch, oldest first, and what of it could not be read."""
     # One loop and local names on purpose: a call or an attribute here is paid for every message.
     frames = batch.frames
@@ -197,11 +201,15 @@ def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:
         frame_end = body_start + body_length
         key = frames[position + HEADER_BYTES : body_start]
         if key != last_key:
-            topic, last_key = key.decode(), key
+            topic, last_key = key.decode(errors="replace"), key  # of a TAGGED one no use is made
         try:
             if flags == FLAG_BATCH:
                 values = _decode(_ARRAY_32 + frames[body_start:frame_end])
             elif flags:
+                if flags & FLAG_TAGGED:
+                    _read_tagged(flags, key, frames[body_start:frame_end], messages, bad)
+                    position = frame_end
+                    continue
                 values = [_value_in(flags, frames[body_start:frame_end])]
             elif not starts_with(frames[position:body_start], frame_end):
                 messages.append(_message((topic, _decode(frames[body_start:frame_end]))))
@@ -219,6 +227,18 @@ def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:
             messages.extend(map(_message, zip(repeat(topic), values)))
         position = frame_end
     return messages, bad
+
+
+_envelope_of = lru_cache(1024)(Envelope.decode)
+
+
+def _read_tagged(flags: int, key: bytes, body: bytes, messages: list[Message], bad: list[BadMessage]) -> None:
+    """Read a frame with labels or names: as one without, to whose messages they are given."""
+    envelope = _envelope_of(key)
+    frame = encode_frame(KIND_MESSAGES, body, key=envelope.topic.encode(), flags=flags & ~FLAG_TAGGED)
+    plain, bad_here = decode_batch(Batch(frame, 1))
+    messages.extend([TaggedMessage(envelope, message.value) for message in plain])
+    bad.extend(bad_here)
 
 
 def _salvage(frame: Frame, topic: str, error: Exception, messages: list[Message], bad: list[BadMessage]) -> None:

@@ -31,6 +31,7 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.handler import Handler
+from hub.routes import Route
 from hub.stretch import Run, Stretch
 from peers.journal.recorder import Recorder
 from peers.journal.schema import Write
@@ -261,9 +262,8 @@ class Staging:
                 if not isinstance(item, Run | Stretch):
                     raise RejectedError(CloseCode.BAD_DATA, "STAGE: MESSAGES frames without CONFIRM expected")
                 routes = [item.route] if isinstance(item, Run) else item.routes
-                if any(journal not in route.handlers for route in set(routes)):
-                    text = "STAGE: a topic that is not recorded here; see journal.topics of the hub"
-                    raise RejectedError(CloseCode.NOT_ALLOWED, text)
+                for route in set(routes):
+                    _check_route(route, journal)
                 yield 1 + len(routes) // _ROUTES_PER_COST
         except ProtocolError as error:
             raise RejectedError(error.code, error.text) from error
@@ -398,6 +398,19 @@ class Staging:
         return StagingStatistics(
             len(self._transactions), self._size_bytes, self._committed, self._repeated, self._dropped
         )
+
+
+def _check_route(route: Route, journal: Handler) -> None:
+    """See whether what goes this way may be staged.
+
+    Raises:
+        RejectedError: It is not recorded, or bears a sender, whose name may have another owner at the COMMIT.
+    """
+    if route.sender:
+        raise RejectedError(CloseCode.NOT_ALLOWED, "STAGE: messages that bear the name of a sender are not staged")
+    if journal not in route.handlers:
+        text = "STAGE: a topic that is not recorded here; see journal.topics of the hub"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
 def _remember(writes: dict[str, Write], write: Write) -> None:

@@ -24,7 +24,8 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
+from hub.tags.envelope import Envelope
 from peers.conversion import (
     CONVERTED_LIMIT_BYTES,
     array_header,
@@ -47,6 +48,9 @@ _MERGED_VALUE_BYTES = 4096
 
 _SINGLY_LIMIT = 4096
 """Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
+
+_MAP_OF_TWO = 0x82
+"""Head of a msgpack map."""
 
 _ENCODING = 0b110
 """Flags that say that a body is not msgpack."""
@@ -128,7 +132,8 @@ class _Assembly:
 
 def _make_json(batch: Batch) -> Made:
     assembly = _Assembly(_json_message, _json_notice)
-    for topic, flags, body in _frames(batch.frames):
+    for topic, every_flag, body in _frames(batch.frames):
+        flags = every_flag & ~FLAG_TAGGED
         if flags & _ENCODING:
             _add_broker_value(assembly, topic, flags, body, json_of_broker)
         elif flags & FLAG_BATCH:
@@ -151,8 +156,17 @@ def _add_broker_value(
         assembly.add(topic, 1, value)
 
 
+class _EnvelopeKey(bytes):
+    """Stands in place of a topic: one with labels or names."""
+
+    __slots__ = ()
+
+
 def _frames(frames: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield topic, flags and body of each frame. Like `Batch.parts`, at a third of the cost: this is a hot path."""
+    """Yield topic, or envelope, flags and body of each frame.
+
+    Like `Batch.parts`, at a third of the cost: this is a hot path.
+    """
     position = 0
     size = len(frames)
     unpack = HEADER.unpack_from
@@ -161,7 +175,8 @@ def _frames(frames: bytes) -> Iterator[tuple[bytes, int, bytes]]:
         topic_start = position + HEADER_BYTES
         body_start = topic_start + key_length
         position = body_start + body_length
-        yield frames[topic_start:body_start], flags, frames[body_start:position]
+        topic = frames[topic_start:body_start]
+        yield topic if not flags & FLAG_TAGGED else _EnvelopeKey(topic), flags, frames[body_start:position]
 
 
 def _messages(flags: int, body: bytes) -> int:
@@ -169,9 +184,19 @@ def _messages(flags: int, body: bytes) -> int:
     return messages
 
 
+def _beside(key: _EnvelopeKey) -> dict[str, object]:
+    """What a message with labels or names says beside its values."""
+    topic, labels, sender, destination = Envelope.decode(key)
+    fields = {"topic": topic, "labels": labels, "sender": sender, "to": destination}
+    return {name: value for name, value in fields.items() if value}
+
+
 def _json_message(topic: bytes, _: int, values: list[bytes]) -> bytes:
-    name = msgspec.json.encode(topic.decode())
-    return encode_message(Opcode.TEXT, b'{"type":"messages","topic":', name, b',"values":[', b",".join(values), b"]}")
+    if isinstance(topic, _EnvelopeKey):
+        head = b'{"type":"messages",' + msgspec.json.encode(_beside(topic))[1:-1]
+    else:
+        head = b'{"type":"messages","topic":' + msgspec.json.encode(topic.decode())
+    return encode_message(Opcode.TEXT, head, b',"values":[', b",".join(values), b"]}")
 
 
 def _json_notice(lost_messages: int) -> bytes:
@@ -203,7 +228,8 @@ def _add_json_values(assembly: _Assembly, topic: bytes, body: bytes) -> None:
 
 def _make_msgpack(batch: Batch) -> Made:
     assembly = _Assembly(_msgpack_message, _msgpack_notice)
-    for topic, flags, body in _frames(batch.frames):
+    for topic, every_flag, body in _frames(batch.frames):
+        flags = every_flag & ~FLAG_TAGGED
         if flags & _ENCODING:
             _add_broker_value(assembly, topic, flags, body, msgpack_of_broker)
         elif flags & FLAG_BATCH:
@@ -216,8 +242,13 @@ def _make_msgpack(batch: Batch) -> Made:
 
 
 def _msgpack_message(topic: bytes, count: int, values: list[bytes]) -> bytes:
-    name = msgspec.msgpack.encode(topic.decode())
-    head = b"\x83\xa4type\xa8messages\xa5topic%b\xa6values%b" % (name, array_header(count))
+    if isinstance(topic, _EnvelopeKey):
+        fields = _beside(topic)
+        beside = msgspec.msgpack.encode(fields)[1:]  # without the head of the map: they are in another
+        head = b"%c\xa4type\xa8messages%b\xa6values%b" % (_MAP_OF_TWO + len(fields), beside, array_header(count))
+    else:
+        name = msgspec.msgpack.encode(topic.decode())
+        head = b"\x83\xa4type\xa8messages\xa5topic%b\xa6values%b" % (name, array_header(count))
     return encode_message(Opcode.BINARY, head, *values)
 
 

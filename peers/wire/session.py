@@ -204,7 +204,7 @@ class Session(Generic[R]):
     @property
     def has_outgoing(self) -> bool:
         """Whether something waits to be written."""
-        return bool(self._outgoing)
+        return bool(self._outgoing or self._rejected)
 
     def send(self, frame: bytes) -> None:
         """Put a frame into what goes out next."""
@@ -239,6 +239,7 @@ class Session(Generic[R]):
 
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
+        self._tell_rejected()
         if not self._outgoing:
             return b""
         outgoing, self._outgoing = self._outgoing, []

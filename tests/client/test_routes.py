@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch
-from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
+from hub.frame import FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
+from hub.tags.envelope import tagged
+from hub.tags.rule import Rule
 from peers.client import routes as module
-from peers.client.routes import LocalRoutes
+from peers.client.routes import Addressed, LocalRoutes
 
 
 class NamedSink:
@@ -70,6 +72,29 @@ def test_as_a_look_up(changes: list[tuple[bool, str, int]], topics: list[str]) -
             assert len(set(found)) == len(found)
 
 
+def test_labels_names_and_prefixes() -> None:
+    """A message goes to each sink once, whichever of the things that it asked for has brought it."""
+    routes = LocalRoutes(UNREADABLE)
+    by_prefix, by_rule, by_both, by_name = sinks = [NamedSink(name) for name in ("prefix", "rule", "both", "name")]
+    rule = Rule(("a",), "/x", "s.s")
+    for want, sink in (
+        ("/x", by_prefix),
+        (rule, by_rule),
+        ("/", by_both),
+        (rule, by_both),
+        (Addressed("d.d"), by_name),
+    ):
+        routes.add(want, sink)
+    key = tagged("/x", ["a", "b"], "s.s", "d.d").routing_key
+    assert set(routes.find(key).sinks) == set(sinks)
+    assert set(routes.find(tagged("/x", ["b"], "s.s").routing_key).sinks) == {by_prefix, by_both}
+    assert set(routes.find(tagged("/x", ["a"]).routing_key).sinks) == {by_prefix, by_both}
+    routes.discard(rule, by_both)
+    routes.discard("/x", by_prefix)
+    routes.discard(Addressed("d.d"), by_name)
+    assert set(routes.find(key).sinks) == {by_rule, by_both}
+
+
 def test_the_same_sinks_are_the_same_route() -> None:
     """Topics, and flags, with the same sinks share one route object, so that the scanner joins their runs."""
     routes = LocalRoutes(UNREADABLE)
@@ -83,7 +108,15 @@ def test_unreadable_keys() -> None:
     """Keys that hold no topic lead to one sink, and are never refused."""
     routes = LocalRoutes(UNREADABLE)
     routes.add("", NamedSink("all"))
-    for key in (key_of(b"/\xff"), key_of(""), key_of("/a\n"), key_of("/a", 0b1000), key_of("x" * 1025)):
+    unread = (
+        key_of(b"/\xff"),
+        key_of(""),
+        key_of("/a\n"),
+        key_of("/a", FLAG_TAGGED),
+        key_of("/a", 64),
+        key_of("x" * 1025),
+    )
+    for key in unread:
         assert routes.find(key).sinks == (UNREADABLE,)
         assert routes.miss(key) is routes.table[key]
 

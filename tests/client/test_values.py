@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch, Message, decode_values
-from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.tags.envelope import tagged
 from peers.client.values import InvalidValueError, decode_batch, encode_value
 from peers.zeek.data import Count, Port, Set
 from peers.zeek.event import Event
@@ -181,3 +182,25 @@ def test_extensions_that_are_no_values_of_zeek() -> None:
     messages, bad = decode_batch(Batch(packed, 2))
     assert [message.value for message in messages] == [msgspec.msgpack.Ext(11, b"?")]
     assert [each.messages for each in bad] == [1]
+
+
+def test_labels_and_names_come_with_the_message() -> None:
+    """It is a pair as all are; what is bad is told under its topic."""
+    envelope = tagged("/a", ["low", "b"], "s.s", "d.d")
+    key = envelope.encode()
+    frames = (
+        Batch.of("/a", [0]).frames
+        + Batch.under(key, [1, 2], FLAG_TAGGED).frames
+        + encode_frame(KIND_MESSAGES, b"\xc1", key=key, flags=FLAG_TAGGED)
+        + Batch.under(key, [3], FLAG_TAGGED).frames
+        + Batch.of("/a", [4]).frames
+    )
+    messages, bad = decode_batch(Batch(frames, 6))
+    assert messages == [("/a", 0), ("/a", 1), ("/a", 2), ("/a", 3), ("/a", 4)]
+    assert [message.labels for message in messages] == [(), ("b", "low"), ("b", "low"), ("b", "low"), ()]
+    assert {(message.sender, message.destination) for message in messages[1:4]} == {("s.s", "d.d")}
+    assert (messages[0].sender, messages[0].destination) == ("", "")
+    assert [(one.topic, one.messages) for one in bad] == [("/a", 1)]
+    assert repr(messages[1]) == (
+        "TaggedMessage(topic='/a', value=1, labels=('b', 'low'), sender='s.s', destination='d.d')"
+    )

@@ -17,7 +17,8 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from hub.batch import Batch
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.tags.envelope import tagged
 from peers.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.forms import KEPT_LIMIT_BYTES, Form
 from peers.websocket.forms import MERGED_LIMIT_BYTES, json_form, msgpack_form
@@ -74,6 +75,28 @@ def make(request: pytest.FixtureRequest) -> Any:
 def test_one_value_is_one_message(make: Any) -> None:
     """A frame of one value becomes one message with the topic and a list of one."""
     assert read(Batch(value("/a/ü", {"k": [1, None]}), 1), make) == [messages("/a/ü", {"k": [1, None]})]
+
+
+def test_labels_and_names_stand_beside_the_topic(make: Any) -> None:
+    """Where there are any; frames that differ in them are not merged."""
+    key = tagged("/a", ["é", "low"], "s.s", "d.d").encode()
+    frames = [
+        encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED),
+        encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(2) + b"\2\3", key=key, flags=FLAG_TAGGED | FLAG_BATCH),
+        value("/a", 4),
+        encode_frame(KIND_MESSAGES, b"\5", key=tagged("/a", ["low"]).encode(), flags=FLAG_TAGGED),
+        encode_frame(KIND_MESSAGES, encode(Count(6)), key=tagged("/a").encode(), flags=FLAG_TAGGED | BROKER),
+    ]
+    found = read(Batch(b"".join(frames), 6), make)
+    values = [message.pop("values") for message in found]
+    assert [one for some in values[:-1] for one in some] == [1, 2, 3, 4, 5]
+    everything = {"type": "messages", "topic": "/a", "labels": ["low", "é"], "sender": "s.s", "to": "d.d"}
+    assert found[0] == everything
+    assert found[-3:] == [
+        {"type": "messages", "topic": "/a"},
+        {"type": "messages", "topic": "/a", "labels": ["low"]},
+        {"type": "messages", "topic": "/a"},
+    ]
 
 
 def test_the_kind_is_that_of_the_subprotocol() -> None:

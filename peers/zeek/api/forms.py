@@ -65,9 +65,9 @@ def _text(frame: Frame, body: bytes) -> bytes | None:
     try:
         match frame.encoding:
             case Encoding.BROKER:
-                return encode_message(frame.key, body)
+                return encode_message(frame.topic, body)
             case Encoding.MSGPACK:
-                return encode_message(frame.key, from_msgpack(body))
+                return encode_message(frame.topic, from_msgpack(body))
             case _:
                 return None
     except ValueError:

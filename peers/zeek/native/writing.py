@@ -23,7 +23,17 @@ from struct import Struct
 from typing import NamedTuple
 
 from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
+from hub.frame import (
+    BATCH_COUNT,
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+)
 from peers.zeek.native.envelope import data_header
 from peers.zeek.native.handshake_messages import LENGTH
 
@@ -68,7 +78,7 @@ def data_envelopes(batch: Batch, own_id: bytes, convert: Convert) -> DataEnvelop
         key_end = position + HEADER_BYTES + key_length
         frame = Frame(kind, flags, frames[position + HEADER_BYTES : key_end], frames[key_end : key_end + body_length])
         payloads, lost_here = _payloads(frame, convert)
-        parts += _enveloped(header, frame.key, payloads)
+        parts += _enveloped(header, frame.topic, payloads)
         lost += lost_here
         position = key_end + body_length
     return DataEnvelopes(b"".join(parts), lost)
@@ -104,6 +114,8 @@ def _copy_one_topic(frames: bytes, position: int, header: bytes, parts: list[byt
 
 def _payloads(frame: Frame, convert: Convert) -> tuple[list[bytes], int]:
     """Return the converted values of a frame, and how many there are that have no such form."""
+    if frame.flags == BROKER_FLAGS | FLAG_TAGGED and frame.body:  # a Zeek hears nothing of labels
+        return [frame.body], 0
     if frame.encoding != Encoding.MSGPACK:
         return [], frame.messages
     bodies: Iterable[bytes] = (frame.body,)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.frame import FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
+from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame, encode_frame, iterate_frames
 from hub.journal import packing
 from hub.journal.block import Block
+from hub.tags.envelope import Envelope
 from tests.hub.journal.twins import (
     PURE,
     Parts,
@@ -108,6 +109,41 @@ def test_a_batch_that_cannot_be_cut_keeps_its_number(twin: SimpleNamespace) -> N
         (b"\1\2", 1),
         (b"", 1),
     ]
+
+
+@both
+@given(parts=parts_lists, limit_records=st.integers(1, 20), labels=st.sets(st.sampled_from("abé"), max_size=3))
+def test_labels_and_names_are_not_kept(
+    twin: SimpleNamespace, parts: Parts, limit_records: int, labels: set[str]
+) -> None:
+    """The journal keeps topics: the same blocks as of frames without labels."""
+
+    def tag(frame: Frame) -> bytes:
+        key = Envelope(frame.key.decode(), tuple(sorted(labels)), "a.b").encode()
+        return encode_frame(frame.kind, frame.body, key=key, flags=frame.flags | FLAG_TAGGED)
+
+    labelled = [
+        (
+            time_us,
+            b"".join(
+                [tag(frame) if number % 3 else _plain(frame) for number, frame in enumerate(iterate_frames(some))]
+            ),
+        )
+        for time_us, some in parts
+    ]
+    assert twin.pack(labelled, 7, limit_records) == twin.pack(parts, 7, limit_records)
+
+
+def _plain(frame: Frame) -> bytes:
+    return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags)
+
+
+@both
+@pytest.mark.parametrize("key", [b"", b"\0", b"\0\3/a", b"\xff\xff"])
+def test_a_tagged_key_holds_its_topic(twin: SimpleNamespace, key: bytes) -> None:
+    """Nothing behind it is read."""
+    with pytest.raises(ValueError, match=f"a tagged key of {len(key)} bytes is shorter than its topic"):
+        twin.pack([(1, encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED))], 0)
 
 
 @both

@@ -8,7 +8,8 @@ from typing import Any
 from websockets.frames import Opcode
 
 from hub.batch import Batch
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.tags.envelope import tagged
 from peers.websocket.framing import encode_message
 from peers.zeek.api.forms import SPLIT_LIMIT_MESSAGES, texts, zeek_form
 from peers.zeek.data import CONVERTED_LIMIT_BYTES
@@ -54,6 +55,17 @@ def test_what_the_hubs_own_clients_publish() -> None:
         [data("/a", "vector", [{"@data-type": "boolean", "data": True}])],
         0,
     )
+
+
+def test_labels_are_left_out() -> None:
+    """The API knows topics."""
+    key = tagged("/a", ["x"], "s.s").encode()
+    batch = Batch(
+        encode_frame(KIND_MESSAGES, body_of(count("/x", 1)), key=key, flags=BROKER_FLAGS | FLAG_TAGGED)
+        + encode_frame(KIND_MESSAGES, b"\x02", key=key, flags=FLAG_TAGGED),
+        2,
+    )
+    assert read(batch) == ([json.loads(count("/a", 1)), data("/a", "integer", 2)], 0)
 
 
 def test_what_has_no_form_is_lost() -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.stretch import Run, Stretch
+from hub.tags.envelope import tagged
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.native.envelope import TTL, Envelope, EnvelopeType, decode_envelope
 from peers.zeek.native.handshake_messages import NIL_ID
@@ -115,3 +116,13 @@ def test_what_has_no_form_is_lost_alone(frame: bytes, messages: int) -> None:
     """The messages before and behind it are written."""
     around = broker(b"/a", b"\x00")
     assert written(around + frame + around, messages + 2) == ([(b"/a", b"\x00")] * 2, messages)
+
+
+def test_labels_are_left_out() -> None:
+    """Whether the body is a Zeek's own or a client's."""
+    key = tagged("/a", ["x"], "s.s").encode()
+    frames = encode_frame(KIND_MESSAGES, b"\x00", key=key, flags=BROKER_FLAGS | FLAG_TAGGED)
+    assert written(frames, 1) == ([(b"/a", b"\x00")], 0)
+    frames = encode_frame(KIND_MESSAGES, b"\x01", key=key, flags=FLAG_TAGGED)
+    plain = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
+    assert written(frames, 1) == written(plain, 1)
