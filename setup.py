@@ -11,6 +11,7 @@ else:
     extensions = cythonize(
         [
             Extension("hub._runs", ["hub/_runs.pyx"], optional=True),
+            Extension("hub.requests._block", ["hub/requests/_block.pyx"], optional=True),
             Extension("hub.journal._packing", ["hub/journal/_packing.pyx"], optional=True),
         ]
     )

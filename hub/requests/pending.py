@@ -1,4 +1,4 @@
-"""What is pending: `Block`s of requests, each known to who asked, to who is to answer, and by when.
+"""`Party` and `Spans`: what is pending, as who has asked knows it and as who is to answer.
 
 ```
 requester's ids            hub's ids at this service          every 10 ms
@@ -8,15 +8,14 @@ requester's ids            hub's ids at this service          every 10 ms
 40   one frame ── Block ──  3
 ```
 
-A frame of requests is one block. Its parts may be answered one by one: then `answered` says which. Both sides know a
-block by where it begins, in small maps of their own (`Spans`): requests that came alone in a dictionary, the others in
-order of their first id.
+A frame of requests is one `Block` (`hub.requests.block`). Both sides know it by where it begins, in small maps of their
+own: requests that came alone in a dictionary, the others in order of their first id.
 
 Owner: `hub.requests.requests`. Invariants: what is pending of one requester never overlaps in its ids, nor what is
 pending at one service in the hub's; a block is in both maps and in its bucket, or settled.
 
 Cost: a request that came alone is a dictionary hit in each map; a block of several O(log n) for the frame, not for the
-request. What is answered out of a block costs a byte per request of it.
+request.
 
 Not here: who gets what (`hub.requests.requests`), who serves what (`hub.requests.services`).
 """
@@ -29,6 +28,11 @@ from sortedcontainers import SortedDict
 
 from hub.handler import Handler
 from hub.requests.layout import TRANSACTIONS
+
+try:
+    from hub.requests._block import Block
+except ImportError:
+    from hub.requests.block import Block
 
 __all__ = ["Block", "Party", "Spans"]
 
@@ -90,128 +94,6 @@ class Party:
         return (self.issued - 1 - own) & _MASK < self.issued
 
 
-class Block:
-    """Requests of one frame, or a part of them, at one service."""
-
-    __slots__ = ("answered", "asker", "bucket", "count", "first", "left", "own", "responder")
-
-    asker: Party
-
-    responder: Party
-
-    first: int
-    """Transaction id of the first, as the requester has it."""
-
-    own: int
-    """The same, as the hub has told it to the service."""
-
-    count: int
-
-    left: int
-    """How many of them are pending; 0 when the block is settled."""
-
-    answered: bytearray | None
-    """A byte for each, 1 for those that are not pending; None while all are."""
-
-    bucket: dict[Block, None]
-    """What is due at the same time."""
-
-    def __init__(  # noqa: PLR0913, PLR0917 -- made for each request: by place is quicker than by name
-        self, asker: Party, responder: Party, first: int, own: int, count: int, bucket: dict[Block, None]
-    ) -> None:
-        self.asker = asker
-        self.responder = responder
-        self.first = first
-        self.own = own
-        self.count = self.left = count
-        self.answered = None
-        self.bucket = bucket
-
-    def enter(self) -> None:
-        """Stand in both maps and in the bucket."""
-        self.bucket[self] = None
-        asker, responder = self.asker, self.responder
-        asker.asked_requests += self.left
-        responder.owed_requests += self.left
-        if self.count == 1:
-            asker.asked.singles[self.first] = self
-            responder.owed.singles[self.own] = self
-        else:
-            asker.asked.ranges[self.first] = self
-            responder.owed.ranges[self.own] = self
-
-    def leave(self) -> None:
-        """Stand nowhere any more: settled. Harmless when it is already."""
-        left = self.left
-        if not left:
-            return
-        self.left = 0
-        asker, responder = self.asker, self.responder
-        asker.asked_requests -= left
-        responder.owed_requests -= left
-        if self.count == 1:
-            del asker.asked.singles[self.first]
-            del responder.owed.singles[self.own]
-        else:
-            del asker.asked.ranges[self.first]
-            del responder.owed.ranges[self.own]
-        bucket = self.bucket
-        bucket.pop(self, None)  # what is due was taken out of it
-        if not bucket:
-            bucket.clear()  # a dictionary that was large keeps its room otherwise
-
-    def pending(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, int]]:
-        """Yield where what is pending begins and ends, within `start` to `stop`, counted from the first."""
-        stop = self.count if stop is None else stop
-        answered = self.answered
-        if answered is None:
-            yield start, stop
-            return
-        while (begin := answered.find(0, start, stop)) >= 0:
-            start = answered.find(1, begin, stop)
-            if start < 0:
-                start = stop
-            yield begin, start
-
-    def settle(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Take note that `start` to `stop` are answered; return which of them were pending."""
-        if self.answered is None:
-            if stop - start == self.count:
-                self.leave()
-                return [(start, stop)]
-            self.answered = bytearray(self.count)
-        fresh = list(self.pending(start, stop))
-        settled = sum(end - begin for begin, end in fresh)
-        if settled == self.left:
-            self.leave()
-        elif settled:
-            for begin, end in fresh:
-                self.answered[begin:end] = b"\x01" * (end - begin)
-            self.left -= settled
-            self.asker.asked_requests -= settled
-            self.responder.owed_requests -= settled
-        return fresh
-
-    def part(self, start: int, stop: int) -> None:
-        """Make two blocks of it: what stands before `start` and what stands from `stop` on.
-
-        The ids between are not pending, and the requester uses them again.
-        """
-        if self.answered is None or self.answered.find(0, start, stop) >= 0:
-            raise ValueError("what is pending cannot be cut out of a block")
-        answered = self.answered
-        self.leave()
-        for begin, end in ((0, start), (stop, len(answered))):
-            rest = answered[begin:end]
-            left = rest.count(0)
-            if left:
-                first = (self.first + begin) & _MASK
-                block = Block(self.asker, self.responder, first, self.own + begin, len(rest), self.bucket)
-                block.left = left
-                block.answered = rest
-                block.enter()
-
-
 class Spans:
     """Blocks by an id that their requests have."""
 
@@ -231,10 +113,9 @@ class Spans:
             self._ranges = SortedDict()
         return self._ranges
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> list[Block]:
         """Every block, those of one request first."""
-        yield from self.singles.values()
-        yield from self._ranges.values() if self._ranges is not None else ()
+        return [*self.singles.values(), *(self._ranges.values() if self._ranges is not None else ())]
 
     def covering(self, number: int) -> tuple[Block, int] | None:
         """Return the block of several that `number` is in, and its place there, whether it is pending or not."""

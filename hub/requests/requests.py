@@ -283,7 +283,7 @@ class Requests:
         if party is None:
             return
         party.gone = True
-        self._leaving.append((party, iter([*party.asked.blocks(), *party.owed.blocks()])))
+        self._leaving.append((party, iter(party.asked.blocks() + party.owed.blocks())))
         self.go_on()
 
     @property

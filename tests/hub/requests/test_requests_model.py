@@ -7,7 +7,7 @@ Requesters that read have them at once; those that do not, once they read again,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pytest
@@ -16,8 +16,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler, Role
+from hub.requests.block import Block as PureBlock
 from hub.requests.layout import Reply, Request, Status
 from hub.requests.limits import RequestLimits
+from hub.requests.pending import Block
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
 
 LIMITS = RequestLimits(pending=12, pending_total=25, timeout_s=0.05, timeout_max_s=0.2)
@@ -338,10 +340,30 @@ class Model(RuleBasedStateMachine):
 LIMITS_MS = int(LIMITS.timeout_max_s * 1000)
 
 
-class TestModel(Model.TestCase):  # type: ignore[name-defined, misc]
+class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
     """Turns are short here, so that what is done in shares is."""
+
+    block: ClassVar[type]
 
     def runTest(self) -> None:  # noqa: N802 -- as unittest has it
         """Few blocks a turn."""
-        with patch("hub.requests.requests._BLOCKS_PER_TURN", 2):
+        with (
+            patch("hub.requests.requests._BLOCKS_PER_TURN", 2),
+            patch("hub.requests.requests.Block", self.block),
+        ):
             super().runTest()
+
+
+class TestPure(_Short):
+    """With blocks as they are without a compiler."""
+
+    block = PureBlock
+
+
+class TestBuilt(_Short):
+    """With blocks as they are here: the compiled ones, where there is a compiler."""
+
+    block = Block
+
+
+del _Short

@@ -1,0 +1,1 @@
+from hub.requests.block import Block as Block
