@@ -36,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs asked and not yet answered, in mode `many`."""
     batch: int = 16_384
     """Pairs that are made at a time in mode `batched`; about half of them go to each service, in one body."""
-    batches: int = 4
+    batches: int = 8
     """Batches asked and not yet answered."""
     seconds: float = 3.0
     """Of each run."""
