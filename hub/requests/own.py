@@ -16,7 +16,10 @@ from hub.errors import HubError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame
 from hub.requests.layout import Request, Status
 
-__all__ = ["OwnServices"]
+__all__ = ["VALUES_LIMIT", "OwnServices"]
+
+VALUES_LIMIT = 16
+"""Most values in one frame to the hub itself: an answer may be as long as a list of all names."""
 
 
 class OwnServices(dict[str, Callable[[Any], Any]]):
@@ -27,6 +30,9 @@ class OwnServices(dict[str, Callable[[Any], Any]]):
         function = self.get(request.target.decode(errors="replace"))
         if function is None:
             return _failed(request, Status.NO_RESPONDER, "the hub itself serves nothing under this topic")
+        if request.requests > VALUES_LIMIT:
+            text = f"{request.requests} values in one frame, the hub itself answers at most {VALUES_LIMIT}"
+            return _failed(request, Status.FAILED, text)
         try:
             asked = decode_values(Frame(KIND_MESSAGES, request.flags, b"", request.values))
             answers = [encode_value(function(value)) for value in asked]

@@ -1,0 +1,187 @@
+"""Who is asked: prefixes, turns, links, what is the hub's own, and what links are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hub.errors import ClosedError, InvalidTopicError, RejectedError
+from hub.filter import Change
+from hub.handler import Handler, Role
+from hub.requests.layout import Reply, Status
+from hub.requests.services import COMPARED
+from tests.hub.fakes import handler_of
+from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
+
+
+@pytest.fixture
+def room() -> Room:
+    """A core."""
+    return Room()
+
+
+@pytest.fixture
+def requester(room: Room) -> Handler:
+    """Somebody who asks."""
+    return room.join()[0]
+
+
+def taken(*outlets: FakePoster) -> list[list[object]]:
+    """The values that each was asked."""
+    return [[value for _, value in asked(outlet.take())] for outlet in outlets]
+
+
+def test_the_longest_prefix_wins(room: Room, requester: Handler) -> None:
+    """As plain strings; the empty prefix takes what nobody else does, but never the hub's own."""
+    (_, all_), (_, a), (_, ab) = room.join(""), room.join("/a"), room.join("/a/b")
+    for number, topic in enumerate(("/x", "/a", "/a/", "/a/b/c", "/ab")):
+        room.ask(requester, request(topic, number, number))
+    assert taken(all_, a, ab) == [[0], [1, 2, 4], [3]]
+    room.ask(requester, request("$hub/x", 9, 9))
+    assert taken(all_) == [[]]
+
+
+def test_fewest_pending_then_in_turn(room: Room, requester: Handler) -> None:
+    """Whoever has answered is asked before those who have not."""
+    services = [room.join("/a") for _ in range(3)]
+    for number in range(6):
+        room.ask(requester, request("/a", number, number))
+    assert taken(*(outlet for _, outlet in services)) == [[0, 3], [1, 4], [2, 5]]
+    room.answer(services[1][0], reply(0, "done"))
+    room.ask(requester, request("/a", 10, 10))
+    assert taken(services[1][1]) == [[10]]
+
+
+def test_of_very_many_the_next_ones_are_compared(room: Room, requester: Handler) -> None:
+    """Each gets its share all the same."""
+    services = [room.join("/a") for _ in range(COMPARED * 3)]
+    for number in range(len(services)):
+        room.ask(requester, request("/a", number, number))
+    shares = Counter(len(one) for one in taken(*(outlet for _, outlet in services)))
+    assert shares == {1: len(services)}
+
+
+def test_counted(room: Room, requester: Handler) -> None:
+    """Who serves twice must take it back twice; taking back what is not served is passed over."""
+    service, outlet = room.join("/a", "/a")
+    room.requests.unserve(service, ["/a", "/b"])
+    room.requests.unserve(requester, ["/a"])
+    room.ask(requester, request("/a", 1, 1))
+    assert taken(outlet) == [[1]]
+    room.requests.unserve(service, ["/a"])
+    room.ask(requester, request("/a", 2, 2))
+    assert taken(outlet) == [[]]
+
+
+def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
+    """A service that comes, or goes, is noticed by topics that were asked for before."""
+    requester, told = room.join()
+    room.ask(requester, request("/a/b", 1, 1))
+    link, _ = room.join("/a", role=Role.LINK)
+    room.ask(requester, request("/a/b", 2, 2))
+    near, outlet = room.join("/a")
+    room.ask(requester, request("/a/b", 3, 3))
+    assert taken(outlet) == [[3]]
+    room.requests.unserve(near, ["/a"])
+    room.requests.unserve(link, ["/a"])
+    room.ask(requester, request("/a/b", 4, 4))
+    assert [(one, status) for one, status, _ in answers(told.take())] == [
+        (1, Status.NO_RESPONDER),
+        (4, Status.NO_RESPONDER),
+    ]
+
+
+def test_what_came_over_a_link(room: Room) -> None:
+    """It goes to no link, also where the longest prefix is served by one."""
+    link, _ = room.join(role=Role.LINK)
+    _, far = room.join("/a/b", role=Role.LINK)
+    _, near = room.join("/a")
+    room.ask(link, request("/a/b", 1, 1))
+    assert taken(far, near) == [[], [1]]
+
+
+def test_what_links_are_told(room: Room) -> None:
+    """What is served here when they come, and each change: a prefix once, whoever serves it; nothing of other links."""
+    service, _ = room.join("/a", "/b")
+    room.join("/far", role=Role.LINK)
+    link, _ = room.join(role=Role.LINK)
+    told: list[Change] = []
+    room.requests.tell(link, told.append)
+    other, _ = room.join("/a", "/c")
+    room.core.detach(service, "gone")
+    room.requests.unserve(other, ["/a"])
+    assert told == [Change(added=("/a", "/b")), Change(added=("/c",)), Change(removed=("/b",)), Change(removed=("/a",))]
+    room.core.detach(link, "gone")
+    room.core.detach(other, "gone")
+    assert len(told) == 4
+
+
+def test_a_link_of_a_hub_without_services_is_told_nothing(room: Room) -> None:
+    """Until there is something to tell."""
+    link, _ = room.join(role=Role.LINK)
+    told: list[Change] = []
+    room.requests.tell(link, told.append)
+    assert not told
+
+
+def test_what_cannot_be_served(room: Room) -> None:
+    """All or none; the error says why."""
+    service, _ = room.join()
+    with pytest.raises(RejectedError, match="the hub's own"):
+        room.requests.serve(service, ["/a", "$hub/names"])
+    with pytest.raises(InvalidTopicError):
+        room.requests.serve(service, ["/a", "\n"])
+    with pytest.raises(RejectedError, match="1001 prefixes to serve, the limit for a client is 1000"):
+        room.requests.serve(service, [f"/{number}" for number in range(1001)])
+    mute = handler_of()
+    room.core.attach(mute)
+    with pytest.raises(RejectedError, match="do not reach"):
+        room.requests.serve(mute, ["/a"])
+    room.core.detach(service, "gone")
+    with pytest.raises(ClosedError):
+        room.requests.serve(service, ["/a"])
+    assert not room.requests.statistics().services
+
+
+def test_many_prefixes_of_a_link(room: Room, requester: Handler) -> None:
+    """A link may serve more than a client; when it is lost they go in shares, and are not asked meanwhile."""
+    link, _ = room.join(*(f"/{number}" for number in range(5000)), role=Role.LINK)
+    assert room.requests.statistics().services == 5000
+    room.core.detach(link, "lost")
+    left = room.requests.statistics().services
+    assert 0 < left < 5000
+    assert room.woken
+    for number in range(5000):
+        room.requests.ask(requester, request(f"/{number}", number, 1), 0)
+    assert room.requests.counters.answered[Status.NO_RESPONDER] == 5000
+    room.settle()
+    assert room.requests.statistics().services == 0
+
+
+def test_the_names_of_others(room: Room) -> None:
+    """A request to a name goes to whoever has it, over one link at most."""
+    requester, told = room.join()
+    owner, outlet = room.join()
+    far, far_outlet = room.join(role=Role.LINK)
+    link, link_told = room.join(role=Role.LINK)
+    mute = handler_of()
+    room.core.attach(mute)
+    names = {b"org.example.A": owner, b"org.example.B": far, b"org.example.C": mute}
+    room.requests.owner_of = names.get
+    for number, name in enumerate(("org.example.A", "org.example.B", "org.example.C", "org.example.D")):
+        room.ask(requester, request(name, number, number, flags=0b1000))
+        room.ask(link, request(name, number, number, flags=0b1000))
+    assert taken(outlet, far_outlet) == [[0, 0], [1]]
+    assert [(one, status) for one, status, _ in answers(told.take())] == [(2, 2), (3, 2)]
+    assert [(one, status) for one, status, _ in answers(link_told.take())] == [(1, 2), (2, 2), (3, 2)]
+
+
+def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
+    """A peer hub may say what only a hub knows; what no hub knows is refused, and its request goes on."""
+    link, outlet = room.join("/a", role=Role.LINK)
+    room.ask(requester, request("/a", 7, 1))
+    ((own, _),) = asked(outlet.take())
+    assert "status 99" in room.answer(link, Reply(own, 99, b"\xc0"))
+    assert room.requests.statistics().pending == 1
+    assert not room.answer(link, Reply(own, Status.RESPONDER_GONE, b"\xc0"))
