@@ -38,7 +38,7 @@ class Bad:
 
 
 FATAL = {
-    "garbage": Bad(b"\xff" * 100, CloseCode.TOO_BIG, "routing key of 65535 bytes, limit 4096", greeted=False),
+    "garbage": Bad(b"\xff" * 100, CloseCode.TOO_BIG, "routing key of 65535 bytes, limit 6144", greeted=False),
     "an HTTP request": Bad(b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", CloseCode.TOO_BIG, "routing key of", greeted=False),
     "a TLS handshake": Bad(
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", CloseCode.TOO_BIG, "body of", greeted=False
@@ -82,8 +82,8 @@ FATAL = {
     "HELLO twice": Bad(HELLO, CloseCode.PROTOCOL_ERROR, "HELLO is not expected with a client"),
     "an unknown kind": Bad(encode_frame(99, b""), CloseCode.PROTOCOL_ERROR, "unknown kind 99"),
     "kind 0": Bad(encode_frame(0, b""), CloseCode.PROTOCOL_ERROR, "unknown kind 0"),
-    "a request, which is for later": Bad(
-        encode_frame(Kind.REQUEST, b"12345678"), CloseCode.PROTOCOL_ERROR, "REQUEST is not expected with a client"
+    "what is for a later version": Bad(
+        encode_frame(Kind.ROUTING, b""), CloseCode.PROTOCOL_ERROR, "ROUTING is not expected with a client"
     ),
     "a notice": Bad(
         encode_frame(Kind.NOTICE, b"\x80"), CloseCode.PROTOCOL_ERROR, "NOTICE is not expected with a client"
@@ -92,7 +92,7 @@ FATAL = {
         HEADER.pack((16 << 20) + 1, Kind.MESSAGES, 0, 2), CloseCode.TOO_BIG, "body of 16777217 bytes, limit 16777216"
     ),
     "a key over the limit": Bad(
-        HEADER.pack(0, Kind.MESSAGES, 0, 4097), CloseCode.TOO_BIG, "routing key of 4097 bytes, limit 4096"
+        HEADER.pack(0, Kind.MESSAGES, 0, 6145), CloseCode.TOO_BIG, "routing key of 6145 bytes, limit 6144"
     ),
     "a large PING": Bad(encode_frame(Kind.PING, bytes(129)), CloseCode.TOO_BIG, "PING of 129 bytes"),
     "a CLOSE without a code": Bad(encode_frame(Kind.CLOSE, b""), CloseCode.PROTOCOL_ERROR, "CLOSE: 0 bytes"),
@@ -103,13 +103,13 @@ FATAL = {
 REFUSED = {
     "an empty topic": Bad(messages(b""), CloseCode.BAD_DATA, "topic is empty"),
     "a long topic": Bad(messages(b"/" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long, the limit is 1024 bytes"),
-    "the longest key": Bad(messages(b"/" * 4096), CloseCode.BAD_DATA, "is 4096 bytes long"),
+    "the longest key": Bad(messages(b"/" * 6144), CloseCode.BAD_DATA, "is 6144 bytes long"),
     "a topic that is not UTF-8": Bad(messages(b"/\xff"), CloseCode.BAD_DATA, "is not UTF-8 at byte 1"),
     "a topic with a surrogate": Bad(messages(b"/\xed\xa0\x80"), CloseCode.BAD_DATA, "is not UTF-8 at byte 1"),
     "a topic with NUL": Bad(messages(b"/a\0b"), CloseCode.BAD_DATA, "control character U+0000 at character 2"),
     "a topic with an escape": Bad(messages(b"/\x1b[2J"), CloseCode.BAD_DATA, "control character U+001B"),
     "the hub's own topic": Bad(messages(b"$hub/overflow"), CloseCode.NOT_ALLOWED, "$hub/ is the hub's own"),
-    "unknown flags": Bad(messages(b"/a", flags=8), CloseCode.BAD_DATA, "flags 0b00001000"),
+    "unknown flags": Bad(messages(b"/a", flags=128), CloseCode.BAD_DATA, "flags 0b10000000"),
     "a batch of none": Bad(messages(b"/a", BATCH_COUNT.pack(0), 1), CloseCode.BAD_DATA, "BATCH: a body of 4 bytes"),
     "a batch of too many": Bad(
         messages(b"/a", BATCH_COUNT.pack(2**32 - 1) + b"\xc0", 1), CloseCode.BAD_DATA, "BATCH: a body of 5 bytes"
