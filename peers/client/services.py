@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hub.errors import ClosedError, HubError, PeerError, RejectedError, UsageError
-from hub.requests.layout import Request
+from hub.requests.layout import FLAG_NAMED, Request
 from hub.topics import printable
 from peers.client.connection import Connection
 from peers.client.replies import Replies
@@ -130,7 +130,7 @@ class Services:
     def receive(self, request: Request) -> None:
         """Have requests answered."""
         topic, service = self._targets.get(request.target) or self._find(request.target)
-        values = read_values(request.flags, request.values)
+        values = read_values(request.flags & ~FLAG_NAMED, request.values)
         self.requests += len(values)
         if service is None:
             self._replies.fail(request.first, len(values), _NOBODY)

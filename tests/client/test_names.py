@@ -193,10 +193,16 @@ async def test_many_names_are_listed_in_pages(hub: Hub) -> None:
 
 
 async def test_requests_to_a_name(hub: Hub) -> None:
-    """Reach whoever owns it, by a service of any topic; without an owner nobody answers."""
-    async with connect(hub.url) as client:
+    """Reach whoever owns it, one or many at once; without an owner nobody answers."""
+    async with connect(hub.url) as owner, connect(hub.url) as client:
         with pytest.raises(NoResponderError):
             await client.request(NAME, 1, name=True)
+        async with owner.serve("org.example.", lambda request: [request.topic, request.value]):
+            async with await owner.claim(NAME):
+                assert await client.request(NAME, 1, name=True) == [NAME, 1]
+                assert await client.request_many(NAME, [1, 2], name=True) == [[NAME, 1], [NAME, 2]]
+            with pytest.raises(NoResponderError):
+                await client.request(NAME, 1, name=True)
 
 
 async def test_the_blocking_client(hub: Hub) -> None:
