@@ -98,6 +98,29 @@ export interface RequestOptions {
   service?: boolean;
 }
 
+/** A service name that the hub knows. */
+export interface KnownName {
+  readonly name: string;
+  readonly labels: readonly string[];
+  /** Id of the client at its hub. */
+  readonly owner: number;
+  /** Id of that hub, 32 hexadecimal digits. */
+  readonly hub: string;
+}
+
+/** What `claim` returns. */
+export interface ClaimedName {
+  readonly name: string;
+  readonly labels: readonly string[];
+  readonly queue: boolean;
+  readonly owned: boolean;
+  readonly standing: "asked" | "queued" | "owned" | "ended";
+  readonly reason: string;
+  readonly confirmed: Promise<void>;
+  whenOwned(): Promise<void>;
+  release(): Promise<void>;
+}
+
 /** What `serve` returns. */
 export interface Service {
   readonly prefixes: readonly string[];
@@ -166,6 +189,8 @@ export interface Client {
   publish(topic: string, value: unknown, options: { confirm: "recorded" }): Promise<number>;
   publish(topic: string, value: unknown, options?: { confirm?: false }): void;
   request(topic: string, value: unknown, options?: RequestOptions): Promise<any>;
+  claim(name: string, options?: { labels?: readonly string[]; queue?: boolean }): ClaimedName;
+  names(prefix?: string): Promise<KnownName[]>;
   serve(prefixes: string | readonly string[], answer: (request: Message) => unknown): Service;
   statistics(): Statistics;
   close(): Promise<void>;

@@ -8,6 +8,7 @@
  *
  *     client.serve("/sum", ({ value }) => value.reduce((one, other) => one + other));
  *     console.log(await client.request("/sum", [1, 2, 3]));
+ *     const name = client.claim("org.example.Player", { labels: ["video"] });
  *
  * Owner of state: the `Client`. It owns one `Filter` (what is subscribed), one `Outbox` (what waits to be sent), one
  * `Requests` (what is asked), one `Services` (what is answered) and at most one socket: a new one is made only after the
@@ -68,6 +69,9 @@ const REQUEST_CODES = 4_100;
 /** The statuses that are spoken of here; all are in docs/requests.md. */
 const FAILED = 1;
 const TIMED_OUT = 4;
+
+/** Names in one answer of a hub: fewer say that there are no more. */
+const NAMES_PAGE = 1_000;
 
 /** How long `close()` waits for the hub's answer, milliseconds. */
 const CLOSE_MS = 2_000;
@@ -135,6 +139,7 @@ class Client {
   #outbox;
   #asked;
   #services;
+  #names = new Map(); // name → ClaimedName
   #flushScheduled = false;
   #lastRequest = 0;
   #requests = new Map(); // request → settle(error or null, lost, offset)
@@ -290,6 +295,37 @@ class Client {
     return service;
   }
 
+  /**
+   * Claim a service name: two elements or more, such as `org.example.Player`. Requests with `service` reach its owner.
+   *
+   * Survives reconnects: it is claimed again. When somebody else owns it by then, or a peer hub's claim was earlier, it is
+   * lost, which `error` tells, unless it waits.
+   *
+   * @param {object} [options] `labels` are announced with it; with `queue` it waits where somebody else owns it.
+   * @returns {ClaimedName} `confirmed` is a promise that it is owned, or waits; it rejects where the hub refuses.
+   * @throws {TypeError} The name is none, or this client has claimed it already.
+   */
+  claim(name, { labels = [], queue = false } = {}) {
+    this.#assertNotClosed();
+    if (!/^(?=.{1,255}$)[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)+$/.test(name)) throw new TypeError(`no service name: ${name}`);
+    if (this.#names.has(name)) throw new TypeError(`this client has claimed ${name} already`);
+    const claimed = new ClaimedName(name, labels.map((label) => checkedText(label, "label")), queue,
+      (it) => this.#releaseName(it));
+    this.#names.set(name, claimed);
+    if (this.#state === "open") this.#sendClaim(claimed);
+    return claimed;
+  }
+
+  /** List the service names that begin with a prefix, as `{name, labels, owner, hub}`. Rejects as `request` does. */
+  async names(prefix = "") {
+    const found = [];
+    for (;;) {
+      const page = await this.request("$hub/names", { prefix, after: found.at(-1)?.name ?? "" });
+      found.push(...page);
+      if (page.length < NAMES_PAGE) return found;
+    }
+  }
+
   /** Counters and gauges as they are now, frozen. `droppedMessages` were lost in the hub, `skippedMessages` here. */
   statistics() {
     return Object.freeze({
@@ -313,6 +349,8 @@ class Client {
     this.#settleAll(error);
     this.#asked.failAll(error);
     this.#services.close(error);
+    for (const claimed of this.#names.values()) claimed.end(error);
+    this.#names.clear();
     this.#ready.reject(error);
     this.#ready = handled({ promise: Promise.reject(error) });
     for (const subscription of this.#filter.clear()) subscription.ended(error);
@@ -356,6 +394,7 @@ class Client {
     this.#settleAll(new HubError(1006, "connection lost before the hub confirmed; it may have taken it"));
     this.#asked.fail(new HubError(1006, "connection lost before the answer; the service may have done what was asked"));
     this.#services.forget();
+    for (const claimed of this.#names.values()) claimed.stand("asked", "the connection was lost");
     this.#emit("close", code, reason);
     this.#retry();
   }
@@ -454,12 +493,13 @@ class Client {
       case "messages": return this.#deliver(message, characters);
       case "confirmed":
         this.#began = message.offset;
-        return this.#settle(message.request, null);
+        return this.#settle(message.request, null, message.text);
       case "recorded": return this.#settle(message.request, null, message.offset);
       case "records": return this.#fetched(message);
       case "dropped": return this.#dropped(message.count);
       case "reply": return this.#asked.answer(message);
       case "request": return this.#services.receive(message);
+      case "name": return this.#nameStands(message);
       case "error": return this.#refused(message);
       case "welcome": return this.#welcomed(message);
       default: return checkedText(message.type, "type of a message"); // pong, and what later hubs may say
@@ -508,6 +548,7 @@ class Client {
     if (this.#helloPending) this.#send({ type: "hello", name, queue });
     this.#sendSubscribe([...this.#filter.entries.values()]);
     for (const service of this.#services.all) this.#sendServe(service);
+    for (const claimed of this.#names.values()) this.#sendClaim(claimed);
     for (const [request, { order }] of this.#fetches) this.#send({ type: "fetch", request, ...order });
     this.#flush();
     return this.#helloPending ? undefined : this.#granted();
@@ -575,6 +616,41 @@ class Client {
       done.settle(lost ? null : error);
     });
     this.#send({ type: "unserve", prefixes: service.prefixes, request });
+    return done.promise;
+  }
+
+  // --- service names ------------------------------------------------------------------------------------------------
+
+  #sendClaim(claimed) {
+    const { name, labels, queue } = claimed;
+    const request = this.#nextRequest((error, lost, text) => {
+      if (lost || this.#names.get(name) !== claimed) return;
+      if (error === null) claimed.stand(text === "queued" ? "queued" : "owned");
+      else this.#loseName(claimed, error);
+    });
+    this.#send({ type: "claim", name, labels, queue, request });
+  }
+
+  #nameStands({ name, standing, text }) {
+    const claimed = this.#names.get(name);
+    if (claimed === undefined) return; // released meanwhile
+    if (standing === "lost") this.#loseName(claimed, new HubError(1008, text));
+    else claimed.stand(standing, text);
+  }
+
+  #loseName(claimed, error) {
+    this.#names.delete(claimed.name);
+    if (claimed.end(error)) this.#report(error); // else whoever claimed it is told by `confirmed`
+  }
+
+  #releaseName(claimed) {
+    if (this.#names.get(claimed.name) !== claimed) return Promise.resolve();
+    this.#names.delete(claimed.name);
+    claimed.end(new HubError(1000, `the name ${claimed.name} was released`));
+    if (this.#state !== "open") return Promise.resolve();
+    const done = handled(deferred());
+    const request = this.#nextRequest(() => done.settle(null)); // whatever is answered, it is no longer owned here
+    this.#send({ type: "release", name: claimed.name, request });
     return done.promise;
   }
 
@@ -952,6 +1028,68 @@ class Service {
 
   confirmedBy(error) {
     this.#confirmed.settle(error);
+  }
+}
+
+/** What one caller of `claim` holds. */
+class ClaimedName {
+  #standing = "asked";
+  #reason = "";
+  #release;
+  #confirmed = handled(deferred());
+  #wasConfirmed = false;
+  #owned = handled(deferred());
+
+  constructor(name, labels, queue, release) {
+    Object.assign(this, { name, labels: Object.freeze(labels), queue });
+    this.#release = release;
+  }
+
+  get owned() {
+    return this.#standing === "owned";
+  }
+
+  /** "asked" (also while there is no connection), "queued", "owned", or "ended". */
+  get standing() {
+    return this.#standing;
+  }
+
+  /** Why it is not owned, or not any more; for people. */
+  get reason() {
+    return this.#reason;
+  }
+
+  get confirmed() {
+    return this.#confirmed.promise;
+  }
+
+  /** A promise that this client owns it; rejects when it does not claim it any more. */
+  whenOwned() {
+    return this.#owned.promise;
+  }
+
+  /** Give it up, or wait for it no longer. */
+  release() {
+    return this.#release(this);
+  }
+
+  stand(standing, reason = "") {
+    if (this.owned && standing !== "owned") this.#owned = handled(deferred());
+    this.#standing = standing;
+    this.#reason = reason;
+    if (standing === "asked") return;
+    this.#wasConfirmed = true;
+    this.#confirmed.resolve();
+    if (standing === "owned") this.#owned.resolve();
+  }
+
+  /** Returns whether it had been confirmed before. */
+  end(error) {
+    this.stand("asked", error.message); // no promise of before tells that it is owned
+    this.#standing = "ended";
+    this.#confirmed.reject(error);
+    this.#owned.reject(error);
+    return this.#wasConfirmed;
   }
 }
 

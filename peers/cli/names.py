@@ -1,0 +1,55 @@
+"""`hub names`: which service names a hub knows, and whose they are.
+
+A line each: the name, its owner, its labels; with `--json` an object each, for scripts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from peers.cli.formats import escaped, json_text
+from peers.cli.notices import Notices
+from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.client import KnownName, connect
+
+__all__ = ["names"]
+
+
+def names(
+    prefix: Annotated[str, Parameter(help="Those that begin with it.")] = "",
+    /,
+    *,
+    url: HubUrl = DEFAULT_URL,
+    name: ClientName = "hub names",
+    json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
+) -> None:
+    """List the service names that a hub knows, those of its peers among them."""
+    found, hub = asyncio.run(_list(prefix, url, name))
+    for line in _objects(found) if json else _lines(found, hub):
+        print(line)
+
+
+async def _list(prefix: str, url: str, name: str) -> tuple[list[KnownName], bytes]:
+    async with connect(url, **Notices("names").options(name)) as client:
+        found = await client.names(prefix)
+        return found, client.hub.id if client.hub is not None else b""
+
+
+def _objects(found: list[KnownName]) -> list[str]:
+    made = [json_text(each._asdict() | {"hub": each.hub.hex()}) or b"" for each in found]
+    return [line.decode() for line in made]
+
+
+def _lines(found: list[KnownName], hub: bytes) -> list[str]:
+    """Write names in columns; a hub is named where it is not the one that was asked."""
+    owners = [f"client {each.owner}" + (f" of {each.hub.hex()}" if each.hub != hub else "") for each in found]
+    widths = max((len(each.name) for each in found), default=0), max(map(len, owners), default=0)
+    show = escaped if sys.stdout.isatty() else str
+    return [
+        show(f"{each.name:{widths[0]}}  {owner:{widths[1]}}  {', '.join(each.labels)}".rstrip())
+        for each, owner in zip(found, owners, strict=True)
+    ]
