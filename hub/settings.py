@@ -105,6 +105,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         _between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
     ] = 1_000
+    rules_per_client: Annotated[
+        int,
+        _between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is refused with 1008."),
+    ] = 1_000
     frame_bytes: Annotated[
         int,
         _between("bytes", _SMALLEST_FRAME_BYTES, _GIB, "Largest body of a frame or WebSocket message; above it 1009."),
@@ -120,6 +124,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routes: Annotated[
         int, _between("routing keys", 1, 10_000_000, "Routing keys whose handlers are remembered between messages.")
     ] = 65_536
+    routes_bytes: Annotated[
+        int, _between("bytes", 64 * _KIB, 64 * _GIB, "Most memory that those routing keys take; long ones bear labels.")
+    ] = 64 * _MIB
     drain_s: Annotated[
         float, _between("seconds", 0.0, 3600.0, "Time to flush queues when the hub stops; 0 closes at once.")
     ] = 5.0

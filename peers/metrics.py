@@ -20,7 +20,10 @@
 | `hub_messages_dropped_total` | counter | `overflow`: the policy | messages lost: full queue, or no form |
 | `hub_delivered_bytes_total` | counter | | bytes of batches handed to transports, overhead included |
 | `hub_queued_messages`, `hub_queued_bytes` | gauge | | what waits for slow handlers |
+| `hub_rules` | gauge | | pairs of rule and handler |
 | `hub_routes` | gauge | | routing keys remembered |
+| `hub_routes_tagged` | gauge | | those of them with labels or names |
+| `hub_routes_bytes`, `hub_routes_bytes_limit` | gauge | | what they take, and what they may |
 | `hub_routes_limit` | gauge | | how many may be |
 | `hub_route_misses_total` | counter | | lookups that had to search |
 | `hub_route_clears_total` | counter | | times that the cache was emptied |
@@ -132,7 +135,11 @@ class HubCollector:
         routing = statistics.routing
         yield _gauge("hub_subscriptions", "Pairs of prefix and handler.", routing.subscriptions)
         yield _gauge("hub_filter_prefixes", "Prefixes that peers are told.", routing.filter_prefixes)
+        yield _gauge("hub_rules", "Pairs of rule and handler.", routing.rules)
         yield _gauge("hub_routes", "Routing keys remembered.", routing.routes)
+        yield _gauge("hub_routes_tagged", "Routing keys remembered that have labels or names.", routing.tagged)
+        yield _gauge("hub_routes_bytes", "Memory that routing keys take.", routing.size_bytes)
+        yield _gauge("hub_routes_bytes_limit", "Memory that they may take.", self._node.core.routes.limit_bytes)
         yield _gauge("hub_routes_limit", "How many routing keys may be remembered.", self._node.core.routes.limit)
         yield _counter("hub_route_misses", "Lookups that had to search.", routing.misses_total)
         yield _counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)

@@ -51,7 +51,9 @@ class Node:
         self.core = Core(
             self._wake,
             routes_limit=settings.limits.routes,
+            routes_limit_bytes=settings.limits.routes_bytes,
             prefixes_limit=settings.limits.prefixes_per_client,
+            rules_limit=settings.limits.rules_per_client,
             asked_of_leaves=settings.zeek.topics,
             requests=settings.requests,
             wake_at=self._expire_at,

@@ -4,7 +4,9 @@ Owner: the core. Invariants: the index holds a rule of a handler once, however o
 of the index forgets what the route cache remembers of messages that the rule matches.
 
 Cost: subscribing, unsubscribing and losing a handler cost what they touch. Memory: about 0.3 KiB a rule in the index,
-and as much here. Not here: matching (`hub.tags.rules`), prefixes (`hub.core`).
+and as much here. Peer hubs are told of each rule that subscribers of this hub have, once.
+
+Not here: matching (`hub.tags.rules`), prefixes (`hub.core`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ RULES_LIMIT = 1_000
 """Default of most different rules of one client, as of prefixes."""
 
 
+OnRule = Callable[[Rule, bool], object]
+"""Tells a peer hub that subscribers of this one have a rule, or none has it any more."""
+
+
 class RuleSubscriptions:
     """Who subscribes to which rules.
 
@@ -30,13 +36,15 @@ class RuleSubscriptions:
         limit: Most different rules of one client.
     """
 
-    __slots__ = ("_forget", "_held", "_limit", "index")
+    __slots__ = ("_forget", "_held", "_here", "_limit", "_links", "index")
 
     def __init__(self, forget: Callable[[Rule], object], limit: int = RULES_LIMIT) -> None:
         self.index: RuleIndex[Handler] = RuleIndex()
         self._forget = forget
         self._limit = limit
         self._held: dict[Handler, dict[Rule, int]] = {}  # handler → rule → how often
+        self._links: dict[Handler, OnRule] = {}
+        self._here: dict[Rule, int] | None = None  # how many handlers that are no links have it; once a link asks
 
     def __len__(self) -> int:
         """How many pairs of rule and handler there are."""
@@ -64,8 +72,7 @@ class RuleSubscriptions:
             count = held.get(rule, 0)
             held[rule] = count + 1
             if not count:
-                self.index.add(rule, handler)
-                self._forget(rule)
+                self._add(handler, rule)
 
     def unsubscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Take back one subscription for each rule; those that the handler does not have are passed over."""
@@ -90,6 +97,7 @@ class RuleSubscriptions:
         Returns:
             How many that were; less than `most` when none is left.
         """
+        self._links.pop(handler, None)
         held = self._held.get(handler)
         if held is None:
             return 0
@@ -102,6 +110,38 @@ class RuleSubscriptions:
             del self._held[handler]
         return removed
 
+    def tell(self, link: Handler, on_rule: OnRule) -> None:
+        """Tell a link of each rule that subscribers of this hub have, now and whenever that changes."""
+        if self._here is None:
+            self._here = {}
+            for handler, held in self._held.items():
+                if not handler.is_link:
+                    for rule in held:
+                        self._here[rule] = self._here.get(rule, 0) + 1
+        self._links[link] = on_rule
+        for rule in self._here:
+            on_rule(rule, True)
+
+    def _add(self, handler: Handler, rule: Rule) -> None:
+        self.index.add(rule, handler)
+        self._forget(rule)
+        if self._here is not None and not handler.is_link:
+            count = self._here.get(rule, 0)
+            self._here[rule] = count + 1
+            if not count:
+                self._tell(rule, added=True)
+
     def _remove(self, handler: Handler, rule: Rule) -> None:
         self.index.discard(rule, handler)
         self._forget(rule)
+        if self._here is not None and not handler.is_link:
+            count = self._here[rule] - 1
+            if count:
+                self._here[rule] = count
+            else:
+                del self._here[rule]
+                self._tell(rule, added=False)
+
+    def _tell(self, rule: Rule, *, added: bool) -> None:
+        for on_rule in list(self._links.values()):
+            on_rule(rule, added)

@@ -33,12 +33,14 @@ class Flags:
     queue_max_bytes: Annotated[str | None, _help("queue_max.bytes")] = None
     limits_connections: Annotated[str | None, _help("limits.connections")] = None
     limits_prefixes_per_client: Annotated[str | None, _help("limits.prefixes_per_client")] = None
+    limits_rules_per_client: Annotated[str | None, _help("limits.rules_per_client")] = None
     limits_frame_bytes: Annotated[str | None, _help("limits.frame_bytes")] = None
     limits_handshake_bytes: Annotated[str | None, _help("limits.handshake_bytes")] = None
     limits_handshake_s: Annotated[str | None, _help("limits.handshake_s")] = None
     limits_ping_after_s: Annotated[str | None, _help("limits.ping_after_s")] = None
     limits_ping_timeout_s: Annotated[str | None, _help("limits.ping_timeout_s")] = None
     limits_routes: Annotated[str | None, _help("limits.routes")] = None
+    limits_routes_bytes: Annotated[str | None, _help("limits.routes_bytes")] = None
     limits_drain_s: Annotated[str | None, _help("limits.drain_s")] = None
     requests_pending: Annotated[str | None, _help("requests.pending")] = None
     requests_pending_total: Annotated[str | None, _help("requests.pending_total")] = None

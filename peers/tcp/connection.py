@@ -35,6 +35,7 @@ from peers.stream import StreamConnection
 from peers.tcp.announcement import Announcement
 from peers.tcp.journal_requests import JournalRequest, JournalRequests
 from peers.tcp.names import LinkNames, NameEvent, NameRequests
+from peers.tcp.rules import LinkRules, change_rules
 from peers.transport import far_address
 from peers.wire.control import Notice, encode_notice
 from peers.wire.hello import Hello, grant
@@ -42,6 +43,7 @@ from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, NamesHeard
 from peers.wire.oversize import fitting
 from peers.wire.records import Commit, Fetch, Stage
+from peers.wire.rules import RuleChange
 from peers.wire.session import Closing, Confirmable, Event, ServiceChange, Session, SubscriptionChange
 
 __all__ = ["Connection"]
@@ -62,7 +64,7 @@ class Connection(StreamConnection):
         dialled: Whether this side has connected, to link with a peer hub.
     """
 
-    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_names", "_queue", "_services", "used")
+    __slots__ = ("_announcement", "_far_frame_limit", "_journal", "_names", "_queue", "_rules", "_services", "used")
 
     _session: Session[Route]
     _unsaid = "the far side closed without CLOSE"
@@ -77,6 +79,7 @@ class Connection(StreamConnection):
         self._services: Announcement | None = None
         self._journal: JournalRequests | None = None  # once it is asked for something
         self._names: NameRequests | LinkNames | None = None  # of a client, once it claims one
+        self._rules: LinkRules | None = None  # of a link
         self.used = False
 
     # What asyncio calls.
@@ -102,6 +105,8 @@ class Connection(StreamConnection):
             self._announce_services()
         if self._names is not None:
             self._names.write_more()
+        if self._rules is not None:
+            self._rules.write_more()
 
     def _leave(self) -> None:
         self._forget_link()
@@ -124,12 +129,8 @@ class Connection(StreamConnection):
         match event:
             case Request() | Reply():
                 cost += self._pass_on(event)
-            case ServiceChange():
-                self._change_service(event)
-                cost += len(event.prefixes)
-            case SubscriptionChange():
-                self._change_subscription(event)
-                cost += len(event.prefixes)
+            case SubscriptionChange() | ServiceChange() | RuleChange():
+                cost += self._change(event)
             case NameClaim() | NameRelease() | NamesHeard():
                 cost += self._act_on_names(event)
             case Confirmable() | Fetch() | Stage() | Commit():
@@ -151,10 +152,21 @@ class Connection(StreamConnection):
         else:
             self._linger()
 
-    def _change_subscription(self, change: SubscriptionChange) -> None:
+    def _change(self, change: SubscriptionChange | ServiceChange | RuleChange) -> int:
+        """Change what the far side gets, or serves; return its share of a turn beside the frame's own."""
         handler = self.handler
         if handler is None or handler.closed:  # lost while the rest of a read waited for its turn
-            return
+            return 0
+        match change:
+            case SubscriptionChange():
+                self._change_subscription(handler, change)
+            case ServiceChange():
+                self._change_service(handler, change)
+            case RuleChange():
+                return change_rules(self._node, handler, self._session, change)
+        return len(change.prefixes)
+
+    def _change_subscription(self, handler: Handler, change: SubscriptionChange) -> None:
         if not change.subscribe:
             self._node.core.unsubscribe(handler, change.prefixes)
         else:
@@ -168,10 +180,7 @@ class Connection(StreamConnection):
                 return
         self._session.confirm(change.request, self._node.journal.position())
 
-    def _change_service(self, change: ServiceChange) -> None:
-        handler = self.handler
-        if handler is None or handler.closed:
-            return
+    def _change_service(self, handler: Handler, change: ServiceChange) -> None:
         requests = self._node.core.requests
         try:
             if change.serve:
@@ -207,6 +216,10 @@ class Connection(StreamConnection):
         if self._names is None:
             self._names = NameRequests(self._node, handler, self._session, self)
         return self._names.act(event)
+
+    def _refuse_messages(self, error: RejectedError, messages: int) -> None:
+        self._session.rejected_messages += messages
+        self._session.refuse(error.code, error.text, messages)
 
     def _ask_journal(self, request: JournalRequest) -> None:
         self._journal_requests().act(request)
@@ -262,11 +275,13 @@ class Connection(StreamConnection):
         if link:
             self._announcement = Announcement(self._schedule_announcement, hello.frame)
             node.core.attach(handler, self._announcement.change)
+            self._rules = LinkRules(node, handler, self, hello.frame)
             self._names = LinkNames(node, handler, self._session, self, hello.frame)
             self._services = Announcement(self._schedule_services, hello.frame, Kind.SERVE, Kind.UNSERVE)
             node.core.requests.tell(handler, self._services.change)
         else:
             node.core.attach(handler)
+            node.core.on_refused[handler] = self._refuse_messages
         node.keepalive.watch(self, self._silence.heard_s + node.settings.limits.ping_after_s)
         node.log.info(
             "peer linked" if link else "client connected",

@@ -122,6 +122,7 @@ class JournalRequests:
         self._confirmations.append(confirmation)
         try:
             route = core.routes.table.get(frame.routing_key) or core.routes.miss(frame.routing_key)
+            core.check_sender(self._handler, route)
         except RejectedError as error:
             self._session.rejected_messages += messages
             self._recorded(confirmation, error)

@@ -16,9 +16,9 @@ WITH_LINK        ✓       ✓      ✓       ✓
 WITH_CLIENT      ✓         ✓
 WITH_HUB         ✓         ✓
 
-              CLAIM  RELEASE  NAMES
-WITH_CLIENT     ✓       ✓
-WITH_LINK                       ✓
+              CLAIM  RELEASE  NAMES  RULE  UNRULE
+WITH_CLIENT     ✓       ✓             ✓      ✓
+WITH_LINK                       ✓     ✓      ✓
 ```
 
 WITH_CLIENT: this side is the hub; WITH_HUB: this side is a client; WITH_LINK: both sides are hubs. A client's MESSAGES
@@ -65,6 +65,7 @@ from peers.wire.records import (
     decode_stage,
     request_number,
 )
+from peers.wire.rules import RuleChange, decode_rules
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 from peers.wire.shared import Released, Segment, SharedMessages, decode_released, decode_segment, shared_messages
 
@@ -139,6 +140,7 @@ Event = (
     Hello
     | SubscriptionChange
     | ServiceChange
+    | RuleChange
     | NameClaim
     | NameRelease
     | NamesHeard
@@ -357,6 +359,13 @@ class Session(Generic[R]):
             self.reject(error)
             return None
 
+    def _rule(self, frame: Frame) -> Event | None:
+        try:
+            return decode_rules(frame.kind, frame.body)
+        except RejectedError as error:
+            self.reject(error, numbered(frame.body))
+            return None
+
     def _request(self, frame: Frame) -> Event | None:
         return self._decoded(Request.decode, frame)
 
@@ -457,6 +466,8 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.CLAIM: Session._claim,  # noqa: SLF001
         Kind.RELEASE: Session._claim,  # noqa: SLF001
         Kind.NAMES: Session._names,  # noqa: SLF001
+        Kind.RULE: Session._rule,  # noqa: SLF001
+        Kind.UNRULE: Session._rule,  # noqa: SLF001
         Kind.SEGMENT: Session._segment,  # noqa: SLF001
         Kind.RELEASED: Session._released,  # noqa: SLF001
     }
@@ -478,12 +489,16 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
         Kind.COMMIT,
         Kind.CLAIM,
         Kind.RELEASE,
+        Kind.RULE,
+        Kind.UNRULE,
         *_SERVICES,
         *_SHARED,
         *_ALIVE,
     ),
     Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
     | {Kind.MESSAGES: Session._messages_from_hub},  # noqa: SLF001
-    Phase.WITH_LINK: _rules(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, Kind.NAMES, *_SERVICES, *_ALIVE),
+    Phase.WITH_LINK: _rules(
+        Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, Kind.NAMES, Kind.RULE, Kind.UNRULE, *_SERVICES, *_ALIVE
+    ),
     Phase.CLOSED: {},
 }

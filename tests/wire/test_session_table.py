@@ -8,6 +8,7 @@ from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.names.claim import Wish
 from hub.requests.layout import Reply, Request, Status
+from hub.tags.rule import Rule
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
@@ -21,6 +22,7 @@ from peers.wire.records import (
     encode_stage,
     records_parts,
 )
+from peers.wire.rules import encode_rules
 from peers.wire.session import Closing, Phase
 from peers.wire.shared import Segment, encode_released, encode_segment
 from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Side, frames_of, message, side_of
@@ -44,11 +46,11 @@ WITH_CLIENT      ✓         ✓
 WITH_HUB         ✓         ✓
 WITH_LINK        .         .
 
-              CLAIM  RELEASE  NAMES
-OPENING         .       .       .
-WITH_CLIENT     ✓       ✓       .
-WITH_HUB        .       .       .
-WITH_LINK       .       .       ✓
+              CLAIM  RELEASE  NAMES  RULE  UNRULE
+OPENING         .       .       .     .      .
+WITH_CLIENT     ✓       ✓       .     ✓      ✓
+WITH_HUB        .       .       .     .      .
+WITH_LINK       .       .       ✓     ✓      ✓
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
@@ -89,6 +91,8 @@ BODIES = {
     Kind.CLAIM: encode_claim(NameClaim(7, Wish("a.b"))),
     Kind.RELEASE: encode_release(NameRelease(7, "a.b")),
     Kind.NAMES: encode_names([], ["a.b"]),
+    Kind.RULE: encode_rules(Kind.RULE, [Rule(("a",))], 7),
+    Kind.UNRULE: encode_rules(Kind.UNRULE, [Rule(("a",))], 7),
 }
 
 

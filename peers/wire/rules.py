@@ -1,0 +1,70 @@
+"""Bodies of RULE and UNRULE: msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
+
+What is a label, a prefix or a name is for the core to say (`hub.tags.rule`); here only shapes and numbers are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
+from hub.frame import encode_frame
+from hub.labels import LABELS_LIMIT
+from hub.tags.rule import Rule, check_rule
+from peers.wire.kinds import Kind
+
+__all__ = ["RULES_PER_FRAME", "RuleChange", "checked_rules", "decode_rules", "encode_rules"]
+
+RULES_PER_FRAME = 10_000
+"""Most rules in one frame, as many as prefixes."""
+
+RuleFields = tuple[Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], str, str]
+"""Labels, prefix, sender; not checked."""
+
+_Rules = tuple[
+    Annotated[int, msgspec.Meta(ge=0)], Annotated[list[RuleFields], msgspec.Meta(max_length=RULES_PER_FRAME)]
+]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Rules).decode
+
+
+class RuleChange(NamedTuple):
+    """The far side subscribes by rules, or no longer does."""
+
+    subscribe: bool
+    rules: list[RuleFields]
+    request: int
+
+
+def encode_rules(kind: Kind, rules: Iterable[Rule], request: int = 0) -> bytes:
+    """Return a RULE or UNRULE frame; request 0 asks for no confirmation."""
+    return encode_frame(kind, _encode((request, list(rules))))
+
+
+def decode_rules(kind: int, body: bytes) -> RuleChange:
+    """Read the body of RULE or UNRULE.
+
+    Raises:
+        RejectedError: It is no such array; the connection goes on.
+    """
+    try:
+        request, rules = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
+    return RuleChange(kind == Kind.RULE, rules, request)
+
+
+def checked_rules(rules: Iterable[RuleFields]) -> list[Rule]:
+    """Return rules that can be subscribed to.
+
+    Raises:
+        RejectedError: One of them cannot; the text says why.
+    """
+    try:
+        return [check_rule(*fields) for fields in rules]
+    except (InvalidNameError, InvalidTopicError) as error:
+        raise RejectedError(CloseCode.BAD_DATA, str(error)) from error
