@@ -25,7 +25,7 @@ import msgspec
 
 from hub.batch import Message
 
-__all__ = ["JsonFormat", "PrettyFormat", "Tally", "cut", "escaped"]
+__all__ = ["JsonFormat", "PrettyFormat", "Tally", "cut", "escaped", "escaped_lines", "json_text"]
 
 
 def _plain(value: Any) -> Any:
@@ -82,7 +82,7 @@ class JsonFormat:
         return _Line(*message) if fields is None else {"topic": message.topic} | fields
 
     def _line(self, message: Message) -> bytes:
-        text = _json(message.value)
+        text = json_text(message.value)
         if text is None:
             self.formless_messages += 1
             return b""
@@ -130,7 +130,7 @@ class PrettyFormat:
         shown = self._show(value) if self._show is not None else None
         if shown is not None:
             return shown
-        packed = _json(value)
+        packed = json_text(value)
         return packed.decode() if packed is not None else repr(value)
 
 
@@ -161,7 +161,7 @@ class Tally:
         return f"{self.messages:,} messages in {passed_s:.1f} s, {rate:,.0f}/s"
 
 
-def _json(value: Any) -> bytes | None:
+def json_text(value: Any) -> bytes | None:
     """Return the JSON text of a value, None if it has none."""
     try:
         return _encoder.encode(value)

@@ -1,4 +1,4 @@
-"""The examples: those of docs/clients.md and those in examples/ do what they say, and the list of names is pinned."""
+"""The examples of the documents and those in examples/ do what they say, and the list of names is pinned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from tests.client.hubs import Hub
 from tests.client.test_blocking import HubThread
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "clients.md").read_text(), re.DOTALL)
+PAGES = ("clients.md", "requests.md")
+BLOCKS = [
+    (page, block)
+    for page in PAGES
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+]
 
 
 @pytest.fixture
@@ -31,15 +36,15 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 
 def test_there_are_examples() -> None:
-    """The document has examples."""
-    assert len(BLOCKS) >= 6
+    """The documents have examples."""
+    assert [sum(name == page for name, _ in BLOCKS) >= 4 for page in PAGES] == [True] * len(PAGES)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_document(block: str, hub: Hub) -> None:
+@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=range(len(BLOCKS)))
+def test_document(page: str, block: str, hub: Hub) -> None:
     """Each example runs to its end."""
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(block.replace("tcp://127.0.0.1:7400", hub.url), "docs/clients.md", "exec"), names)  # noqa: S102
+    exec(compile(block.replace("tcp://127.0.0.1:7400", hub.url), f"docs/{page}", "exec"), names)  # noqa: S102
     result = names["main"]()
     if result is not None:
         asyncio.run(result)

@@ -1,0 +1,146 @@
+"""`hub request`: ask whoever serves a topic, and show the reply.
+
+```
+hub request TOPIC VALUE      one request
+hub request TOPIC            one without a value (null)
+hub request TOPIC -          each line of standard input; replies come in the order of the lines
+```
+
+Replies are JSON, a line each; what could not be answered is told on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import deque
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from hub.errors import HubError, UsageError
+from peers.cli.formats import escaped_lines, json_text
+from peers.cli.lines import STDIN, Input
+from peers.cli.notices import Notices
+from peers.cli.output import Output
+from peers.cli.replay import UnreadableError, decode_text, decode_value
+from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.client import Client, connect
+
+__all__ = ["request"]
+
+EXIT_UNANSWERED = 1
+"""Not every request was answered with a value."""
+
+_OUTSTANDING = 256
+"""Most lines of standard input that wait for their replies."""
+
+
+def request(  # noqa: PLR0913 -- one flag each
+    topic: Annotated[str, Parameter(help="Goes to the service with the longest prefix of it.")],
+    value: Annotated[
+        str | None,
+        Parameter(
+            help="JSON if it reads as such, else text; null without it; - for each line of standard input.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
+    /,
+    *,
+    url: HubUrl = DEFAULT_URL,
+    name: ClientName = "hub request",
+    timeout: Annotated[float, Parameter(help="Most that a reply may take, seconds.")] = 30.0,
+    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
+    service: Annotated[bool, Parameter(help="TOPIC is the name of a service, not a topic.", negative=())] = False,
+) -> int:
+    """Ask a service, and show its reply as JSON.
+
+    Exit code 1 if a request was not answered with a value; standard error says why.
+    """
+    asking = _Asking(topic, timeout, named=service, as_text=text)
+    if value == STDIN:
+        return asyncio.run(_ask_lines(asking, url, name))
+    packed = asking.read(os.fsencode(value)) if value is not None else None
+    return asyncio.run(_ask_once(asking, packed, url, name))
+
+
+class _Asking:
+    """How to ask.
+
+    Args:
+        topic: Whom.
+        timeout_s: Most to wait.
+        named: Whether `topic` is a service name.
+        as_text: Whether what is asked is text in any case.
+    """
+
+    def __init__(self, topic: str, timeout_s: float, *, named: bool, as_text: bool) -> None:
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._named = named
+        self._decode = decode_text if as_text else decode_value
+
+    def read(self, given: bytes) -> Any:
+        """Return the value that stands on the command line, or in a line.
+
+        Raises:
+            UsageError: There is none in it.
+        """
+        try:
+            return self._decode(given)
+        except UnreadableError as error:
+            raise UsageError(f"VALUE is {error}") from error
+
+    async def ask(self, client: Client, value: Any) -> Any:
+        """Return the reply."""
+        return await client.request(self._topic, value, self._timeout_s, name=self._named)
+
+
+def _shown(reply: Any, notices: Notices) -> bytes:
+    line = json_text(reply)
+    if line is None:
+        notices.say("a reply has no JSON form, and is not shown")
+        return b""
+    return (escaped_lines(line) if sys.stdout.isatty() else line) + b"\n"
+
+
+async def _ask_once(asking: _Asking, value: Any, url: str, name: str) -> int:
+    notices = Notices("request")
+    async with connect(url, **notices.options(name)) as client:
+        line = _shown(await asking.ask(client, value), notices)
+    sys.stdout.buffer.write(line)
+    sys.stdout.flush()
+    return 0 if line else EXIT_UNANSWERED
+
+
+async def _ask_lines(asking: _Asking, url: str, name: str) -> int:
+    notices = Notices("request")
+    output = Output(sys.stdout.fileno())
+    asked: deque[asyncio.Task[Any]] = deque()
+    unanswered = 0
+
+    async def show_first() -> None:
+        """Show the oldest reply, when it is there."""
+        nonlocal unanswered
+        try:
+            line = _shown(await asked.popleft(), notices)
+        except HubError as error:
+            line = b""
+            notices.say(str(error))
+        unanswered += not line
+        await output.write(line)
+
+    with Input(STDIN) as lines:
+        async with connect(url, **notices.options(name)) as client:
+            async for some in lines.lines():
+                for line in filter(None, some):
+                    asked.append(asyncio.create_task(asking.ask(client, asking.read(line))))
+                    while len(asked) >= _OUTSTANDING:
+                        await show_first()
+                while asked and (len(asked) >= _OUTSTANDING or asked[0].done()):
+                    await show_first()
+            while asked:
+                await show_first()
+    await output.flush()
+    return EXIT_UNANSWERED if unanswered else 0

@@ -1,0 +1,122 @@
+"""`hub request` and `hub serve` against a real hub, and each other."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.cli.programs import PATIENCE_S, RunningHub, hub, start
+
+
+@contextmanager
+def serving(running_hub: RunningHub, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `hub serve` until the block ends; it has been confirmed when the block begins."""
+    with start("serve", *arguments, url=running_hub.unix) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"serving /")
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_S)
+
+
+def ask(running_hub: RunningHub, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Run `hub request`: exit code, standard output and standard error."""
+    result = hub("request", *arguments, url=running_hub.tcp, stdin=stdin)
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reply"),
+    [
+        (["5"], "5\n"),
+        (['{"a": [1, null]}'], '{"a":[1,null]}\n'),
+        (["hello"], '"hello"\n'),
+        (["5", "--text"], '"5"\n'),
+        ([], "null\n"),
+    ],
+)
+def test_echo(running_hub: RunningHub, arguments: list[str], reply: str) -> None:
+    """A value comes back as it was, as JSON."""
+    with serving(running_hub, "/cli/echo", "--echo"):
+        assert ask(running_hub, "/cli/echo/x", *arguments) == (0, reply, "")
+
+
+def test_lines(running_hub: RunningHub) -> None:
+    """Each line of standard input is a request; replies come in their order."""
+    with serving(running_hub, "/cli/lines", "--echo"):
+        lines = "".join(f"{number}\n" for number in range(3000))
+        assert ask(running_hub, "/cli/lines", "-", stdin=lines.encode()) == (0, lines, "")
+
+
+def test_a_command_answers(running_hub: RunningHub) -> None:
+    """It has the value on its standard input and the topic in its environment; its output is JSON, text or nothing."""
+    command = 'read -r value; case "$HUB_TOPIC" in */text) echo "got $value";; */none) ;; *) echo "[$value, 1]";; esac'
+    with serving(running_hub, "/cli/exec/", "/cli/other/", "--exec", command) as process:
+        assert ask(running_hub, "/cli/exec/json", '{"a": 1}') == (0, '[{"a":1},1]\n', "")
+        assert ask(running_hub, "/cli/other/text", "7") == (0, '"got 7"\n', "")
+        assert ask(running_hub, "/cli/exec/none", "7") == (0, "null\n", "")
+        process.send_signal(signal.SIGTERM)
+        _, account = process.communicate(timeout=PATIENCE_S)
+    assert account.decode() == "hub serve: 3 requests, 0 of them failed\n"
+    assert process.returncode == 0
+
+
+def test_a_command_fails(running_hub: RunningHub) -> None:
+    """Whoever asked is told the last line of its standard error, or its exit code."""
+    command = 'read -r value; if [ "$value" = 1 ]; then echo first >&2; echo "no such thing" >&2; fi; exit 3'
+    with serving(running_hub, "/cli/fails", "--exec", command):
+        assert ask(running_hub, "/cli/fails", "1") == (1, "", "hub: no such thing\n")
+        assert ask(running_hub, "/cli/fails", "2") == (1, "", "hub: the command ended with exit code 3\n")
+        code, out, complaints = ask(running_hub, "/cli/fails", "-", stdin=b"1\n2\n")
+        assert (code, out) == (1, "")
+        assert complaints.splitlines() == [
+            "hub request: no such thing",
+            "hub request: the command ended with exit code 3",
+        ]
+
+
+def test_what_is_not_answered(running_hub: RunningHub) -> None:
+    """Nobody there, or nobody in time: a line on standard error, and exit code 1."""
+    assert ask(running_hub, "/cli/nobody", "1") == (1, "", "hub: nobody serves this topic\n")
+    assert ask(running_hub, "org.example.Nobody", "1", "--service") == (1, "", "hub: nobody has this name\n")
+    with serving(running_hub, "/cli/slow", "--exec", "sleep 60"):
+        code, out, complaint = ask(running_hub, "/cli/slow", "1", "--timeout", "0.05")
+        assert (code, out) == (1, "")
+        assert "in time" in complaint
+
+
+def test_limit(running_hub: RunningHub) -> None:
+    """It ends by itself, when the last one is answered."""
+    with serving(running_hub, "/cli/limit", "--echo", "--limit", "2") as process:
+        assert ask(running_hub, "/cli/limit", "1")[0] == 0
+        assert json.loads(ask(running_hub, "/cli/limit", '"two"')[1]) == "two"
+        assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["serve"], "PREFIX is missing"),
+        (["serve", "/a"], "one of --exec CMD and --echo"),
+        (["serve", "/a", "--echo", "--exec", "true"], "one of --exec CMD and --echo"),
+        (["serve", "/a", "--echo", "--limit", "0"], "give 1 or more"),
+        (["serve", "/a", "--echo", "--concurrency", "0"], "give 1 or more"),
+        (["serve", "$hub/a", "--echo"], "$hub/"),
+        (["request", "/a", "1", "--timeout", "0"], "more than 0"),
+        (["request", ""], "topic is empty"),
+    ],
+)
+def test_bad_flags(running_hub: RunningHub, arguments: list[str], complaint: str) -> None:
+    """What makes no sense is told in one line."""
+    result = hub(*arguments, url=running_hub.unix)
+    assert result.returncode == 1
+    assert complaint in result.stderr.decode()
+    assert len(result.stderr.decode().splitlines()) == 1
