@@ -20,6 +20,8 @@ app = App(
 app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
 app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
 app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
+app.command("peers.cli.request:request", name="request", help="Ask whoever serves a topic, and show the reply.")
+app.command("peers.cli.serve:serve", name="serve", help="Answer requests with a shell command, or with themselves.")
 app.command("peers.cli.names:names", name="names", help="Which service names a hub knows, and whose they are.")
 app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
 app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
