@@ -374,6 +374,7 @@ class Core:
     def end_read(self) -> None:
         """Each handler that was offered something writes once. See `flush` for what is offered from within."""
         self._write_is_due = False  # what is offered from within wakes for the next turn
+        self.requests.own.begin_turn()
         dirty, self._dirty = self._dirty, []
         for handler in dirty:
             handler.flush()

@@ -19,11 +19,18 @@ from hub.requests.layout import Request, Status
 __all__ = ["VALUES_LIMIT", "OwnServices"]
 
 VALUES_LIMIT = 16
-"""Most values in one frame to the hub itself: an answer may be as long as a list of all names."""
+"""Most values to the hub itself in one frame, and in one turn: an answer may be a list of a thousand names (1 ms)."""
 
 
 class OwnServices(dict[str, Callable[[Any], Any]]):
     """Functions by their target."""
+
+    left = VALUES_LIMIT
+    """How many values are still answered in this turn, so that nobody holds up the others by asking."""
+
+    def begin_turn(self) -> None:
+        """Answer as many again."""
+        self.left = VALUES_LIMIT
 
     def answer(self, request: Request) -> tuple[Status, bytes, int]:
         """Return status, values and flags of the answer to all requests of a frame: if one fails, all do."""
@@ -33,6 +40,9 @@ class OwnServices(dict[str, Callable[[Any], Any]]):
         if request.requests > VALUES_LIMIT:
             text = f"{request.requests} values in one frame, the hub itself answers at most {VALUES_LIMIT}"
             return _failed(request, Status.FAILED, text)
+        if request.requests > self.left:
+            return _failed(request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
+        self.left -= request.requests
         try:
             asked = decode_values(Frame(KIND_MESSAGES, request.flags, b"", request.values))
             answers = [encode_value(function(value)) for value in asked]

@@ -114,6 +114,17 @@ async def test_lists(start_hub: StartHub) -> None:
         assert msgpack.unpackb(reply.values).startswith("expected null, a prefix, or a map")
 
 
+async def test_too_many_lists_at_once(start_hub: StartHub) -> None:
+    """Those over sixteen in one read are told so, and do not hold up others; a later read is answered again."""
+    hub = await start_hub()
+    client = await hub.client()
+    asked = [Request(b"$hub/names", number, 0, encode_value(None)).encode() for number in range(20)]
+    for _ in range(2):
+        await client.send(*asked)
+        statuses = [Reply.decode(await client.frame()).status for _ in asked]
+        assert statuses == [Status.OK] * 16 + [Status.OVERFLOW] * 4
+
+
 async def test_requests_to_a_name(start_hub: StartHub) -> None:
     """Reach its owner; without one there is nobody to answer."""
     hub = await start_hub()

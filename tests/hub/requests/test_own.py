@@ -59,3 +59,17 @@ def test_too_many_values() -> None:
     requester, told = room.join()
     room.ask(requester, request("$hub/double", 5, *range(VALUES_LIMIT + 1)))
     assert {status for _, status, _ in answers(told.take())} == {Status.FAILED}
+
+
+def test_too_many_in_one_turn() -> None:
+    """What is over it is told so, and may be asked again in the next turn."""
+    room = Room()
+    room.requests.own["$hub/double"] = double
+    requester, told = room.join()
+    for number in range(VALUES_LIMIT):
+        room.requests.ask(requester, request("$hub/double", number, 1), room.now_ms)
+    room.ask(requester, request("$hub/double", 100, 1))
+    statuses = [status for _, status, _ in answers(told.take())]
+    assert statuses == [Status.OK] * VALUES_LIMIT + [Status.OVERFLOW]
+    room.ask(requester, request("$hub/double", 100, 1))
+    assert answers(told.take()) == [(100, Status.OK, 2)]
