@@ -9,17 +9,21 @@ import msgspec
 
 from hub.batch import encode_value
 from hub.errors import CloseCode
-from hub.frame import Frame, encode_frame
+from hub.frame import Frame, encode_frame, iterate_frames
 from hub.names.claim import Announced, Wish
 from hub.names.names import Names
+from hub.overflow import QueueLimits
 from hub.requests.layout import Reply, Request, Status
 from hub.settings import NamesSettings, Settings
+from peers.node import Node
+from peers.tcp.connection import Connection
 from peers.wire.control import Notice, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, decode_names, encode_claim, encode_names, encode_release
 from tests.tcp.conftest import StartHub
 from tests.tcp.hubs import Hub, settle, wait_until
+from tests.tcp.pretend import PretendLoop, PretendTransport
 from tests.tcp.raw_client import RawClient
 
 NAME = "org.example.Player"
@@ -67,28 +71,33 @@ async def test_claim_and_release(start_hub: StartHub) -> None:
     assert (await notice(three)).text == "name a.b is not claimed by this client; nobody owns it"
 
 
-async def test_all_in_one_packet(start_hub: StartHub) -> None:
-    """HELLO, a subscription, a claim and a list of names: answered in order, with one write."""
-    hub = await start_hub()
-    client = await hub.raw()
-    await client.send(
+async def test_all_in_one_packet() -> None:
+    """HELLO, a subscription, a claim, a list of names and a request: answered in order, with one write."""
+    node, loop = Node(Settings()), PretendLoop()
+    node.loop = loop  # type: ignore[assignment]
+    connection = Connection(node, QueueLimits())
+    transport = PretendTransport(loop, connection)
+    transport.far = PretendTransport(loop, Connection(node, QueueLimits()))
+    connection.connection_made(transport)
+    frames = [
         Hello(protocol=1, role="client").encode(),
         encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
         claim(2, NAME, "x"),
         Request(b"$hub/names", 3, 0, encode_value(None)).encode(),
-    )
-    frames = [await client.frame() for _ in range(4)]
-    assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.NOTICE, Kind.NOTICE, Kind.REPLY]
-    assert [decode_notice(frame.body).request for frame in frames[1:3]] == [1, 2]
-    reply = Reply.decode(frames[3])
-    assert (reply.first, reply.status) == (3, Status.OK)
-    (listed,) = msgpack.unpackb(reply.values)
-    assert listed == {
-        "name": NAME,
-        "labels": ["x"],
-        "owner": max(hub.node.core.handlers),
-        "hub": hub.node.id.hex(),
-    }
+        Request(b"/nobody", 4, 0, encode_value(None)).encode(),
+        claim(5, "bad"),
+    ]
+    connection.data_received(b"".join(frames))
+    (written,) = transport.far.incoming
+    assert written is not None
+    told = list(iterate_frames(written))
+    assert [frame.kind for frame in told] == [Kind.HELLO, Kind.NOTICE, Kind.NOTICE, Kind.NOTICE, Kind.REPLY, Kind.REPLY]
+    notices = [decode_notice(frame.body) for frame in told[1:4]]
+    assert [(each.kind, each.request) for each in notices] == [("confirmed", 1), ("confirmed", 2), ("error", 5)]
+    listed, nobody = (Reply.decode(frame) for frame in told[4:])
+    assert (listed.first, listed.status, nobody.first, nobody.status) == (3, Status.OK, 4, Status.NO_RESPONDER)
+    (name,) = msgpack.unpackb(listed.values)
+    assert name == {"name": NAME, "labels": ["x"], "owner": 1, "hub": node.id.hex()}
 
 
 async def test_lists(start_hub: StartHub) -> None:
