@@ -209,6 +209,21 @@ async def test_peers_know_names(start_hub: StartHub) -> None:
     await wait_until(lambda: names.list() == [])
 
 
+async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
+    """To the peer that announced it, and from there to its owner."""
+    here, there = await start_hub(), await start_hub()
+    owner, client = await here.client(), await there.client()
+    await owner.send(claim(0))
+    there.dial(here)
+    names: Names = there.node.core.names
+    await wait_until(lambda: names.owner(NAME) is not None)
+    await client.send(Request(NAME.encode(), 7, 0, b"\x01", flags=0b1000).encode())
+    asked = Request.decode(await owner.frame())
+    assert (asked.target, asked.values) == (NAME.encode(), b"\x01")
+    await owner.send(Reply(asked.first, Status.OK, b"\x02").encode())
+    assert Reply.decode(await client.frame()) == Reply(7, Status.OK, b"\x02")
+
+
 async def test_the_first_claim_of_two_hubs_wins(start_hub: StartHub) -> None:
     """The other one is told."""
     here, there = await start_hub(), await start_hub()
