@@ -267,8 +267,6 @@ class Session(Generic[R]):
             if type(item) is Run or type(item) is Stretch:
                 if self.phase is _OPENING:
                     raise self._unexpected(Kind.MESSAGES)
-                if item.is_last and self._rejected:
-                    self._tell_rejected()
                 return item
             if isinstance(item, Frame):
                 return self._frame(item)
