@@ -358,12 +358,18 @@ class Connection(StreamConnection):
     def post(self, items: list[Item]) -> None:
         """Write requests and replies, behind what else is to be said, with one write."""
         frames = [self._session.take_outgoing()] if self._session.has_outgoing else []
+        small = True
         for item in items:
             if len(item.values) > _COPIED_BYTES:
                 frames += (item.head(), item.values)
+                small = False
             else:
                 frames.append(item.encode())
-        if not self._transport.is_closing():
+        if self._transport.is_closing():
+            return
+        if small:
+            self._transport.write(b"".join(frames))  # to a transport each piece is work
+        else:
             self._transport.writelines(frames)
 
     def send_gap(self, lost_messages: int) -> None:
