@@ -15,6 +15,7 @@ Not here: reading frames from a stream (`peers.wire.scanner`), the other forms (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -63,6 +64,17 @@ class Message(NamedTuple):
     def destination(self) -> str:
         """Name to whose owner alone it was sent, empty for none."""
         return ""
+
+    def view(self) -> AbstractContextManager[memoryview]:
+        """Look at a value that is bytes, for `with message.view() as memory`.
+
+        Nothing is copied where it came in shared memory, to a client that takes views: see docs/shared-memory.md.
+
+        Raises:
+            TypeError: The value is no bytes.
+            GoneError: At the end of the `with`, or at its beginning: its publisher has taken it back.
+        """
+        return self.value if hasattr(self.value, "__enter__") else nullcontext(memoryview(self.value))
 
 
 class Batch:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
+    "BlockGoneError",
     "BusyError",
     "CloseCode",
     "ClosedError",
@@ -128,6 +129,14 @@ class GoneError(RejectedError):
         super().__init__(CloseCode.GONE, text)
         self.args = (text, first)
         self.first = first
+
+
+class BlockGoneError(GoneError):
+    """A block of shared memory was taken back by its publisher, because it was held for too long."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 0)
+        self.args = (text,)
 
 
 class ConnectionLostError(PeerError):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hub.batch import Message
 from hub.errors import (
+    BlockGoneError,
     BusyError,
     ClosedError,
     ConnectionLostError,
+    GoneError,
     HubError,
     InvalidNameError,
     InvalidTopicError,
@@ -32,16 +34,21 @@ from peers.client.settings import Options
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage, InvalidValueError
+from peers.shm.ring import Block
+from peers.shm.views import View
 from peers.wire.hello import Hello, QueueWish
 
 __all__ = [
     "BadMessage",
+    "Block",
+    "BlockGoneError",
     "BusyError",
     "CallbackSubscription",
     "Client",
     "ClientStatistics",
     "ClosedError",
     "ConnectionLostError",
+    "GoneError",
     "Hello",
     "HubError",
     "InvalidNameError",
@@ -68,5 +75,6 @@ __all__ = [
     "ServiceName",
     "ServiceRequest",
     "UsageError",
+    "View",
     "connect",
 ]

@@ -33,11 +33,14 @@ from hub.errors import (
     RejectedError,
     UsageError,
 )
+from hub.names.grammar import check_name
 from hub.requests.layout import Reply, Request
+from hub.tags.rule import check_rule
 from peers.backoff import Backoff
+from peers.client.blocks import Blocks
 from peers.client.connection import Connection, Told
 from peers.client.conversation import Introduction, Refusal, Unreadable
-from peers.client.dial import converse, dial
+from peers.client.dial import converse, dial, shares
 from peers.client.endings import Ending
 from peers.client.follower import Follower, Start, Terms
 from peers.client.history import History, time_us
@@ -51,14 +54,18 @@ from peers.client.requests import TIMEOUT_S, Requests, unfailed
 from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
 from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
 from peers.client.services import Services
+from peers.client.routes import Addressed
 from peers.client.settings import ClientSettings
+from peers.client.sharing import SharingConnection
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions
+from peers.client.target import target
 from peers.client.upkeep import Upkeep
 from peers.client.values import BadMessage, encode_value
 from peers.client.voice import Voice
 from peers.endpoints import Endpoint
+from peers.shm.ring import Block
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
@@ -91,6 +98,7 @@ class Client:
         self._requests = Requests(settings.buffer_bytes, self._publishing.write, regulate)
         self._services = Services(regulate)
         self._names = Names(regulate)
+        self._blocks = Blocks(settings) if shares(endpoint, wanted=settings.shared_memory) else None
         self._followers: set[Follower] = set()
         self._upkeep = Upkeep(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
         self._connection: Connection | None = None
@@ -115,17 +123,28 @@ class Client:
 
     # Publishing.
 
-    def publish_nowait(self, topic: str, value: Any) -> None:
+    def publish_nowait(
+        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+    ) -> None:
         """Publish; never waits. It leaves at the end of this turn of the loop, or when there is a connection.
+
+        Args:
+            topic: Of the message.
+            value: Anything that has a msgpack form.
+            labels: At most 32, of 1 to 128 bytes each: who subscribes by a rule whose labels are among them gets it, too.
+            sender: A name that this client owns; whoever gets the message can tell that it is from its owner.
+            to: A name whose owner alone gets the message, whatever others subscribe to.
 
         Raises:
             BusyError: `buffer_bytes` of publications wait already.
             InvalidTopicError: No client may publish to this topic.
+            InvalidNameError: A label or a name is none, or the labels are too many.
             InvalidValueError: The value has no msgpack form.
             RejectedError: The value is larger than what the hub takes.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        self._publishing.put_nowait(topic, encode_value(value))
+        where = target(topic, labels, sender, to) if labels or sender or to else topic
+        self._publishing.put_nowait(where, encode_value(value))
 
     def publish_packed_nowait(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already; it is not looked into.
@@ -140,17 +159,26 @@ class Client:
         """
         self._publishing.put_nowait(topic, packed, receipt)
 
-    async def publish(self, topic: str, value: Any) -> None:
+    async def publish(
+        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+    ) -> None:
         """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
 
         Cancellation: then the value is not published.
 
-        Raises:
-            InvalidTopicError, InvalidValueError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
-        """
-        await self._publishing.put(topic, encode_value(value))
+        Args:
+            topic, value, labels, sender, to: As `publish_nowait`.
 
-    async def publish_confirmed(self, topic: str, value: Any) -> int:
+        Raises:
+            InvalidTopicError, InvalidNameError, InvalidValueError, RejectedError, ClosedError, PeerError: As
+                `publish_nowait`.
+        """
+        where = target(topic, labels, sender, to) if labels or sender or to else topic
+        await self._publishing.put(where, encode_value(value))
+
+    async def publish_confirmed(
+        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+    ) -> int:
         """Publish, and wait until the message is in the hub's journal.
 
         Many at once (`asyncio.gather`) travel and are committed together; one after the other, each waits for a commit.
@@ -167,12 +195,30 @@ class Client:
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
         """
         receipt = Receipt()
-        await self._publishing.put(topic, encode_value(value), receipt)
+        await self._publishing.put(target(topic, labels, sender, to), encode_value(value), receipt)
         return await receipt.wait()
 
     async def publish_packed(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already, as `publish`."""
         await self._publishing.put(topic, packed, receipt)
+
+    async def allocate(self, size_bytes: int) -> Block:
+        """Return a block for bytes, to be filled and then published, asked or answered as any value.
+
+        Over a Unix socket it is shared memory: nothing is copied on its way to those on this machine who take it so.
+        Elsewhere it is memory of this process, and travels as bytes. Waits until there is room: until what was sent
+        before was released, or is older than `lease_s`.
+
+        Raises:
+            UsageError: There never will be room for so many.
+        """
+        if self._blocks is None:
+            return Block.alone(size_bytes)
+        return await self._blocks.allocate(size_bytes)
+
+    def allocate_nowait(self, size_bytes: int) -> Block:
+        """As `allocate`, but raises `BusyError` instead of waiting."""
+        return Block.alone(size_bytes) if self._blocks is None else self._blocks.allocate_nowait(size_bytes)
 
     async def drain(self) -> None:
         """Wait until everything that was published is handed to the operating system.
@@ -307,6 +353,39 @@ class Client:
         places = Places(self._voice.decode)
         follower = Follower(self._terms(), Start(from_offset or 0, time_us(from_time)), places, size)
         return MessageStream(follower, prefixes, places.decode, size, places)
+
+    def subscribe_rule(
+        self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None
+    ) -> MessageStream:
+        """Subscribe by a rule, for `async with client.subscribe_rule(["door", "urgent"]) as messages`.
+
+        Args:
+            labels: A message matches when it bears all of them.
+            prefix: And its topic begins with this.
+            sender: And it bears this name of its sender.
+            buffer_bytes: As `subscribe`.
+
+        Raises:
+            InvalidTopicError, InvalidNameError: A part of it is none, or it has neither labels nor a sender: that is
+                what `subscribe` is for.
+        """
+        size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        return MessageStream(self._subscriptions, (check_rule(labels, prefix, sender),), self._voice.decode, size)
+
+    def subscribe_name(self, name: str, *, buffer_bytes: int | None = None) -> MessageStream:
+        """Listen to what is sent `to` a name, which the hub delivers while this client owns it; see `claim`.
+
+        What else this client subscribes to gets those messages, too, where it matches.
+
+        Args:
+            name: Of this client.
+            buffer_bytes: As `subscribe`.
+
+        Raises:
+            InvalidNameError: It is none.
+        """
+        size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        return MessageStream(self._subscriptions, (Addressed(check_name(name)),), self._voice.decode, size)
 
     def _terms(self) -> Terms:
         """Return what streams that begin in the journal need."""
@@ -498,9 +577,14 @@ class Client:
         settings = self.settings
         introduction = Introduction(settings.name, settings.token, settings.queue)
 
+        routes = self._subscriptions.routes
+        receive, flush = self._subscriptions.receive, self._services.flush
+
         def make() -> Connection:
-            conversation = converse(self.endpoint, introduction, self._subscriptions.routes)
-            receive, flush = self._subscriptions.receive, self._services.flush
+            if self._blocks is not None:
+                shared = self._blocks.converse(introduction, routes)
+                return SharingConnection(shared, settings, receive, self._told, self._write, flush)
+            conversation = converse(self.endpoint, introduction, routes)
             return Connection(conversation, settings, receive, self._told, self._write, flush)
 
         return await dial(self.endpoint, make, settings.connect_timeout_s)
@@ -545,6 +629,8 @@ class Client:
             return
         self._ended = error or ClosedError("the client is closed")
         self._connection = None
+        if self._blocks is not None:
+            self._blocks.close()
         self._publishing.finish(self._ended)
         self._journal.finish(error)
         self._requests.finish(self._ended)

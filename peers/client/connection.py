@@ -98,7 +98,9 @@ class Connection(asyncio.Protocol):
                 on_run(event)
             elif isinstance(event, Hello):
                 self._open(event)
-            elif not isinstance(event, Run):
+            elif isinstance(event, Run):  # in shared memory
+                on_run(event)
+            else:
                 self._on_notice(event)
         self._on_read()
         self.write_outgoing()

@@ -12,12 +12,15 @@ from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Conversation, Introduction
 from peers.client.endings import Ending
 from peers.client.routes import LocalRoutes
+from peers.client.sharing import SharingConnection
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.endpoints import Endpoint, Scheme
+from peers.shm import memory
+from peers.shm.transport import UnixTransport
 from peers.wire.hello import Hello
 
-__all__ = ["converse", "dial"]
+__all__ = ["converse", "dial", "shares"]
 
 
 def converse(endpoint: Endpoint, introduction: Introduction, routes: LocalRoutes) -> Conversation:
@@ -26,6 +29,11 @@ def converse(endpoint: Endpoint, introduction: Introduction, routes: LocalRoutes
         return WireConversation(introduction, routes)
     url = endpoint.location if endpoint.path else endpoint.location + PATH
     return WebSocketConversation(url, introduction, routes)
+
+
+def shares(endpoint: Endpoint, *, wanted: bool) -> bool:
+    """Whether memory may be shared with a hub at that endpoint."""
+    return wanted and endpoint.scheme is Scheme.UNIX and memory.AVAILABLE
 
 
 async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: float) -> tuple[Connection, Hello]:
@@ -71,11 +79,28 @@ async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: fl
 
 async def _connect(endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
     loop = asyncio.get_running_loop()
-    if endpoint.scheme is Scheme.UNIX:
-        _, connection = await loop.create_unix_connection(make, endpoint.path)
-    else:
+    if endpoint.scheme is not Scheme.UNIX:
         _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
+        return connection
+    connection = make()
+    if isinstance(connection, SharingConnection):
+        await _connect_sharing(endpoint, connection, loop)
+    else:
+        await loop.create_unix_connection(lambda: connection, endpoint.path)
     return connection
+
+
+async def _connect_sharing(endpoint: Endpoint, connection: SharingConnection, loop: asyncio.AbstractEventLoop) -> None:
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, endpoint.path)
+        transport = UnixTransport(loop, sock, connection)
+    except BaseException:
+        sock.close()
+        raise
+    connection.connection_made(transport)
+    transport.start()
 
 
 def _advice(endpoint: Endpoint, error: OSError) -> str:

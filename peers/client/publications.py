@@ -23,8 +23,11 @@ from struct import Struct
 from hub.batch import Batch, encode_values
 from hub.errors import BusyError, CloseCode, HubError, InvalidTopicError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
+from hub.tags.envelope import Envelope
 from hub.topics import RESERVED, check_topic, printable
 from peers.client.receipts import Receipt, Receipts
+from peers.client.target import Target
+from peers.shm.ring import BlockValues
 from peers.wire.hello import FRAME_LIMIT_BYTES
 from peers.wire.oversize import fitting
 
@@ -41,6 +44,7 @@ _BATCH_VALUES = 4096
 
 _LENGTH = Struct(">I")
 _HEAD_BYTES = HEADER_BYTES - _LENGTH.size
+_FLAGS_IN_HEAD = 1
 
 _FRAME_OVERHEAD_BYTES = 48
 """What a sealed frame costs beside its bytes: the object (33), its place in a deque (8), rounded up."""
@@ -82,7 +86,7 @@ class Publications:
         self._receipts: list[Receipt] = []  # of the values that are open, if their publishers want to know
         self._open: list[bytes] = []
         self._open_bytes = 0
-        self._topic: str | None = None
+        self._topic: Target | None = None
         self._head = b""
         self._overhead_bytes = 0  # of the frame that the open batch becomes
         self._frame_limit = FRAME_LIMIT_BYTES
@@ -102,11 +106,11 @@ class Publications:
         """Values that wait."""
         return sum(messages for _, messages, _ in self._frames) + len(self._open)
 
-    def append(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
+    def append(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value that is msgpack already.
 
         Args:
-            topic: Of the message.
+            topic: Of the message, perhaps with labels and names.
             packed: The value.
             receipt: Gets the offset in the hub's journal.
 
@@ -148,10 +152,12 @@ class Publications:
         if not values:
             return
         if len(values) == 1:  # topics in turn: the usual case where it matters
-            frame = _LENGTH.pack(self._open_bytes) + self._head + values[0]
+            head = _LENGTH.pack(self._open_bytes) + self._head
+            value = values[0]
+            frame = value.frame(head) if type(value) is BlockValues else head + value
             self.buffered_bytes -= BATCH_COUNT.size  # was charged, but one value alone has no count
         else:
-            frame = encode_values(self._head[_HEAD_BYTES:], values)
+            frame = encode_values(self._head[_HEAD_BYTES:], values, self._head[_FLAGS_IN_HEAD])
         receipts, self._receipts = self._receipts, []
         self._frames.append((_confirmable(frame) if receipts else frame, len(values), receipts))
         self.sealed_messages += len(values)
@@ -229,7 +235,7 @@ class Publications:
         self._open_bytes = self.buffered_bytes = 0
         return lost
 
-    def _turn_to(self, topic: str) -> None:
+    def _turn_to(self, topic: Target) -> None:
         """From now on, values are for another topic."""
         head = checked_head(topic)
         self.seal()
@@ -249,12 +255,14 @@ def _confirmable(frame: bytes) -> bytes:
 
 
 @lru_cache(_TOPICS_LIMIT)
-def checked_head(topic: str) -> bytes:
+def checked_head(topic: Target) -> bytes:
     """Return what stands between the length and the body of a frame with one value of this topic. Thread-safe.
 
     Raises:
         InvalidTopicError: No client may publish to it.
     """
+    if isinstance(topic, Envelope):
+        return topic.routing_key
     if check_topic(topic).startswith(RESERVED):
         raise InvalidTopicError(f"topic {printable(topic)}: {RESERVED} is the hub's own, clients do not publish to it")
     return Frame(KIND_MESSAGES, 0, topic.encode(), b"").routing_key

@@ -111,9 +111,14 @@ def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tup
     for first, count, packed in answers:
         size += len(packed)
         if parts and (first != following or following + count - begin > _REPLIES_LIMIT or size > limit_bytes):
-            joined.append((begin, following - begin, b"".join(parts)))
+            joined.append((begin, following - begin, _whole(parts)))
             parts, size, begin = [], len(packed), first
         parts.append(packed)
         following = first + count
-    joined.append((begin, following - begin, b"".join(parts)))
+    joined.append((begin, following - begin, _whole(parts)))
     return joined
+
+
+def _whole(parts: list[bytes]) -> bytes:
+    """Join parts; one alone stays what it is, as it may stand for a block."""
+    return parts[0] if len(parts) == 1 else b"".join(parts)

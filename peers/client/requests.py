@@ -352,7 +352,8 @@ class Requests:
             text = f"{size} bytes of requests that waited are more than this hub takes at once"
             block.fail(lambda: RequestTooBigError(Status.TOO_BIG, text))
             return 0
-        flags, values = block.flags, b"".join(block.packed)
+        flags, packed = block.flags, block.packed
+        values = packed[0] if len(packed) == 1 else b"".join(packed)  # one may stand for a block
         block.packed = []
         if requests > 1:
             flags, values = flags | FLAG_BATCH, BATCH_COUNT.pack(requests) + values

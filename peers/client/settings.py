@@ -21,6 +21,12 @@ STREAM_BYTES = 1024 * 1024
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
 
+RING_BYTES = 64 * 1024 * 1024
+"""Default of the segment that blocks come from: a second of a camera's pictures, and a quarter of what a hub takes."""
+
+LEASE_S = 1.0
+"""Default of how long a reader may hold a block that its publisher needs."""
+
 
 class Options(TypedDict, total=False):
     """Keyword arguments of `connect`, all optional.
@@ -37,6 +43,10 @@ class Options(TypedDict, total=False):
         close_timeout_s: When the client closes, for sending what is published, and for the hub to have read it, each.
         ping_after_s: Silence after which the hub is asked for a sign of life.
         ping_timeout_s: Time for its answer; then the connection counts as lost.
+        shared_memory: Over a Unix socket, whether large values travel as memory instead of bytes.
+        views: Whether bytes that come in shared memory are given as a `View`, not copied.
+        ring_bytes: Size of the segment that blocks come from; it is made with the first one.
+        lease_s: How long a reader may hold a block when its publisher needs the room.
         on_connect: Called with what the hub says of itself, after each connection.
         on_disconnect: Called with the reason after each lost connection.
         on_dropped: Called with a number when the hub tells that so many messages for this client were lost.
@@ -55,6 +65,10 @@ class Options(TypedDict, total=False):
     close_timeout_s: float
     ping_after_s: float
     ping_timeout_s: float
+    shared_memory: bool
+    views: bool
+    ring_bytes: int
+    lease_s: float
     on_connect: Callable[[Hello], object]
     on_disconnect: Callable[[str], object]
     on_dropped: Callable[[int], object]
@@ -81,6 +95,10 @@ class ClientSettings:
     close_timeout_s: float = CLOSE_TIMEOUT_S
     ping_after_s: float = PING_AFTER_S
     ping_timeout_s: float = PING_TIMEOUT_S
+    shared_memory: bool = True
+    views: bool = False
+    ring_bytes: int = RING_BYTES
+    lease_s: float = LEASE_S
     on_connect: Callable[[Hello], object] = _ignore
     on_disconnect: Callable[[str], object] = _ignore
     on_dropped: Callable[[int], object] = _ignore

@@ -17,12 +17,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from hub.batch import BATCH_OVERHEAD_BYTES
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
 from hub.stretch import Run
+from hub.tags.rule import Rule, check_rule
 from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest
-from peers.client.routes import LocalRoutes, Route, Sink
+from peers.client.routes import Addressed, LocalRoutes, Route, Sink, Want
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
 
@@ -33,6 +35,9 @@ _PREFIX_OVERHEAD_BYTES = 3
 
 _REQUEST_OVERHEAD_BYTES = 128
 """More than what stands around the prefixes in a frame or a WebSocket message."""
+
+_RULE_OVERHEAD_BYTES = 32
+"""The names of a rule's fields in a WebSocket message, and their headers."""
 
 _PORTION_BYTES = 256 * 1024
 """Largest request when a new connection is asked for everything."""
@@ -74,7 +79,7 @@ class Subscriptions:
 
     @property
     def prefixes(self) -> int:
-        """How many different prefixes are subscribed."""
+        """How many different prefixes and rules are subscribed."""
         return len(self._interest)
 
     @property
@@ -84,33 +89,37 @@ class Subscriptions:
 
     # For streams and callbacks.
 
-    async def open(self, sink: Sink, prefixes: Iterable[str]) -> list[Claim]:
+    async def open(self, sink: Sink, wants: Iterable[Want]) -> list[Claim]:
         """Subscribe, and wait until the hub has confirmed. Without a connection that takes until there is one.
 
         Cancellation: takes the subscription back.
+
+        Args:
+            sink: Where messages go.
+            wants: Prefixes, or rules, or names.
 
         Returns:
             To be given to `release`.
 
         Raises:
-            InvalidTopicError: One of them is no prefix.
+            InvalidTopicError, InvalidNameError: One of them is none.
             RejectedError: The hub refuses, or the prefixes are too many for one request.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         if self._closed is not None:
             raise self._closed.with_traceback(None)
-        wanted = list(dict.fromkeys(check_prefix(prefix) for prefix in prefixes))
-        size = _REQUEST_OVERHEAD_BYTES + sum(len(prefix.encode()) + _PREFIX_OVERHEAD_BYTES for prefix in wanted)
+        wanted = list(dict.fromkeys(_checked(want) for want in wants))
+        size = _REQUEST_OVERHEAD_BYTES + sum(map(_size_of, wanted))
         if size > self._frame_limit:
-            text = f"{len(wanted)} prefixes take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
+            text = f"{len(wanted)} prefixes or rules take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
             raise RejectedError(CloseCode.TOO_BIG, text)
         number = self._last_request + 1
         claims, new = self._interest.claim(wanted, number)
         if new:
             self._ask(new, number, again=False)
         self._sinks[sink] = None
-        for prefix in wanted:
-            self.routes.add(prefix, sink)
+        for want in wanted:
+            self.routes.add(want, sink)
         try:
             await self._wait({claim.request for claim in claims if claim.request})
         except BaseException:
@@ -128,7 +137,7 @@ class Subscriptions:
             return None
         del self._sinks[sink]
         for claim in claims:
-            self.routes.discard(claim.prefix, sink)
+            self.routes.discard(claim.want, sink)
         gone = self._interest.release(claims)
         self.let_go(sink)
         connection = self._connection
@@ -138,7 +147,7 @@ class Subscriptions:
         number = self._last_request
         request = _Request(self._loop.create_future(), subscribe=False, again=False)
         self._requests[number] = request
-        connection.conversation.unsubscribe(gone, number)
+        _ask_for(connection, gone, number, subscribe=False)
         connection.write_outgoing()
         self.regulate()
         return request.answer
@@ -158,7 +167,7 @@ class Subscriptions:
     def receive(self, run: Run[Route]) -> None:
         """Hand messages to those who want them."""
         self.received_messages += run.messages
-        self.received_bytes += len(run.frames)
+        self.received_bytes += run.size_bytes - BATCH_OVERHEAD_BYTES
         for sink in run.route.sinks:
             sink.put(run)
 
@@ -194,8 +203,8 @@ class Subscriptions:
         self._frame_limit = frame_limit_bytes
         asked = self._interest.asked()
         held = self._interest.held()
-        for number, prefixes in asked.items():
-            connection.conversation.subscribe(prefixes, number)
+        for number, wants in asked.items():
+            _ask_for(connection, wants, number)
         for portion in _portions(held, min(frame_limit_bytes, _PORTION_BYTES) - _REQUEST_OVERHEAD_BYTES):
             self._last_request += 1
             self._ask(portion, self._last_request, again=True)
@@ -226,11 +235,11 @@ class Subscriptions:
 
     # Inside.
 
-    def _ask(self, prefixes: list[str], number: int, *, again: bool) -> None:
+    def _ask(self, wants: list[Want], number: int, *, again: bool) -> None:
         self._last_request = number
         self._requests[number] = _Request(self._loop.create_future(), subscribe=True, again=again)
         if self._connection is not None:
-            self._connection.conversation.subscribe(prefixes, number)
+            _ask_for(self._connection, wants, number)
             self._connection.write_outgoing()
             self.regulate()
 
@@ -250,16 +259,49 @@ class Subscriptions:
             self._connection.read(not self._full or bool(self._requests) or self._awaiting())
 
 
-def _portions(prefixes: list[str], limit_bytes: int) -> Iterator[list[str]]:
-    """Cut a list so that each part fits into one request."""
-    portion: list[str] = []
+def _checked(want: Want) -> Want:
+    match want:
+        case Rule():
+            return check_rule(*want)
+        case Addressed():
+            return want
+        case _:
+            return check_prefix(want)
+
+
+def _size_of(want: Want) -> int:
+    """What it takes in a request, bytes; in JSON's sense, so rather too much."""
+    match want:
+        case Rule():
+            labels = sum(len(label.encode()) + _PREFIX_OVERHEAD_BYTES for label in want.labels)
+            return labels + len(want.prefix.encode()) + len(want.sender) + _RULE_OVERHEAD_BYTES
+        case Addressed():
+            return 0
+        case _:
+            return len(want.encode()) + _PREFIX_OVERHEAD_BYTES
+
+
+def _ask_for(connection: Connection, wants: list[Want], number: int, *, subscribe: bool = True) -> None:
+    """Subscribe, or unsubscribe. All are of one kind: those of one subscription, or of one portion, are."""
+    conversation = connection.conversation
+    rules = [want for want in wants if isinstance(want, Rule)]
+    prefixes = [want for want in wants if isinstance(want, str)]
+    if rules:
+        (conversation.subscribe_rules if subscribe else conversation.unsubscribe_rules)(rules, number)
+    else:
+        (conversation.subscribe if subscribe else conversation.unsubscribe)(prefixes, number)
+
+
+def _portions(wants: list[Want], limit_bytes: int) -> Iterator[list[Want]]:
+    """Cut a list so that each part fits into one request, and is of one kind."""
+    portion: list[Want] = []
     size = 0
-    for prefix in prefixes:
-        cost = len(prefix.encode()) + _PREFIX_OVERHEAD_BYTES
-        if portion and size + cost > limit_bytes:
+    for want in sorted(wants, key=lambda want: isinstance(want, Rule)):
+        cost = _size_of(want)
+        if portion and (size + cost > limit_bytes or type(want) is not type(portion[-1])):
             yield portion
             portion, size = [], 0
-        portion.append(prefix)
+        portion.append(want)
         size += cost
     if portion:
         yield portion

@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hub.batch import Batch, Message, value_ends
-from hub.errors import UsageError
+from hub.errors import BlockGoneError, UsageError
 from hub.frame import (
     BATCH_COUNT,
     BROKER_FLAGS,
     FLAG_BATCH,
+    FLAG_SHARED,
     FLAG_TAGGED,
     HEADER,
     HEADER_BYTES,
@@ -41,6 +42,8 @@ from hub.frame import (
 )
 from hub.tags.envelope import Envelope
 from hub.tags.message import TaggedMessage
+from peers.shm.received import SharedRun, ViewValues
+from peers.shm.ring import Block
 
 __all__ = [
     "BadMessage",
@@ -85,6 +88,8 @@ def _value_in(flags: int, body: bytes) -> Any:
     Raises:
         ValueError: It is none, or of an encoding that this version does not read.
     """
+    if flags == FLAG_SHARED:
+        return _view_in(body)
     if flags == BROKER_FLAGS | FLAG_BATCH:
         raise ValueError("several of them in one frame cannot be told apart")
     if flags != BROKER_FLAGS:
@@ -92,6 +97,17 @@ def _value_in(flags: int, body: bytes) -> Any:
     from peers.zeek.data import decode  # noqa: PLC0415 -- rarely needed
 
     return decode(body)
+
+
+def _view_in(values: bytes) -> Any:
+    """Return what a request or a reply says that came in shared memory: bytes as a view, anything else as it is."""
+    if not isinstance(values, ViewValues):
+        raise ValueError("a handle of shared memory that was not granted")  # noqa: TRY004 -- as for all that is no value
+    view = values.value()
+    try:
+        return view if view is not None else _decode(values.received.memory())
+    except BlockGoneError as error:
+        raise ValueError(str(error)) from error
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_packed).encode
@@ -129,6 +145,8 @@ def encode_value(value: Any) -> bytes:
     try:
         return _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if isinstance(value, Block):
+            return value.take()
         raise InvalidValueError(f"a value has no msgpack form: {error}") from error
 
 
@@ -187,6 +205,8 @@ def decode_body(encoding: int, body: bytes) -> Any:
 
 def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:  # noqa: C901 -- one loop
     """Return the messages of a batch, oldest first, and what of it could not be read."""
+    if isinstance(batch, SharedRun):
+        return _decode_shared(batch)
     # One loop and local names on purpose: a call or an attribute here is paid for every message.
     frames = batch.frames
     starts_with = frames.startswith
@@ -239,6 +259,23 @@ def _read_tagged(flags: int, key: bytes, body: bytes, messages: list[Message], b
     plain, bad_here = decode_batch(Batch(frame, 1))
     messages.extend([TaggedMessage(envelope, message.value) for message in plain])
     bad.extend(bad_here)
+
+
+def _decode_shared(run: SharedRun[Any]) -> tuple[list[Message], list[BadMessage]]:
+    """Return the messages of a run whose values are in shared memory."""
+    view = run.view
+    if view is not None:
+        return [Message(run.topic, view)], []
+    try:
+        value = run.value
+        if value is not None:
+            return [Message(run.topic, _decode(value))], []
+        plain = Batch(run.frames, run.messages)
+    except BlockGoneError as error:
+        return [], [BadMessage(run.topic, b"", run.messages, str(error))]
+    except _UNDECODABLE as error:
+        return [], [BadMessage(run.topic, b"", run.messages, _reason(error, Encoding.MSGPACK))]
+    return decode_batch(plain)
 
 
 def _salvage(frame: Frame, topic: str, error: Exception, messages: list[Message], bad: list[BadMessage]) -> None:

@@ -11,6 +11,7 @@ from typing import cast
 from hub.frame import encode_frame
 from hub.requests.layout import Reply, Request
 from hub.stretch import Stretch
+from hub.tags.rule import Rule
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
@@ -18,6 +19,7 @@ from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
+from peers.wire.rules import encode_rules
 from peers.wire.session import NEED_DATA, Closing, Phase, Session
 
 __all__ = ["WireConversation"]
@@ -53,16 +55,19 @@ class WireConversation:
 
     def open(self) -> None:
         """Say HELLO."""
+        self._session.send(self._hello().encode())
+
+    def _hello(self, shared: int = 0) -> Hello:
         who = self._introduction
-        hello = Hello(
+        return Hello(
             protocol=PROTOCOL,
             role="client",
             name=who.name,
             token=who.token,
             queue=who.queue,
             frame=self._frame_limit_bytes,
+            shared=shared,
         )
-        self._session.send(hello.encode())
 
     def receive(self, data: bytes) -> Iterator[Event]:
         """Yield what the hub says."""
@@ -91,6 +96,14 @@ class WireConversation:
     def unsubscribe(self, prefixes: list[str], request: int) -> None:
         """Send UNSUBSCRIBE."""
         self._session.send(encode_subscription(Kind.UNSUBSCRIBE, prefixes, request))
+
+    def subscribe_rules(self, rules: list[Rule], request: int) -> None:
+        """Send RULE."""
+        self._session.send(encode_rules(Kind.RULE, rules, request))
+
+    def unsubscribe_rules(self, rules: list[Rule], request: int) -> None:
+        """Send UNRULE."""
+        self._session.send(encode_rules(Kind.UNRULE, rules, request))
 
     def publish(self, frames: list[bytes]) -> None:
         """Send frames as they are."""

@@ -94,12 +94,15 @@ def test_names() -> None:
     """What is public is listed, and nothing else is."""
     assert sorted(peers.client.__all__) == [
         "BadMessage",
+        "Block",
+        "BlockGoneError",
         "BusyError",
         "CallbackSubscription",
         "Client",
         "ClientStatistics",
         "ClosedError",
         "ConnectionLostError",
+        "GoneError",
         "Hello",
         "HubError",
         "InvalidNameError",
@@ -126,6 +129,7 @@ def test_names() -> None:
         "ServiceName",
         "ServiceRequest",
         "UsageError",
+        "View",
         "connect",
     ]
     assert all(hasattr(peers.client, name) for name in peers.client.__all__)

@@ -1,0 +1,363 @@
+"""Shared memory on a client's side: a conversation and a connection that hand memory over, and take it.
+
+```
+publish, request, reply ─ large ─▶ memfd ───────────┐                 ┌─▶ SharedRun ─▶ streams: value, or View
+                        ─ Block ─▶ handle of a ring ┴▶ UnixTransport ─┤
+                                                                      └─▶ Request, Reply: value, or View
+```
+
+Over a Unix socket, what is larger than the hub says (`shared` in its HELLO) goes as memory of its own, filled and
+sealed here. What is in a `Block` goes as its handle; nothing is copied. Where that is not granted, or not possible now
+(no descriptor is left, the ring is not confirmed yet), the same travels as bytes.
+
+Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told in
+the same turn what was taken, and once a turn what was released.
+
+Not here: the ring (`peers.shm.ring`), what a program sees (`peers.shm.views`), when publications leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from hub.errors import BlockGoneError, CloseCode, ProtocolError, RejectedError
+from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
+from hub.requests.layout import Reply, Request
+from hub.stretch import Run
+from peers.client.connection import Connection
+from peers.client.conversation import Event, Introduction, Unreadable
+from peers.client.routes import LocalRoutes
+from peers.client.wire import WireConversation
+from peers.shm import memory
+from peers.shm.descriptor import Descriptor
+from peers.shm.received import SharedRun, ViewValues, copied
+from peers.shm.ring import Block, BlockFrame, BlockValues, Ring
+from peers.shm.transport import UnixTransport
+from peers.shm.views import KnownSegment, Mapping, ReadBlock, Received
+from peers.wire.control import Notice
+from peers.wire.hello import Hello
+from peers.wire.session import Closing
+from peers.wire.shared import (
+    DESCRIPTORS,
+    Handle,
+    Released,
+    Segment,
+    SharedMessages,
+    decode_handle,
+    encode_released,
+    encode_segment,
+)
+
+__all__ = ["SharingConnection", "SharingConversation"]
+
+_RING_REQUEST = 1
+"""With what number the hub is asked to take the ring; its answer is told from others by having a segment."""
+
+
+class SharingConversation(WireConversation):
+    """One connection over a Unix socket.
+
+    Args:
+        introduction: Said in HELLO.
+        routes: Where what the hub delivers is looked up.
+        ring: Of the client, None as long as it has none.
+        on_room: Called when blocks of it were released.
+        views: Whether bytes that come in shared memory are given as a `View`.
+    """
+
+    __slots__ = (
+        "_known",
+        "_loop",
+        "_on_room",
+        "_over_bytes",
+        "_pieces",
+        "_released",
+        "_ring",
+        "_ring_number",
+        "_routes",
+        "_taken",
+        "_views",
+        "connection",
+    )
+
+    def __init__(
+        self,
+        introduction: Introduction,
+        routes: LocalRoutes,
+        ring: Ring | None,
+        on_room: Callable[[], None],
+        *,
+        views: bool,
+    ) -> None:
+        super().__init__(introduction, routes)
+        self.connection: SharingConnection | None = None
+        self._loop = asyncio.get_running_loop()
+        self._routes = routes
+        self._views = views
+        self._over_bytes = 0
+        self._ring = ring
+        self._on_room = on_room
+        self._ring_number = 0
+        self._pieces: deque[tuple[bytes, Descriptor | None]] = deque()
+        self._known: dict[int, KnownSegment] = {}
+        self._released: dict[int, KnownSegment] = {}
+        self._taken = 0  # descriptors, since HELLO
+
+    def _hello(self, shared: int = 1) -> Hello:
+        return super()._hello(shared)
+
+    # What is said.
+
+    def publish(self, frames: list[bytes]) -> None:
+        """Send frames; large values as memory."""
+        over = self._over_bytes + HEADER_BYTES if self._over_bytes else 0
+        start = 0
+        for place, frame in enumerate(frames):
+            if type(frame) is BlockFrame or (over and len(frame) > over):
+                if place > start:
+                    super().publish(frames[start:place])
+                start = place + 1
+                self._publish_large(frame)
+        if start < len(frames):
+            super().publish(frames[start:] if start else frames)
+
+    def _publish_large(self, frame: bytes) -> None:
+        if isinstance(frame, BlockFrame):
+            kind, flags, key = _head(frame.head)
+            values, descriptor, shared = self._values_of(frame.block)
+        else:
+            (whole,) = iterate_frames(frame)
+            kind, flags, key = whole.kind, whole.flags, whole.key
+            if flags & FLAG_BATCH or len(whole.body) <= self._over_bytes:
+                super().publish([frame])
+                return
+            values, descriptor, shared = self._large(whole.body)
+        self._hand_over(encode_frame(kind, values, key=key, flags=flags | shared), descriptor)
+
+    def request(self, request: Request) -> None:
+        """Send REQUEST."""
+        values, descriptor, shared = self._any(request.values, request.flags)
+        self._hand_over(request._replace(values=values, flags=request.flags | shared).encode(), descriptor)
+
+    def reply(self, reply: Reply) -> None:
+        """Send REPLY."""
+        values, descriptor, shared = self._any(reply.values, reply.flags)
+        self._hand_over(reply._replace(values=values, flags=reply.flags | shared).encode(), descriptor)
+
+    def _any(self, values: bytes, flags: int) -> tuple[bytes, Descriptor | None, int]:
+        if isinstance(values, BlockValues):
+            return self._values_of(values.block)
+        if flags & FLAG_BATCH:
+            return values, None, 0
+        return self._large(values)
+
+    def _values_of(self, block: Block) -> tuple[bytes, Descriptor | None, int]:
+        """Return a handle of a block, or its values as they can be sent now."""
+        ring = self._ring
+        if ring is not None and self._ring_number and len(block) > self._over_bytes:
+            handle = block.send(ring, self._loop.time())
+            if handle is not None:
+                return handle._replace(segment=self._ring_number).encode(), None, FLAG_SHARED
+        return self._large(block.copy())
+
+    def _large(self, values: bytes) -> tuple[bytes, Descriptor | None, int]:
+        """Return a handle and the memory with values that are large enough for that; else the values."""
+        size = len(values)
+        if not self._over_bytes or size <= self._over_bytes:
+            return values, None, 0
+        try:
+            descriptor = Descriptor(memory.make_sealed([values], size))
+        except OSError:  # no descriptor or no memory is left: bytes need neither
+            return values, None, 0
+        return Handle(size).encode(), descriptor, FLAG_SHARED
+
+    def _hand_over(self, frame: bytes, descriptor: Descriptor | None) -> None:
+        if descriptor is None:
+            self._session.send(frame)
+            return
+        outgoing = self._session.take_outgoing()
+        if outgoing:
+            self._pieces.append((outgoing, None))
+        self._pieces.append((frame, descriptor))
+
+    def use_ring(self, ring: Ring) -> None:
+        """From now on blocks come from this ring, once the hub has taken it."""
+        self._ring = ring
+        if self._over_bytes and self.connection is not None:
+            self._hand_over(encode_segment(Segment(_RING_REQUEST, ring.size_bytes)), ring.descriptor)
+            self._loop.call_soon(self.connection.write_outgoing)
+
+    def take_pieces(self) -> list[tuple[bytes, Descriptor | None]]:
+        """Return and forget what is to be written now, and what goes with it."""
+        if self._released:
+            released = [(number, segment.released) for number, segment in self._released.items()]
+            self._released = {}
+            self._session.send(encode_released(released))
+        pieces = list(self._pieces)
+        self._pieces.clear()
+        outgoing = self._session.take_outgoing()
+        if outgoing:
+            pieces.append((outgoing, None))
+        return pieces
+
+    # What is heard.
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Yield what the hub says."""
+        taken = self._taken
+        for event in super().receive(data):
+            try:
+                heard = self._heard(event)
+            except ProtocolError as error:
+                self._session.close(error.code, error.text)
+                yield Closing(error.code, error.text, by_far_side=False)
+                return
+            if heard is not None:
+                yield heard
+        if self._taken != taken:
+            self._session.send(encode_released([(DESCRIPTORS, self._taken)]))
+
+    def _heard(self, event: object) -> Event | None:
+        match event:
+            case SharedMessages():
+                return self._messages(event)
+            case Request() | Reply() if event.flags & FLAG_SHARED:
+                return self._item(event)
+            case Segment():
+                self._segment(event)
+            case Released():
+                self._blocks_released(event)
+            case Notice() if event.segment:
+                self._ring_number = event.segment
+            case Hello():
+                self._granted(event)
+                return event
+            case _:
+                return cast("Event", event)
+        return None
+
+    def _granted(self, hello: Hello) -> None:
+        self._over_bytes = hello.shared
+        self._session.shared = bool(hello.shared)
+        if self._ring is not None:
+            self.use_ring(self._ring)
+
+    def _messages(self, event: SharedMessages) -> Event:
+        frame = event.frame
+        route = self._routes.find(frame.routing_key)
+        try:
+            received = self._take(event.handle)
+            if isinstance(received, ReadBlock) and not self._views:
+                # Now: who reads the stream may be slow, and the block is somebody else's.
+                body = copied(received, frame.body, frame.flags)
+                return Run(route, encode_frame(frame.kind, body, key=frame.key, flags=frame.flags), frame.messages)
+        except BlockGoneError:
+            return Notice("dropped", count=frame.messages)
+        except (RejectedError, ValueError):
+            return Unreadable(frame.messages)
+        return SharedRun(route, frame, received, views=self._views)
+
+    def _item(self, item: Request | Reply) -> Event:
+        try:
+            received = self._take(decode_handle(item.values, item.flags))
+            if self._views and not item.flags & FLAG_BATCH:
+                return item._replace(values=ViewValues.of(received))
+            values = copied(received, item.values, item.flags)
+        except (RejectedError, ValueError):
+            values = b"\xc1"  # no msgpack: told as such
+        return item._replace(values=values, flags=item.flags & ~FLAG_SHARED)
+
+    def _take(self, handle: Handle) -> Received:
+        """Have what a handle speaks of.
+
+        Raises:
+            RejectedError, ValueError: It is not what it says.
+            ProtocolError: There is no descriptor.
+        """
+        if not handle.segment:
+            self._taken += 1
+            descriptor = self._next_descriptor()
+            memory.check_sealed(descriptor.number, handle.size_bytes)
+            return Mapping(descriptor, handle)
+        segment = self._known.get(handle.segment)
+        if segment is None:
+            raise ValueError(f"segment {handle.segment} is not known")
+        return segment.block(handle)
+
+    def _next_descriptor(self) -> Descriptor:
+        waiting = self.connection.descriptors if self.connection is not None else None
+        if not waiting:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "SHARED: no descriptor came with the frame")
+        return waiting.popleft()
+
+    def _segment(self, event: Segment) -> None:
+        old = self._known.pop(event.number, None)
+        if old is not None:
+            old.close()
+        if not event.size_bytes:
+            return
+        descriptor = self._next_descriptor()
+        try:
+            memory.check_segment(descriptor.number, event.size_bytes)
+        except RejectedError:
+            return  # what comes from it is unreadable
+        self._known[event.number] = KnownSegment(event.number, event.size_bytes, descriptor, self._tell_released)
+
+    def _tell_released(self, segment: KnownSegment) -> None:
+        if not self._released and self.connection is not None:
+            self._loop.call_soon_threadsafe(self.connection.write_outgoing)
+        self._released[segment.number] = segment
+
+    def _blocks_released(self, released: Released) -> None:
+        for number, generation in released.each:
+            if number == self._ring_number and self._ring is not None:
+                self._ring.released(generation)
+                self._on_room()
+
+    def forget(self) -> None:
+        """The connection is lost."""
+        for segment in self._known.values():
+            segment.close()
+        self._known.clear()
+        self._pieces.clear()
+        self._released.clear()
+        self.connection = None
+
+
+def _head(head: bytes) -> tuple[int, int, bytes]:
+    """Return kind, flags and key of a frame's head."""
+    return head[4], head[5], head[HEADER_BYTES:]
+
+
+class SharingConnection(Connection):
+    """A connection whose transport hands memory over. Arguments are those of `Connection`."""
+
+    @property
+    def descriptors(self) -> deque[Descriptor]:
+        """What came, and was not taken."""
+        return cast("UnixTransport", self._transport).descriptors
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce the client."""
+        cast("SharingConversation", self.conversation).connection = self
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell those who wait."""
+        super().connection_lost(exc)
+        cast("SharingConversation", self.conversation).forget()
+
+    def write_outgoing(self) -> None:
+        """Write what the conversation has to say, and hand over what goes with it."""
+        pieces = cast("SharingConversation", self.conversation).take_pieces()
+        transport = cast("UnixTransport | None", self._transport)
+        if transport is None or transport.is_closing():
+            return
+        for frame, descriptor in pieces:
+            if descriptor is None:
+                transport.write(frame)
+            else:
+                transport.hand_over(frame, descriptor, 1)

@@ -1,0 +1,271 @@
+"""`Ring`: a segment from its publisher's side: blocks allotted in a circle, and taken back in the order of the circle.
+
+```
+            ┌ oldest                                  next ┐
+segment  ...[7 sent][8 released][9 sent][10 being filled]..........
+             └ expired, or every reader has released it: its generation is put to 0, then its room is free
+```
+
+A block that was sent is not written to again before its generation was put to 0; a reader that checks the generation
+before and behind never takes for values what is none.
+
+Owner: one client, in its event loop; `Block.memory` may be filled by any thread. Invariants: blocks do not overlap;
+generations only grow, in the order in which blocks are sent. Times are arguments.
+
+Not here: who releases what (`peers.shm.segments`), sending (`peers.client.sharing`).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import deque
+from enum import Enum
+from struct import Struct
+from typing import Final
+
+from hub.errors import BusyError, UsageError
+from peers.shm import memory
+from peers.shm.descriptor import Descriptor
+from peers.shm.segments import BLOCK_ALIGNMENT
+from peers.wire.shared import Handle
+
+__all__ = ["BIN_BYTES", "BLOCKS_LIMIT", "Block", "BlockFrame", "BlockValues", "Ring"]
+
+BLOCKS_LIMIT = 4096
+"""Most blocks that are not taken back: as many as the hub remembers for a reader."""
+
+_BIN = Struct(">BI")
+_BIN_32 = 0xC6
+BIN_BYTES = _BIN.size
+"""Of the head that makes bytes a msgpack `bin` of up to 4 GiB."""
+
+_GENERATION = Struct("=Q")
+
+
+class _State(Enum):
+    FILLING = "being filled"
+    SENT = "sent"
+    FREE = "released"
+
+
+_FILLING, _SENT, _FREE = _State.FILLING, _State.SENT, _State.FREE
+
+
+class _Place:
+    """Where a block is, and what has become of it."""
+
+    __slots__ = ("end", "generation", "offset", "sent_s", "state")
+
+    def __init__(self, offset: int, end: int) -> None:
+        self.offset = offset
+        self.end = end
+        self.generation = 0
+        self.sent_s = 0.0
+        self.state = _FILLING
+
+
+class Block:
+    """Room for bytes, to be filled and then published, asked or answered, once; it arrives as bytes.
+
+    Made by `Client.allocate`. What is let go without having been sent is free again.
+    """
+
+    __slots__ = ("_place", "_ring", "_values", "memory")
+
+    memory: memoryview
+    """Writable, aligned to 64 bytes. Not to be written to once the block was sent."""
+
+    def __init__(self, values: memoryview, ring: Ring | None = None, place: _Place | None = None) -> None:
+        _BIN.pack_into(values, 0, _BIN_32, len(values) - BIN_BYTES)
+        self.memory = values[BIN_BYTES:]
+        self._values = values
+        self._ring = ring
+        self._place = place
+
+    def __del__(self) -> None:
+        if self._place is not None and self._place.state is _FILLING:
+            self._place.state = _FREE
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    @classmethod
+    def alone(cls, size_bytes: int) -> Block:
+        """Make one that is no shared memory, and travels as bytes."""
+        return cls(memoryview(bytearray(BIN_BYTES + size_bytes)))
+
+    def take(self) -> bytes:
+        """Return what stands for it where values are sent, for `encode_value`.
+
+        Raises:
+            UsageError: It was sent before.
+        """
+        if self._ring is None or self._place is None:
+            return bytes(self._values)
+        if self._place.state is not _FILLING:
+            raise UsageError("a block is sent once; allocate another one")
+        return BlockValues.of(self)
+
+    # For the connection.
+
+    def send(self, ring: Ring, now_s: float) -> Handle | None:
+        """Begin to be sent; None if it belongs to another ring, or was sent."""
+        if self._ring is not ring or self._place is None or self._place.state is not _FILLING:
+            return None
+        return ring.send(self._place, len(self._values), now_s)
+
+    def copy(self) -> bytes:
+        """Return the values as bytes; the block is free."""
+        values = bytes(self._values)
+        if self._place is not None:
+            self._place.state = _FREE
+        return values
+
+
+class BlockValues(bytes):
+    """Stands for a block where its msgpack would. As long as that, but empty."""
+
+    block: Block
+
+    @classmethod
+    def of(cls, block: Block) -> BlockValues:
+        """Let it stand for a block."""
+        values = cls()
+        values.block = block
+        return values
+
+    def __len__(self) -> int:
+        return BIN_BYTES + len(self.block)
+
+    def frame(self, head: bytes) -> BlockFrame:
+        """Return what stands for a frame of one value.
+
+        Args:
+            head: What stands in it before the value.
+        """
+        frame = BlockFrame(head)
+        frame.block = self.block
+        return frame
+
+
+class BlockFrame(bytes):
+    """The head of a MESSAGES frame, and the block that stands for its value. As long as the whole."""
+
+    block: Block
+
+    @property
+    def head(self) -> bytes:
+        """What stands before the value."""
+        return bytes(self)
+
+    def __len__(self) -> int:
+        return bytes.__len__(self) + BIN_BYTES + len(self.block)
+
+
+class Ring:
+    """One segment.
+
+    Args:
+        size_bytes: Of it.
+        lease_s: After so long a block may be taken back though not every reader has released it.
+
+    Raises:
+        OSError: There is no memory, or this system has no such memory.
+    """
+
+    def __init__(self, size_bytes: int, lease_s: float) -> None:
+        if not memory.AVAILABLE:
+            raise OSError("this system has no memory that can be handed over")
+        self.size_bytes = size_bytes
+        self.lease_s = lease_s
+        self.expired_blocks = 0
+        self.descriptor: Final = Descriptor(memory.make_segment(size_bytes))
+        self._memory = memoryview(mmap.mmap(self.descriptor.number, size_bytes))
+        memory.seal_segment(self.descriptor.number)
+        self._places: deque[_Place] = deque()  # in the order of the circle
+        self._next = 0  # where the next one begins
+        self.generation = 0
+
+    @property
+    def blocks(self) -> int:
+        """How many are not taken back."""
+        return len(self._places)
+
+    def allocate(self, size_bytes: int, now_s: float) -> Block:
+        """Return a block for so many bytes.
+
+        Raises:
+            BusyError: There is no room now: readers have not released what they were sent.
+            UsageError: There never will be.
+        """
+        needed = memory.VALUES_AT + BIN_BYTES + size_bytes
+        needed += -needed % BLOCK_ALIGNMENT
+        if not 0 < needed <= self.size_bytes or size_bytes < 0:
+            text = f"a block of {size_bytes} bytes in a segment of {self.size_bytes}; take a larger ring_bytes"
+            raise UsageError(text)
+        offset = self._find(needed)
+        while offset < 0:
+            if not self._take_back(now_s):
+                raise BusyError(f"{len(self._places)} blocks of the segment are in use: its readers are slow")
+            offset = self._find(needed)
+        place = _Place(offset, offset + needed)
+        self._places.append(place)
+        self._next = place.end
+        memory.BLOCK_HEAD.pack_into(self._memory, offset, 0, 0)
+        values = self._memory[offset + memory.VALUES_AT : offset + memory.VALUES_AT + BIN_BYTES + size_bytes]
+        return Block(values, self, place)
+
+    def _find(self, needed: int) -> int:
+        """Return where so much is free behind the newest block, -1 if nowhere."""
+        if not self._places:
+            return 0
+        if len(self._places) >= BLOCKS_LIMIT:
+            return -1
+        oldest = self._places[0].offset
+        if self._next > oldest:
+            if self.size_bytes - self._next >= needed:
+                return self._next
+            return 0 if oldest >= needed else -1
+        return self._next if oldest - self._next >= needed else -1
+
+    def _take_back(self, now_s: float) -> bool:
+        """Free the oldest block, if it may be."""
+        if not self._places:
+            return False
+        oldest = self._places[0]
+        if oldest.state is _FILLING:
+            return False
+        if oldest.state is _SENT:
+            if now_s - oldest.sent_s < self.lease_s:
+                return False
+            self.expired_blocks += 1
+        _GENERATION.pack_into(self._memory, oldest.offset, 0)
+        memory.fence()  # before anything is written over it
+        oldest.state = _FREE
+        self._places.popleft()
+        return True
+
+    def due_s(self) -> float:
+        """When the oldest block may be taken back, if it was sent; else never."""
+        if self._places and self._places[0].state is _SENT:
+            return self._places[0].sent_s + self.lease_s
+        return float("inf")
+
+    def send(self, place: _Place, size_bytes: int, now_s: float) -> Handle:
+        """Begin to send a filled block; the number of the segment is left open."""
+        self.generation += 1
+        place.generation = self.generation
+        place.sent_s = now_s
+        place.state = _SENT
+        memory.BLOCK_HEAD.pack_into(self._memory, place.offset, place.generation, size_bytes)
+        return Handle(size_bytes, 0, place.offset, place.generation)
+
+    def released(self, generation: int) -> None:
+        """Every reader is done with all up to that generation."""
+        for place in self._places:
+            if place.state is _SENT and place.generation <= generation:
+                place.state = _FREE
+
+    def close(self) -> None:
+        """Let the memory go; blocks that somebody still has keep it mapped."""
+        self.descriptor.close()

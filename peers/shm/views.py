@@ -1,0 +1,215 @@
+"""What was received in shared memory, without a copy: `View`, and where it is: `Mapping`, `KnownSegment`, `ReadBlock`.
+
+```
+SEGMENT ─▶ KnownSegment ─ handle ─▶ ReadBlock ─┐                    ┌─ with view as memory: ...   GoneError at its end
+descriptor ───────────────────────▶ Mapping ───┴─▶ View ─ of bytes ─┴─ copy()
+```
+
+Owner: a block is released, and memory of its own unmapped, when the last object that has it lets go: a view, a message,
+what waits in a stream. Invariants: nothing is mapped that was not checked, and nothing for writing.
+
+Never torn: of a block, the generation is checked before and behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections.abc import Callable
+from struct import Struct
+
+from hub.errors import BlockGoneError
+from peers.shm import memory
+from peers.shm.descriptor import Descriptor
+from peers.wire.shared import Handle
+
+__all__ = ["KnownSegment", "Mapping", "ReadBlock", "Received", "View", "payload_of"]
+
+_GENERATION = Struct("=Q")
+
+_BIN_HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+"""How long the head of a msgpack `bin` is, by its first byte."""
+
+
+class Mapping:
+    """Memory of its own, mapped when it is first looked at.
+
+    Args:
+        descriptor: Checked.
+        handle: Of its values.
+    """
+
+    __slots__ = ("_descriptor", "_map", "size_bytes")
+
+    def __init__(self, descriptor: Descriptor, handle: Handle) -> None:
+        self.size_bytes = handle.size_bytes
+        self._descriptor: Descriptor | None = descriptor
+        self._map: mmap.mmap | None = None
+
+    def memory(self) -> memoryview:
+        """Return the values, read-only."""
+        if self._map is None:
+            assert self._descriptor is not None  # noqa: S101 -- let go below, once it is mapped
+            length = memory.VALUES_AT + self.size_bytes
+            self._map = mmap.mmap(self._descriptor.number, length, mmap.MAP_SHARED, mmap.PROT_READ)
+            self._descriptor = None  # the map has its own
+        return memoryview(self._map)[memory.VALUES_AT :]
+
+    def check(self) -> None:
+        """It is sealed: it never changes."""
+
+
+class KnownSegment:
+    """A segment of somebody else.
+
+    Args:
+        number: That the hub knows it by.
+        size_bytes: Of it.
+        descriptor: Checked.
+        on_released: Called when `released` has grown.
+    """
+
+    __slots__ = ("_latest", "_on_released", "_open", "map", "number", "released", "size_bytes")
+
+    def __init__(
+        self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[KnownSegment], None]
+    ) -> None:
+        self.number = number
+        self.size_bytes = size_bytes
+        self.map = memoryview(mmap.mmap(descriptor.number, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        self.released = 0
+        self._latest = 0
+        self._open: dict[int, None] = {}  # generations that somebody has
+        self._on_released: Callable[[KnownSegment], None] | None = on_released
+
+    def block(self, handle: Handle) -> ReadBlock:
+        """Have a block, until what is returned is let go.
+
+        Raises:
+            ValueError: It is none of this segment.
+        """
+        end = handle.offset + memory.VALUES_AT + handle.size_bytes
+        if end > self.size_bytes or handle.generation in self._open:
+            raise ValueError(f"{handle} is no block of a segment of {self.size_bytes} bytes")
+        self._latest = max(self._latest, handle.generation)
+        self._open[handle.generation] = None
+        return ReadBlock(self, handle)
+
+    def let_go(self, generation: int) -> None:
+        """Nobody has that block any more."""
+        generations = self._open
+        del generations[generation]
+        released = min(generations) - 1 if generations else self._latest
+        if released > self.released:
+            self.released = released
+            if self._on_released is not None:
+                self._on_released(self)
+
+    def close(self) -> None:
+        """Nobody is told any more. What is mapped stays so for those who have blocks."""
+        self._on_released = None
+
+
+class ReadBlock:
+    """One block, for whoever has this object."""
+
+    __slots__ = ("_handle", "_segment", "size_bytes")
+
+    def __init__(self, segment: KnownSegment, handle: Handle) -> None:
+        self.size_bytes = handle.size_bytes
+        self._segment = segment
+        self._handle = handle
+
+    def __del__(self) -> None:
+        self._segment.let_go(self._handle.generation)
+
+    def memory(self) -> memoryview:
+        """Return the values, read-only.
+
+        Raises:
+            BlockGoneError: The publisher has taken the block back.
+        """
+        self.check()
+        start = self._handle.offset + memory.VALUES_AT
+        return self._segment.map[start : start + self.size_bytes]
+
+    def check(self) -> None:
+        """See to it that the block is still what it was; raises as `memory`."""
+        memory.fence()
+        found = _GENERATION.unpack_from(self._segment.map, self._handle.offset)[0]
+        if found != self._handle.generation:
+            raise BlockGoneError(f"the block of generation {self._handle.generation} was taken back by its publisher")
+
+
+Received = Mapping | ReadBlock
+"""Where values are that came."""
+
+
+def payload_of(values: memoryview) -> memoryview | None:
+    """Return the bytes that a msgpack `bin` holds, None if it is none."""
+    head = _BIN_HEADS.get(values[0])
+    if head is None or len(values) < head or int.from_bytes(values[1:head], "big") != len(values) - head:
+        return None
+    return values[head:]
+
+
+class View:
+    """Bytes that came in shared memory, not copied: a value where a client was connected with `views=True`.
+
+    ```
+    with view as memory:
+        array = numpy.frombuffer(memory, dtype=numpy.float64)
+        total = array.sum()
+    ```
+
+    What was read counts once the block is left: `GoneError` there says that the bytes may have changed under it,
+    because the block was held longer than its publisher waits. Let go of the view to let the publisher have its room.
+    """
+
+    __slots__ = ("_open", "_received")
+
+    def __init__(self, received: Received) -> None:
+        self._received = received
+        self._open: memoryview | None = None
+
+    def __repr__(self) -> str:
+        return f"<View of {len(self)} bytes>"
+
+    def __len__(self) -> int:
+        with contextlib.suppress(BlockGoneError):
+            values = self._received.memory()
+            payload = payload_of(values)
+            return 0 if payload is None else len(payload)
+        return 0
+
+    def __enter__(self) -> memoryview:
+        """Return the bytes, read-only.
+
+        Raises:
+            BlockGoneError: They are gone already.
+        """
+        values = self._received.memory()
+        payload = payload_of(values)
+        if payload is None:
+            self._received.check()
+            raise BlockGoneError("what stood in the block was no bytes, or was taken back by its publisher")
+        self._open = payload
+        return payload
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            with contextlib.suppress(BufferError):  # an array of the caller's still looks at it
+                opened.release()
+        if error is None:
+            self._received.check()
+
+    def copy(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            BlockGoneError: They are gone.
+        """
+        with self as found:
+            copied = bytes(found)
+        return copied  # noqa: RET504 -- checked when the block above is left

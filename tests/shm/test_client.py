@@ -1,0 +1,259 @@
+"""Clients that share memory: what a program sees, over a Unix socket and elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hub.errors import BlockGoneError, BusyError, GoneError, UsageError
+from peers.client import Client, InvalidValueError, ServiceRequest, connect
+from peers.client.blocking import connect as connect_blocking
+from peers.shm.views import View
+from tests.client.hubs import quick_backoff
+from tests.shm.conftest import StartHub
+from tests.shm.hubs import SharingHub, shared_settings
+from tests.tcp.hubs import wait_until
+
+LARGE = bytes(range(256)) * 1000
+MIB = 1 << 20
+
+
+def url_of(hub: SharingHub) -> str:
+    """Where clients find it."""
+    return hub.endpoint.location
+
+
+async def test_large_values_travel_as_memory(hub: SharingHub) -> None:
+    """In the order of all messages, and to all kinds of clients the same."""
+    remote = await hub.over_tcp("/a")
+    async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
+        values = [1, LARGE, "small", [LARGE, {"x": LARGE}], None]
+        for value in values:
+            client.publish_nowait("/a", value)
+        assert [(await anext(messages)).value for _ in values] == values
+        assert await remote.values(5) == [("/a", value) for value in values]
+        assert hub.node.shared.messages_total == 2
+
+
+async def test_who_does_not_want_it_gets_bytes(hub: SharingHub) -> None:
+    """With `shared_memory=False` both ways."""
+    async with connect(url_of(hub), shared_memory=False) as client, client.subscribe("/a") as messages:
+        client.publish_nowait("/a", LARGE)
+        assert (await anext(messages)).value == LARGE
+        assert hub.node.shared.messages_total == 0
+
+
+async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
+    """Everything works, as bytes; blocks too."""
+    hub = await start_hub(shared_settings(over_bytes=0))
+    async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
+        client.publish_nowait("/a", LARGE)
+        block = await client.allocate(len(LARGE))
+        block.memory[:] = LARGE
+        client.publish_nowait("/a", block)
+        assert [(await anext(messages)).value for _ in range(2)] == [LARGE, LARGE]
+
+
+async def test_many_messages_are_more_than_may_be_in_flight(hub: SharingHub) -> None:
+    """The client says what it has taken: nothing is lost, whatever the number."""
+    async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
+        for number in range(300):
+            await client.publish("/a", [number, LARGE])
+            if number % 20 == 19:
+                await client.drain()
+        for number in range(300):
+            assert (await anext(messages)).value == [number, LARGE]
+        assert client.dropped_messages == 0
+
+
+async def test_views_are_not_copied(hub: SharingHub) -> None:
+    """With `views=True` bytes that came in shared memory are given as a `View`, others as they are."""
+    async with connect(url_of(hub), views=True) as client, client.subscribe("/a") as messages:
+        for value in (LARGE, b"small", [LARGE]):
+            client.publish_nowait("/a", value)
+        first, second, third = [await anext(messages) for _ in range(3)]
+        assert isinstance(first.value, View)
+        with first.view() as memory:
+            assert memory == LARGE
+            assert memory.readonly
+        assert len(first.value) == len(LARGE)
+        assert (second.value, third.value) == (b"small", [LARGE])
+        with second.view() as memory:
+            assert memory == b"small"
+
+
+async def test_blocks(hub: SharingHub) -> None:
+    """Filled in place, and read in place: the same bytes for views, for values, and over TCP."""
+    remote = await hub.over_tcp("/a")
+    async with (
+        connect(url_of(hub)) as publisher,
+        connect(url_of(hub), views=True) as viewer,
+        connect(url_of(hub)) as reader,
+        viewer.subscribe("/a") as views,
+        reader.subscribe("/a") as values,
+    ):
+        await confirmed(hub, publisher)
+        for number in range(5):
+            block = await publisher.allocate(MIB)
+            block.memory[:] = bytes([number]) * MIB
+            publisher.publish_nowait("/a", block)
+            publisher.publish_nowait("/a", number)
+            with (await anext(views)).view() as memory:
+                assert bytes(memory) == bytes([number]) * MIB
+            assert (await anext(views)).value == number
+            assert (await anext(values)).value == bytes([number]) * MIB
+            assert (await anext(values)).value == number
+            assert await remote.values(2) == [("/a", bytes([number]) * MIB), ("/a", number)]
+        assert hub.node.shared.segments == 1
+
+
+async def confirmed(hub: SharingHub, client: Client) -> None:
+    """Let a client's ring be known to the hub."""
+    client.allocate_nowait(1)
+    await wait_until(lambda: client._blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
+    assert hub.node.shared.segments > 0
+
+
+async def test_a_block_is_free_when_its_readers_have_let_go(hub: SharingHub) -> None:
+    """A ring of four blocks carries any number of them."""
+    async with (
+        connect(url_of(hub), ring_bytes=4 * MIB + 4096, lease_s=3600.0) as publisher,
+        connect(url_of(hub), views=True) as viewer,
+        viewer.subscribe("/a") as views,
+    ):
+        await confirmed(hub, publisher)
+        for number in range(50):
+            block = await publisher.allocate(MIB)
+            block.memory[:4] = number.to_bytes(4, "big")
+            publisher.publish_nowait("/a", block)
+            with (await anext(views)).view() as memory:
+                assert int.from_bytes(memory[:4], "big") == number
+        ring = publisher._blocks._ring  # type: ignore[union-attr]
+        assert ring is not None
+        assert ring.expired_blocks == 0
+
+
+async def test_a_reader_that_holds_on_is_told_that_the_block_is_gone(hub: SharingHub) -> None:
+    """At the end of the view that it has open, and at the beginning of the next; what it read is not torn unnoticed."""
+    async with (
+        connect(url_of(hub), ring_bytes=2 * MIB, lease_s=0.0) as publisher,
+        connect(url_of(hub), views=True) as viewer,
+        viewer.subscribe("/a") as views,
+    ):
+        await confirmed(hub, publisher)
+        block = await publisher.allocate(MIB)
+        publisher.publish_nowait("/a", block)
+        held = await anext(views)
+
+        async def overwrite() -> None:
+            again = await publisher.allocate(MIB)
+            again.memory[:] = b"x" * MIB
+
+        with pytest.raises(GoneError, match="taken back"), held.view() as memory:  # noqa: PT012 -- at its end
+            assert len(memory) == MIB
+            await overwrite()
+        with pytest.raises(BlockGoneError), held.view():
+            pass
+
+
+async def test_without_room_there_is_no_block(hub: SharingHub) -> None:
+    """At once; `allocate` waits for the lease to be over."""
+    async with (
+        connect(url_of(hub), ring_bytes=2 * MIB, lease_s=0.05) as publisher,
+        connect(url_of(hub), views=True) as viewer,
+        viewer.subscribe("/a") as views,
+    ):
+        await confirmed(hub, publisher)
+        publisher.publish_nowait("/a", await publisher.allocate(MIB))
+        held = await anext(views)
+        with pytest.raises(BusyError):
+            publisher.allocate_nowait(MIB)
+        await publisher.allocate(MIB)
+        assert held is not None
+        with pytest.raises(UsageError, match="larger ring_bytes"):
+            await publisher.allocate(3 * MIB)
+
+
+async def test_a_block_is_sent_once(hub: SharingHub) -> None:
+    """Then it belongs to its readers."""
+    async with connect(url_of(hub)) as client:
+        await confirmed(hub, client)
+        block = await client.allocate(MIB)
+        client.publish_nowait("/a", block)
+        await client.drain()
+        with pytest.raises(UsageError, match="sent once"):
+            client.publish_nowait("/a", block)
+        with pytest.raises(InvalidValueError):
+            client.publish_nowait("/a", [await client.allocate(10)])
+
+
+async def test_requests_and_replies_in_blocks(hub: SharingHub) -> None:
+    """Both sides read in place and answer in place."""
+    async with connect(url_of(hub), views=True) as service, connect(url_of(hub), views=True) as asker:
+        await confirmed(hub, service)
+        await confirmed(hub, asker)
+
+        async def invert(request: ServiceRequest) -> object:
+            answer = await service.allocate(len(request.value))
+            with request.value as memory:
+                answer.memory[:] = bytes(255 - byte for byte in memory[:256]) * (len(memory) // 256)
+            return answer
+
+        async with service.serve("/invert", invert):
+            for _ in range(3):
+                block = await asker.allocate(len(LARGE))
+                block.memory[:] = LARGE
+                answer = await asker.request("/invert", block)
+                assert isinstance(answer, View)
+                assert answer.copy() == LARGE[::-1]
+            assert isinstance(await asker.request("/invert", LARGE), View)
+        assert hub.node.shared.messages_total == 8
+
+
+def echo(request: ServiceRequest) -> object:
+    """Answer what was asked."""
+    return request.value
+
+
+async def test_requests_between_those_who_share_and_those_who_do_not(hub: SharingHub) -> None:
+    """Bytes in place of memory, in either direction."""
+    async with (
+        connect(url_of(hub)) as sharing,
+        connect(url_of(hub), shared_memory=False) as plain,
+        plain.serve("/plain", echo),
+        sharing.serve("/shared", echo),
+    ):
+        assert await sharing.request("/plain", LARGE) == LARGE
+        assert await plain.request("/shared", LARGE) == LARGE
+        assert await sharing.request("/shared", LARGE) == LARGE
+
+
+async def test_another_connection_takes_the_ring_again(hub: SharingHub) -> None:
+    """Blocks go on after a reconnect; those that were sent before are free."""
+    async with connect(url_of(hub), backoff=quick_backoff(), ring_bytes=4 * MIB) as publisher:
+        await confirmed(hub, publisher)
+        publisher.publish_nowait("/a", await publisher.allocate(MIB))
+        await publisher.drain()
+        for connection in hub.connections:
+            connection.abort()
+        async with connect(url_of(hub), views=True) as viewer, viewer.subscribe("/a") as views:
+            await wait_until(lambda: publisher.statistics().connections == 2)
+            await wait_until(lambda: hub.node.shared.segments == 1)
+            await wait_until(lambda: publisher._blocks._conversation._ring_number > 1)  # type: ignore[union-attr]
+            for _ in range(8):
+                publisher.publish_nowait("/a", await publisher.allocate(MIB))
+                with (await anext(views)).view() as memory:
+                    assert len(memory) == MIB
+
+
+async def test_the_blocking_client_too(hub: SharingHub) -> None:
+    """It shares memory as the other does."""
+
+    def run() -> bytes:
+        with connect_blocking(url_of(hub)) as client, client.subscribe("/a") as messages:
+            client.publish("/a", LARGE)
+            return bytes(next(iter(messages)).value)
+
+    assert await asyncio.to_thread(run) == LARGE
+    assert hub.node.shared.messages_total == 1
