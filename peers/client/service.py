@@ -19,8 +19,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 from hub.errors import UsageError
 from hub.requests.layout import TRANSACTIONS
@@ -116,7 +117,8 @@ class Service:
         self._concurrency = concurrency
         self._close_timeout_s = close_timeout_s
         self._waiting: deque[Run] = deque()
-        self._running: dict[asyncio.Task[None], Run] = {}
+        self._running: dict[int, tuple[asyncio.Task[None], Run]] = {}
+        self._last_call = 0
         self._warned: set[type[BaseException]] = set()
 
     async def __aenter__(self) -> Self:
@@ -149,7 +151,7 @@ class Service:
         try:
             async with asyncio.timeout(self._close_timeout_s):
                 while self._running:
-                    await asyncio.wait(list(self._running))
+                    await asyncio.wait([task for task, _ in self._running.values()])
         except TimeoutError:
             _log.warning("a service is closed although %d of its calls still run: they are cancelled", self.running)
         finally:
@@ -174,7 +176,11 @@ class Service:
         for run in waiting:
             run.drop()
             run.replies.fail(run.first, run.requests, _CLOSED)
-        for task in self._running:
+        for call, (task, run) in list(self._running.items()):
+            if getcoroutinestate(cast("Coroutine[Any, Any, None]", task.get_coro())) == CORO_CREATED:
+                del self._running[call]  # it will not even begin
+                run.drop()
+                run.replies.fail(run.first, run.requests, _CLOSED)
             task.cancel()
         self._keeper.flush_soon()
 
@@ -185,25 +191,26 @@ class Service:
         if len(self._running) >= self._concurrency:
             self._waiting.append(run)
             return
-        task = asyncio.get_running_loop().create_task(self._await(run))
-        self._running[task] = run
-        task.add_done_callback(self._done)
+        self._last_call = call = self._last_call + 1
+        self._running[call] = asyncio.get_running_loop().create_task(self._await(run, call)), run
 
-    async def _await(self, run: Run) -> None:
+    async def _await(self, run: Run, call: int) -> None:
         try:
             result = await run.answer
+        except asyncio.CancelledError:
+            run.replies.fail(run.first, run.requests, _CLOSED)
+            raise
         except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
             self.fail(run.first, run.requests, error, run.replies)
         else:
             self._answering.finish(self, run, result)
-        self._keeper.flush_soon()
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        run = self._running.pop(task)
-        if task.cancelled():
-            run.drop()  # the task may not have begun
-            run.replies.fail(run.first, run.requests, _CLOSED)
+        finally:
             self._keeper.flush_soon()
+            del self._running[call]
+            if self._waiting:
+                self._start_waiting()
+
+    def _start_waiting(self) -> None:
         while self._waiting and len(self._running) < self._concurrency:
             self.start(self._waiting.popleft())
 
@@ -254,8 +261,10 @@ class Each:
                 service.fail((asking.first + at) % TRANSACTIONS, 1, error, replies)
                 continue
             if hasattr(answer, "__await__"):
-                self._put(service, asking.first + begun, answers, replies)
-                answers, begun = [], at + 1
+                if answers:
+                    self._put(service, asking.first + begun, answers, replies)
+                    answers = []
+                begun = at + 1
                 service.start(Run((asking.first + at) % TRANSACTIONS, 1, answer, replies))
             else:
                 answers.append(answer)

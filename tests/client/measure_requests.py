@@ -167,7 +167,7 @@ def main() -> None:
         hub = mp.Process(target=serve_hub, args=(listen, place, far_end), daemon=True)
         hub.start()
         url = place.get()
-        for how in ("plain", "batches", "async"):
+        for how in sys.argv[2:] or ("plain", "batches", "async"):
             print(f"{scheme}, {OUTSTANDING} outstanding, two services: {how}")  # noqa: T201
             pipes: list[Any] = [hub_end]
             services = []
