@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from hub.handler import Handler
+from hub.handler import Handler, Role
 from hub.requests.block import Block as PureBlock
 from hub.requests.layout import Reply, Request, Status
 from hub.requests.limits import RequestLimits
@@ -206,3 +206,66 @@ def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, servi
     ]
     block.leave()
     assert room.requests._parties[requester].asked_requests == 4
+
+
+def test_the_limits() -> None:
+    """Of one client, and of all together; a link has none of its own."""
+    room = Room(RequestLimits(pending=3, pending_total=6))
+    room.join("/")
+    (requester, told), (link, link_told) = room.join(), room.join(role=Role.LINK)
+    room.ask(requester, request("/a", 0, *range(3)))
+    room.ask(requester, request("/a", 9, 9))
+    room.ask(link, request("/a", 0, *range(3)))
+    room.ask(link, request("/a", 9, 9))
+    ((one, status, text),) = answers(told.take())
+    assert (one, status) == (9, Status.OVERFLOW)
+    assert "3 of your requests are pending, the limit is 3" in text
+    ((one, status, text),) = answers(link_told.take())
+    assert (one, status) == (9, Status.OVERFLOW)
+    assert "6 requests are pending at this hub, the limit is 6" in text
+
+
+def test_no_topic(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    """Nobody can serve it; the reason says what is wrong with it."""
+    requester, told = room.join()
+    room.ask(requester, Request(b"/\xff", 1, 0, b"\x01"))
+    ((_, status, text),) = answers(told.take())
+    assert status == Status.NO_RESPONDER
+    assert "UTF-8" in text
+    assert not service[1].take()
+
+
+def test_too_big(room: Room) -> None:
+    """For the service, and for the requester: each is told what the far side takes."""
+    service, asked_of = room.join("/", frame_limit_bytes=100)
+    requester, told = room.join(frame_limit_bytes=50)
+    room.ask(requester, request("/a", 1, bytes(100)))
+    room.ask(requester, request("/a", 2, bytes(50)))
+    ((own, _),) = asked(asked_of.take())
+    room.answer(service, reply(own, bytes(50)))
+    texts = [(one, status, str(text)) for one, status, text in answers(told.take())]
+    assert [(one, status) for one, status, _ in texts] == [(1, Status.TOO_BIG), (2, Status.TOO_BIG)]
+    assert "the service takes 100" in texts[0][2]
+    assert "you take 50" in texts[1][2]
+
+
+def test_a_service_that_does_not_read(room: Room) -> None:
+    """What does not fit into its lane has overflowed at once, and is not pending."""
+    service, _ = room.join("/", messages=2)
+    requester, told = room.join()
+    service.pause()
+    room.ask(requester, request("/a", 1, 1, 2))
+    room.ask(requester, request("/a", 3, 3))
+    ((one, status, _),) = answers(told.take())
+    assert (one, status) == (3, Status.OVERFLOW)
+    assert room.requests.statistics().pending == 2
+
+
+def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    """Where a reply must be cut, all that it is for have failed, and the service is told."""
+    (one, one_told), (other, other_told) = room.join(), room.join()
+    room.ask(one, request("/a", 1, "a"))
+    room.ask(other, request("/a", 2, "b"))
+    assert "told apart" in room.answer(service[0], Reply(0, Status.OK, (2).to_bytes(4) + b"\xc1\xc1", 1))
+    assert [status for _, status, _ in answers(one_told.take() + other_told.take())] == [Status.FAILED] * 2
+    assert not room.requests.statistics().pending
