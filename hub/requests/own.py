@@ -13,8 +13,9 @@ import msgpack
 
 from hub.batch import decode_values, encode_value
 from hub.errors import HubError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
 from hub.requests.layout import Request, Status
+from hub.requests.shared import as_bytes
 
 __all__ = ["VALUES_LIMIT", "OwnServices"]
 
@@ -44,13 +45,20 @@ class OwnServices(dict[str, Callable[[Any], Any]]):
             return _failed(request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
         self.left -= request.requests
         try:
-            asked = decode_values(Frame(KIND_MESSAGES, request.flags, b"", request.values))
-            answers = [encode_value(function(value)) for value in asked]
+            answers = [encode_value(function(value)) for value in _values(request)]
         except (HubError, ValueError) as error:
             return _failed(request, Status.FAILED, str(error))
         if request.flags & FLAG_BATCH:
             return Status.OK, BATCH_COUNT.pack(len(answers)) + b"".join(answers), FLAG_BATCH
         return Status.OK, answers[0], 0
+
+
+def _values(request: Request) -> list[Any]:
+    """Return what is asked, also if it is in shared memory."""
+    plain = as_bytes(request) if request.flags & FLAG_SHARED else request
+    if plain is None:
+        raise ValueError("the values are not there any more")
+    return decode_values(Frame(KIND_MESSAGES, plain.flags, b"", plain.values))
 
 
 def _failed(request: Request, status: Status, text: str) -> tuple[Status, bytes, int]:

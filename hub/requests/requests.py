@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
+from hub.frame import FLAG_SHARED
 from hub.handler import Handler
 from hub.requests.counters import RequestCounters, RequestStatistics
 from hub.requests.cutting import cut_values
@@ -36,6 +37,7 @@ from hub.requests.own import OwnServices
 from hub.requests.pending import Block, Party
 from hub.requests.runs import Runs
 from hub.requests.services import Services
+from hub.requests.shared import as_bytes
 from hub.topics import RESERVED
 
 __all__ = ["Refused", "Requests"]
@@ -227,7 +229,8 @@ class Requests:
             run = runs.runs[0]
             self._reply(run.asker, reply._replace(first=run.first), count)
             return refused
-        pieces = cut_values(reply, [(run.place, run.count) for run in runs.runs])
+        plain = as_bytes(reply) if reply.flags & FLAG_SHARED else reply
+        pieces = None if plain is None else cut_values(plain, [(run.place, run.count) for run in runs.runs])
         if pieces is None:
             text = "the service's reply is no batch of values that could be told apart"
             for run in runs.runs:

@@ -6,11 +6,11 @@ for those who take no shared memory.
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from hub.errors import RejectedError
 from hub.frame import FLAG_SHARED
-from hub.requests.lane import Item
+from hub.requests.layout import Reply, Request
 
 __all__ = ["as_bytes"]
 
@@ -26,10 +26,13 @@ class _Handle(Protocol):
         """
 
 
-def as_bytes(item: Item) -> Item | None:
+ItemT = TypeVar("ItemT", bound=Request | Reply)
+
+
+def as_bytes(item: ItemT) -> ItemT | None:
     """Return the same with its values as bytes; None if they are gone."""
     try:
         values = cast("_Handle", item.values).plain(item.flags)
     except RejectedError:
         return None
-    return item._replace(values=values, flags=item.flags & ~FLAG_SHARED)
+    return cast("ItemT", item._replace(values=values, flags=item.flags & ~FLAG_SHARED))

@@ -6,13 +6,15 @@ from unittest.mock import patch
 
 import pytest
 
+from hub.errors import CloseCode, RejectedError
+from hub.frame import FLAG_BATCH, FLAG_SHARED
 from hub.handler import Handler, Role
 from hub.requests.block import Block as PureBlock
 from hub.requests.layout import Reply, Request, Status
 from hub.requests.limits import RequestLimits
 from hub.requests.pending import Block
 from tests.hub.fakes import handler_of
-from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, reply, request
+from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
 
 
 @pytest.fixture
@@ -269,3 +271,31 @@ def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, Fa
     assert "told apart" in room.answer(service[0], Reply(0, Status.OK, (2).to_bytes(4) + b"\xc1\xc1", 1))
     assert [status for _, status, _ in answers(one_told.take() + other_told.take())] == [Status.FAILED] * 2
     assert not room.requests.statistics().pending
+
+
+class Handle(bytes):
+    """Values in shared memory, as the core sees them."""
+
+    is_gone = False
+
+    def plain(self, flags: int) -> bytes:
+        """Return them, unless they are gone."""
+        assert flags & FLAG_SHARED
+        if self.is_gone:
+            raise RejectedError(CloseCode.GONE, "gone")
+        return packed(["A", "B"])[0]
+
+
+@pytest.mark.parametrize("status", [Status.OK, Status.FAILED])
+def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tuple[Handler, FakePoster]) -> None:
+    """It is cut as bytes; where it is gone, all that it was for have failed."""
+    (one, one_told), (other, other_told) = room.join(), room.join()
+    room.ask(one, request("/a", 1, "a"))
+    room.ask(other, request("/a", 2, "b"))
+    values = Handle(b"\0\0\0\x02handle")
+    values.is_gone = status is Status.FAILED
+    room.answer(service[0], Reply(0, Status.OK, values, FLAG_BATCH | FLAG_SHARED))
+    told = one_told.take() + other_told.take()
+    assert [item.status for item in told if isinstance(item, Reply)] == [status] * 2
+    if status is Status.OK:
+        assert told == [reply(1, "A"), reply(2, "B")]
