@@ -21,9 +21,9 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch
-from hub.errors import CloseCode, InvalidTopicError, ProtocolError
+from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
-from hub.topics import check_topic, printable
+from hub.topics import printable
 from peers.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
 from peers.forms import Form
 from peers.websocket.forms import json_form, msgpack_form
@@ -33,6 +33,7 @@ from peers.websocket.messages import (
     Fetch,
     Hello,
     HubMessage,
+    Labels,
     Ping,
     Publication,
     RefusedError,
@@ -40,10 +41,13 @@ from peers.websocket.messages import (
     RequestNumber,
     Serve,
     Subscribe,
+    SubscribeRules,
     Unserve,
     Unsubscribe,
+    UnsubscribeRules,
 )
 from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
+from peers.websocket.rules import key_of
 from peers.wire.hello import NAME_LIMIT_BYTES
 
 __all__ = ["ITEMS_LIMIT", "JSON", "MSGPACK", "Codec"]
@@ -101,6 +105,9 @@ class _JsonPublish(msgspec.Struct, frozen=True, tag="publish"):
     values: list[Any] | msgspec.UnsetType = msgspec.UNSET
     request: RequestNumber = 0
     confirm: bool = False
+    labels: Labels = ()
+    sender: str = ""
+    to: str = ""
 
 
 class _RawPublish(msgspec.Struct, frozen=True, tag="publish"):
@@ -109,6 +116,9 @@ class _RawPublish(msgspec.Struct, frozen=True, tag="publish"):
     values: msgspec.Raw = msgspec.Raw()
     request: RequestNumber = 0
     confirm: bool = False
+    labels: Labels = ()
+    sender: str = ""
+    to: str = ""
 
 
 class _RawSubscribe(msgspec.Struct, frozen=True, tag="subscribe"):
@@ -144,9 +154,11 @@ _TYPES = (
     "unserve",
     "claim",
     "release",
+    "rule",
+    "unrule",
 )
 
-_Same = Hello | Ping | Fetch | Claim | Release
+_Same = Hello | Ping | Fetch | Claim | Release | SubscribeRules | UnsubscribeRules
 _JsonMessage = _Same | Subscribe | Unsubscribe | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
 _RawMessage = _Same | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | _RawPublish | RawRequest | RawReply
 
@@ -273,13 +285,13 @@ def _publication(message: _JsonPublish | _RawPublish, packed: bytes, messages: i
         text = f"publish: {messages} values, expected 1 to {ITEMS_LIMIT}"
         raise RefusedError(CloseCode.TOO_BIG if messages else CloseCode.BAD_DATA, text, request, messages)
     try:
-        key = check_topic(message.topic).encode()
-    except InvalidTopicError as error:
+        key, flags = key_of(message.topic, message.labels, message.sender, message.to)
+    except (InvalidTopicError, InvalidNameError) as error:
         raise RefusedError(CloseCode.BAD_DATA, str(error), request, messages) from error
     if single or messages == 1:
-        frame = encode_frame(KIND_MESSAGES, packed, key=key)
+        frame = encode_frame(KIND_MESSAGES, packed, key=key, flags=flags)
     else:
-        frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + packed, key=key, flags=FLAG_BATCH)
+        frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + packed, key=key, flags=flags | FLAG_BATCH)
     return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request, message.confirm)
 
 

@@ -36,12 +36,15 @@ from peers.websocket.messages import (
     Release,
     Serve,
     Subscribe,
+    SubscribeRules,
     Unserve,
     Unsubscribe,
+    UnsubscribeRules,
     Welcome,
 )
 from peers.websocket.names import NameRequests
 from peers.websocket.requests import Requests
+from peers.websocket.rules import change_rules
 from peers.websocket.session import Session
 from peers.wire.hello import grant
 
@@ -118,7 +121,7 @@ class HubConversation:
         match message:
             case Publication():
                 self._publish(message)
-            case Subscribe() | Unsubscribe():
+            case Subscribe() | Unsubscribe() | SubscribeRules() | UnsubscribeRules():
                 self._change_subscription(message)
             case Fetch():
                 self._fetch(message)
@@ -142,15 +145,20 @@ class HubConversation:
         else:
             self._session.confirm(publication.request)
 
-    def _change_subscription(self, change: Subscribe | Unsubscribe) -> None:
+    def _change_subscription(self, change: Subscribe | Unsubscribe | SubscribeRules | UnsubscribeRules) -> None:
         handler = self._joined()
         if isinstance(change, Unsubscribe):
             self._node.core.unsubscribe(handler, change.prefixes)
             self._session.confirm(change.request)
             return
-        refused = subscribe(self._node, handler, change)
+        if isinstance(change, Subscribe):
+            refused = subscribe(self._node, handler, change)
+        else:
+            refused = change_rules(self._node, handler, change)
         if refused is not None:
             self._session.reject(refused)
+        elif isinstance(change, UnsubscribeRules):
+            self._session.confirm(change.request)
         else:  # within the same step: what is recorded from here on is delivered, and nothing that was before
             self._session.confirm(change.request, self._node.journal.position())
 
@@ -206,6 +214,7 @@ def publish(node: Node, handler: Handler, publication: Publication) -> RefusedEr
         return RefusedError(CloseCode.TOO_BIG, text, request, publication.messages)
     try:
         route = routes.table.get(publication.routing_key) or routes.miss(publication.routing_key)
+        node.core.check_sender(handler, route)
     except RejectedError as error:
         return RefusedError(error.code, error.text, request, publication.messages)
     node.core.publish(handler, route, publication.batch)

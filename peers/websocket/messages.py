@@ -17,6 +17,7 @@ from hub.requests.layout import Reply, Request
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS
+from peers.wire.rules import RULES_PER_FRAME
 
 __all__ = [
     "Claim",
@@ -27,6 +28,7 @@ __all__ = [
     "Fetch",
     "Hello",
     "HubMessage",
+    "Labels",
     "NameStanding",
     "Ping",
     "Pong",
@@ -35,15 +37,21 @@ __all__ = [
     "RefusedError",
     "Release",
     "RequestNumber",
+    "Rule",
     "Serve",
     "Subscribe",
+    "SubscribeRules",
     "Unserve",
     "Unsubscribe",
+    "UnsubscribeRules",
     "Welcome",
 ]
 
 RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
 """A number of the client's choice, 0 for none."""
+
+Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
+"""Not checked."""
 
 _FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 """The same, where there must be one, and where it goes on to a reader process."""
@@ -75,6 +83,28 @@ class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
     """The opposite."""
 
     prefixes: list[str]
+    request: RequestNumber = 0
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Labels, a prefix and a sender that messages are to have; see `hub.tags.rule`."""
+
+    labels: Labels = ()
+    prefix: str = ""
+    sender: str = ""
+
+
+class SubscribeRules(msgspec.Struct, frozen=True, tag="rule"):
+    """From now on, messages that match these rules."""
+
+    rules: Annotated[list[Rule], msgspec.Meta(max_length=RULES_PER_FRAME)]
+    request: RequestNumber = 0
+
+
+class UnsubscribeRules(msgspec.Struct, frozen=True, tag="unrule"):
+    """The opposite."""
+
+    rules: Annotated[list[Rule], msgspec.Meta(max_length=RULES_PER_FRAME)]
     request: RequestNumber = 0
 
 
@@ -146,7 +176,20 @@ class Publication(NamedTuple):
 
 
 ClientMessage = (
-    Hello | Subscribe | Unsubscribe | Ping | Fetch | Publication | Request | Reply | Serve | Unserve | Claim | Release
+    Hello
+    | Subscribe
+    | Unsubscribe
+    | SubscribeRules
+    | UnsubscribeRules
+    | Ping
+    | Fetch
+    | Publication
+    | Request
+    | Reply
+    | Serve
+    | Unserve
+    | Claim
+    | Release
 )
 
 
