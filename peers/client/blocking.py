@@ -30,6 +30,8 @@ from typing import Any, Self, TypeVar, Unpack
 
 from hub.batch import Message
 from hub.errors import ClosedError, HubError, InternalError, RejectedError, UsageError
+from hub.names.grammar import check_name
+from hub.tags.rule import check_rule
 from peers.client.blocking_history import BlockingHistory
 from peers.client.blocking_name import BlockingServiceName
 from peers.client.blocking_service import BlockingService
@@ -43,6 +45,7 @@ from peers.client.service import CONCURRENCY, ServiceRequest
 from peers.client.settings import ClientSettings, Options
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription
+from peers.client.target import Target, target
 from peers.client.values import encode_value
 from peers.endpoints import Endpoint
 from peers.mailbox import Mailbox
@@ -86,11 +89,11 @@ class BlockingClient:
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name=f"hub client {settings.name}".rstrip(), daemon=True)
         self._closing = threading.Lock()
-        self._pending: deque[tuple[str, bytes]] = deque()  # taken from the mailbox, not yet by the client
+        self._pending: deque[tuple[Target, bytes]] = deque()  # taken from the mailbox, not yet by the client
         # Made in the loop thread before `open` returns:
         self._loop: asyncio.AbstractEventLoop
         self._client: Client
-        self._mailbox: Mailbox[tuple[str, bytes]]
+        self._mailbox: Mailbox[tuple[Target, bytes]]
         self._mail: asyncio.Event
         self._forwarding: asyncio.Lock
         self._stop: asyncio.Event
@@ -122,26 +125,42 @@ class BlockingClient:
         """How many messages for this client the hub has lost, as told by it."""
         return self._client.dropped_messages
 
-    def publish(self, topic: str, value: Any, timeout_s: float | None = None) -> None:
+    def publish(  # noqa: PLR0913 -- as the asyncio client's
+        self,
+        topic: str,
+        value: Any,
+        timeout_s: float | None = None,
+        *,
+        labels: Iterable[str] = (),
+        sender: str = "",
+        to: str = "",
+    ) -> None:
         """Publish; waits while the mailbox is full, which it is when the client's buffer is.
 
         Args:
             topic: Of the message.
             value: Packed before this returns.
             timeout_s: Most to wait; None for as long as it takes.
+            labels: As `Client.publish_nowait`.
+            sender: The same.
+            to: The same.
 
         Raises:
             BusyError: There was no room within `timeout_s`.
             InvalidTopicError: No client may publish to this topic.
+            InvalidNameError: A label or a name is none.
             InvalidValueError: The value has no msgpack form.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         packed = encode_value(value)
-        checked_head(topic)
+        where = target(topic, labels, sender, to)
+        checked_head(where)
         self._not_in_loop("publish, which waits; use publish_nowait")
-        self._mailbox.put((topic, packed), len(packed), timeout_s)
+        self._mailbox.put((where, packed), len(packed), timeout_s)
 
-    def publish_nowait(self, topic: str, value: Any) -> None:
+    def publish_nowait(
+        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+    ) -> None:
         """Publish; never waits.
 
         Raises:
@@ -149,8 +168,9 @@ class BlockingClient:
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish`.
         """
         packed = encode_value(value)
-        checked_head(topic)
-        self._mailbox.put_nowait((topic, packed), len(packed))
+        where = target(topic, labels, sender, to)
+        checked_head(where)
+        self._mailbox.put_nowait((where, packed), len(packed))
 
     def drain(self, timeout_s: float | None = None) -> None:
         """Wait until everything that was published is handed to the operating system.
@@ -181,6 +201,26 @@ class BlockingClient:
         """
         make = partial(self._client.subscribe, from_offset=from_offset, from_time=from_time)
         return BlockingStream(self._call, make, prefixes, buffer_bytes)
+
+    def subscribe_rule(
+        self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None
+    ) -> BlockingStream:
+        """Subscribe by a rule, as `Client.subscribe_rule`, for `with client.subscribe_rule(["door"]) as messages`.
+
+        Raises:
+            InvalidTopicError, InvalidNameError: As `Client.subscribe_rule`.
+        """
+        rule = check_rule(labels, prefix, sender)
+        make = partial(self._client.subscribe_rule, prefix=prefix, sender=sender)
+        return BlockingStream(self._call, make, (rule.labels,), buffer_bytes)
+
+    def subscribe_name(self, name: str, *, buffer_bytes: int | None = None) -> BlockingStream:
+        """Listen to what is sent to a name, as `Client.subscribe_name`.
+
+        Raises:
+            InvalidNameError: It is none.
+        """
+        return BlockingStream(self._call, self._client.subscribe_name, (check_name(name),), buffer_bytes)
 
     def subscribe_callback(
         self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]

@@ -31,7 +31,7 @@ class BlockingStream:
         self,
         call: Callable[[Coroutine[Any, Any, Any]], Any],
         make: Callable[..., MessageStream],
-        prefixes: tuple[str, ...],
+        prefixes: tuple[str | tuple[str, ...], ...],
         buffer_bytes: int | None,
     ) -> None:
         self._call = call

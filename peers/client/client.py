@@ -51,16 +51,16 @@ from peers.client.places import Places
 from peers.client.publishing import Publishing
 from peers.client.receipts import Receipt
 from peers.client.requests import TIMEOUT_S, Requests, unfailed
+from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
 from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
 from peers.client.services import Services
-from peers.client.routes import Addressed
 from peers.client.settings import ClientSettings
 from peers.client.sharing import SharingConnection
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions
-from peers.client.target import target
+from peers.client.target import Target, target
 from peers.client.upkeep import Upkeep
 from peers.client.values import BadMessage, encode_value
 from peers.client.voice import Voice
@@ -131,7 +131,7 @@ class Client:
         Args:
             topic: Of the message.
             value: Anything that has a msgpack form.
-            labels: At most 32, of 1 to 128 bytes each: who subscribes by a rule whose labels are among them gets it, too.
+            labels: At most 32, of 1 to 128 bytes each: a rule whose labels are among them matches it.
             sender: A name that this client owns; whoever gets the message can tell that it is from its owner.
             to: A name whose owner alone gets the message, whatever others subscribe to.
 
@@ -146,7 +146,7 @@ class Client:
         where = target(topic, labels, sender, to) if labels or sender or to else topic
         self._publishing.put_nowait(where, encode_value(value))
 
-    def publish_packed_nowait(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
+    def publish_packed_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already; it is not looked into.
 
         Args:
@@ -167,7 +167,11 @@ class Client:
         Cancellation: then the value is not published.
 
         Args:
-            topic, value, labels, sender, to: As `publish_nowait`.
+            topic: Of the message.
+            value: Anything that has a msgpack form.
+            labels: As `publish_nowait`.
+            sender: The same.
+            to: The same.
 
         Raises:
             InvalidTopicError, InvalidNameError, InvalidValueError, RejectedError, ClosedError, PeerError: As
@@ -198,7 +202,7 @@ class Client:
         await self._publishing.put(target(topic, labels, sender, to), encode_value(value), receipt)
         return await receipt.wait()
 
-    async def publish_packed(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
+    async def publish_packed(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Publish a value that is msgpack already, as `publish`."""
         await self._publishing.put(topic, packed, receipt)
 

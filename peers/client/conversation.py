@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
+from hub.tags.rule import Rule
 from peers.client.routes import Route
 from peers.wire.control import Notice
 from peers.wire.hello import Hello, QueueWish
@@ -74,6 +75,12 @@ class Conversation(Protocol):
         """Ask for messages; answered by a `Notice` with the same request."""
 
     def unsubscribe(self, prefixes: list[str], request: int) -> None:
+        """The opposite; request 0 asks for no answer."""
+
+    def subscribe_rules(self, rules: list[Rule], request: int) -> None:
+        """Ask for messages that match; answered by a `Notice` with the same request."""
+
+    def unsubscribe_rules(self, rules: list[Rule], request: int) -> None:
         """The opposite; request 0 asks for no answer."""
 
     def publish(self, frames: list[bytes]) -> None:

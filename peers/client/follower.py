@@ -29,6 +29,7 @@ from peers.client.following import Following, Phase, Want
 from peers.client.interest import Claim
 from peers.client.journal import JournalAccess, replaced
 from peers.client.places import Places
+from peers.client.routes import Wanted
 from peers.client.stream import MessageStream
 from peers.client.subscriptions import Subscriptions
 from peers.wire.hello import Hello
@@ -129,10 +130,10 @@ class Follower:
 
     # For the stream.
 
-    async def open(self, sink: MessageStream, prefixes: Iterable[str]) -> list[Claim]:
-        """Begin to read; raises as `MessageStream.open`."""
+    async def open(self, sink: MessageStream, wants: Iterable[Wanted]) -> list[Claim]:
+        """Begin to read; raises as `MessageStream.open`. The journal keeps no labels: there are prefixes only."""
         self._sink = sink
-        self._prefixes = tuple(dict.fromkeys(check_prefix(prefix) for prefix in prefixes))
+        self._prefixes = tuple(dict.fromkeys(check_prefix(want) for want in wants if isinstance(want, str)))
         self._terms.followers.add(self)
         self._task = self._loop.create_task(self._run())
         try:

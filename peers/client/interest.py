@@ -1,4 +1,4 @@
-"""`Interest`: which prefixes a client has asked the hub for, each once, however many subscriptions want it.
+"""`Interest`: which prefixes and rules a client has asked the hub for, each once, however many subscriptions want it.
 
 ```
         claim: first one wants it        confirmed by the hub
@@ -14,16 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peers.client.routes import Addressed, Wanted
+
 __all__ = ["Claim", "Interest"]
 
 
 class Claim:
-    """One prefix and how many subscriptions want it."""
+    """One prefix or rule, and how many subscriptions want it."""
 
-    __slots__ = ("count", "prefix", "request")
+    __slots__ = ("count", "request", "want")
 
-    def __init__(self, prefix: str, request: int) -> None:
-        self.prefix = prefix
+    def __init__(self, want: Wanted, request: int) -> None:
+        self.want = want
         self.request = request
         """The request that asks for it and was not answered yet, 0 if it was."""
         self.count = 0
@@ -35,43 +37,46 @@ class Interest:
     __slots__ = ("_asked", "_claims")
 
     def __init__(self) -> None:
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[Wanted, Claim] = {}
         self._asked: dict[int, list[Claim]] = {}  # request that was not answered → what it asks for
 
     def __len__(self) -> int:
-        """How many different prefixes."""
+        """How many different prefixes and rules."""
         return len(self._claims)
 
-    def claim(self, prefixes: Iterable[str], request: int) -> tuple[list[Claim], list[str]]:
-        """One more subscription wants each of `prefixes`.
+    def claim(self, wants: Iterable[Wanted], request: int) -> tuple[list[Claim], list[Wanted]]:
+        """One more subscription wants each of `wants`.
 
         Args:
-            prefixes: Each once.
+            wants: Each once.
             request: Number of the request that will ask for those that are new.
 
         Returns:
-            Its claims, to be released later, and the prefixes to ask the hub for.
+            Its claims, to be released later, and what to ask the hub for.
         """
         claims, new = [], []
-        for prefix in prefixes:
-            claim = self._claims.get(prefix)
+        for want in wants:
+            if isinstance(want, Addressed):  # the hub need not be asked
+                claims.append(Claim(want, 0))
+                continue
+            claim = self._claims.get(want)
             if claim is None:
-                claim = self._claims[prefix] = Claim(prefix, request)
+                claim = self._claims[want] = Claim(want, request)
                 new.append(claim)
             claim.count += 1
             claims.append(claim)
         if new:
             self._asked[request] = new
-        return claims, [claim.prefix for claim in new]
+        return claims, [claim.want for claim in new]
 
-    def release(self, claims: Iterable[Claim]) -> list[str]:
-        """One subscription less has these claims; return the prefixes that nobody wants any more."""
+    def release(self, claims: Iterable[Claim]) -> list[Wanted]:
+        """One subscription less has these claims; return what nobody wants any more."""
         gone = []
         for claim in claims:
             claim.count -= 1
-            if not claim.count and self._claims.get(claim.prefix) is claim:
-                del self._claims[claim.prefix]
-                gone.append(claim.prefix)
+            if not claim.count and self._claims.get(claim.want) is claim:
+                del self._claims[claim.want]
+                gone.append(claim.want)
         return gone
 
     def confirm(self, request: int) -> None:
@@ -82,16 +87,16 @@ class Interest:
     def refuse(self, request: int) -> None:
         """The hub has refused a request: nobody holds what it asked for."""
         for claim in self._asked.pop(request, ()):
-            if self._claims.get(claim.prefix) is claim:
-                del self._claims[claim.prefix]
+            if self._claims.get(claim.want) is claim:
+                del self._claims[claim.want]
 
-    def held(self) -> list[str]:
-        """Return the prefixes that the hub has confirmed."""
-        return [claim.prefix for claim in self._claims.values() if not claim.request]
+    def held(self) -> list[Wanted]:
+        """Return what the hub has confirmed."""
+        return [claim.want for claim in self._claims.values() if not claim.request]
 
-    def asked(self) -> dict[int, list[str]]:
+    def asked(self) -> dict[int, list[Wanted]]:
         """Return what was asked and not answered, by request; what nobody wants any more is left out."""
         return {
-            request: [claim.prefix for claim in claims if self._claims.get(claim.prefix) is claim]
+            request: [claim.want for claim in claims if self._claims.get(claim.want) is claim]
             for request, claims in self._asked.items()
         }

@@ -18,6 +18,7 @@ from hub.errors import BusyError, HubError
 from peers.client.connection import Connection
 from peers.client.publications import Publications
 from peers.client.receipts import Receipt
+from peers.client.target import Target
 
 __all__ = ["Publishing"]
 
@@ -47,7 +48,7 @@ class Publishing:
         self._unyielded_bytes = 0  # put by `put` since it let others run
         self._progress: list[asyncio.Future[None]] = []  # of those who wait for room or for everything to be sent
 
-    def put_nowait(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
+    def put_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value. It leaves at the end of this turn of the loop, or when there is a connection.
 
         Raises:
@@ -64,7 +65,7 @@ class Publishing:
         elif publications.buffered_bytes >= _WRITE_BYTES:
             self.write()
 
-    async def put(self, topic: str, packed: bytes, receipt: Receipt | None = None) -> None:
+    async def put(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value when there is room; let others run after each 256 KiB.
 
         Raises:

@@ -20,7 +20,7 @@ from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
 from hub.topics import decode_topic
 
-__all__ = ["Addressed", "LocalRoutes", "Route", "Sink", "Want"]
+__all__ = ["Addressed", "LocalRoutes", "Route", "Sink", "Wanted"]
 
 _ROUTES_LIMIT = 65_536
 _KEY_HEADER_BYTES = 4
@@ -34,7 +34,7 @@ class Addressed(NamedTuple):
     name: str
 
 
-Want = str | Rule | Addressed
+Wanted = str | Rule | Addressed
 """What a subscription asks for: a prefix, a rule, or (of this client alone, the hub need not be asked) a name."""
 
 
@@ -82,7 +82,7 @@ class LocalRoutes:
         self._interned: dict[tuple[Sink, ...], Route] = {}
         self._unreadable = Route((unreadable,))
 
-    def add(self, want: Want, sink: Sink) -> None:
+    def add(self, want: Wanted, sink: Sink) -> None:
         """From now on, messages under a prefix, or those that a rule matches, go to `sink`, too."""
         match want:
             case Rule():
@@ -93,7 +93,7 @@ class LocalRoutes:
                 self._multimap.add(want, sink)
         self._forget()
 
-    def discard(self, want: Want, sink: Sink) -> None:
+    def discard(self, want: Wanted, sink: Sink) -> None:
         """They no longer go to `sink`, unless something else that it wants matches; it does want this."""
         match want:
             case Rule():

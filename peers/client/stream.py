@@ -20,6 +20,7 @@ from hub.errors import UsageError
 from peers.client.inbox import Inbox
 from peers.client.interest import Claim
 from peers.client.places import Places
+from peers.client.routes import Wanted
 from peers.client.subscriptions import Subscriptions
 
 __all__ = ["CallbackSubscription", "MessageStream", "Source"]
@@ -30,7 +31,7 @@ Decode = Callable[[Batch], list[Message]]
 class Source(Protocol):
     """Where the messages of a stream come from: `Subscriptions`, or what begins in the journal."""
 
-    async def open(self, sink: MessageStream, prefixes: Iterable[str]) -> list[Claim]:
+    async def open(self, sink: MessageStream, wants: Iterable[Wanted]) -> list[Claim]:
         """Let messages come; raises as `MessageStream.open`."""
 
     def release(self, sink: MessageStream, claims: list[Claim]) -> asyncio.Future[Any] | None:
@@ -51,7 +52,7 @@ class MessageStream:
 
     Args:
         source: Of its messages.
-        prefixes: What to subscribe to.
+        prefixes: What to subscribe to: prefixes, or a rule, or a name.
         decode: From a batch to messages.
         buffer_bytes: Held, unread, before the client stops reading from the hub.
         places: Of a stream that begins in the journal.
@@ -62,7 +63,7 @@ class MessageStream:
     def __init__(
         self,
         source: Source,
-        prefixes: tuple[str, ...],
+        prefixes: tuple[Wanted, ...],
         decode: Decode,
         buffer_bytes: int,
         places: Places | None = None,

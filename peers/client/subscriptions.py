@@ -24,7 +24,7 @@ from hub.tags.rule import Rule, check_rule
 from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest
-from peers.client.routes import Addressed, LocalRoutes, Route, Sink, Want
+from peers.client.routes import Addressed, LocalRoutes, Route, Sink, Wanted
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
 
@@ -89,7 +89,7 @@ class Subscriptions:
 
     # For streams and callbacks.
 
-    async def open(self, sink: Sink, wants: Iterable[Want]) -> list[Claim]:
+    async def open(self, sink: Sink, wants: Iterable[Wanted]) -> list[Claim]:
         """Subscribe, and wait until the hub has confirmed. Without a connection that takes until there is one.
 
         Cancellation: takes the subscription back.
@@ -111,7 +111,7 @@ class Subscriptions:
         wanted = list(dict.fromkeys(_checked(want) for want in wants))
         size = _REQUEST_OVERHEAD_BYTES + sum(map(_size_of, wanted))
         if size > self._frame_limit:
-            text = f"{len(wanted)} prefixes or rules take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
+            text = f"{len(wanted)} prefixes take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
             raise RejectedError(CloseCode.TOO_BIG, text)
         number = self._last_request + 1
         claims, new = self._interest.claim(wanted, number)
@@ -235,7 +235,7 @@ class Subscriptions:
 
     # Inside.
 
-    def _ask(self, wants: list[Want], number: int, *, again: bool) -> None:
+    def _ask(self, wants: list[Wanted], number: int, *, again: bool) -> None:
         self._last_request = number
         self._requests[number] = _Request(self._loop.create_future(), subscribe=True, again=again)
         if self._connection is not None:
@@ -259,7 +259,7 @@ class Subscriptions:
             self._connection.read(not self._full or bool(self._requests) or self._awaiting())
 
 
-def _checked(want: Want) -> Want:
+def _checked(want: Wanted) -> Wanted:
     match want:
         case Rule():
             return check_rule(*want)
@@ -269,7 +269,7 @@ def _checked(want: Want) -> Want:
             return check_prefix(want)
 
 
-def _size_of(want: Want) -> int:
+def _size_of(want: Wanted) -> int:
     """What it takes in a request, bytes; in JSON's sense, so rather too much."""
     match want:
         case Rule():
@@ -281,7 +281,7 @@ def _size_of(want: Want) -> int:
             return len(want.encode()) + _PREFIX_OVERHEAD_BYTES
 
 
-def _ask_for(connection: Connection, wants: list[Want], number: int, *, subscribe: bool = True) -> None:
+def _ask_for(connection: Connection, wants: list[Wanted], number: int, *, subscribe: bool = True) -> None:
     """Subscribe, or unsubscribe. All are of one kind: those of one subscription, or of one portion, are."""
     conversation = connection.conversation
     rules = [want for want in wants if isinstance(want, Rule)]
@@ -292,9 +292,9 @@ def _ask_for(connection: Connection, wants: list[Want], number: int, *, subscrib
         (conversation.subscribe if subscribe else conversation.unsubscribe)(prefixes, number)
 
 
-def _portions(wants: list[Want], limit_bytes: int) -> Iterator[list[Want]]:
+def _portions(wants: list[Wanted], limit_bytes: int) -> Iterator[list[Wanted]]:
     """Cut a list so that each part fits into one request, and is of one kind."""
-    portion: list[Want] = []
+    portion: list[Wanted] = []
     size = 0
     for want in sorted(wants, key=lambda want: isinstance(want, Rule)):
         cost = _size_of(want)

@@ -38,6 +38,7 @@ from hub.errors import CloseCode, ProtocolError, UsageError
 from hub.frame import FLAG_CONFIRM, Frame, iterate_frames
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
+from hub.tags.rule import Rule
 from peers.client.conversation import Event, Introduction, Refusal
 from peers.client.routes import LocalRoutes, Route
 from peers.client.websocket_messages import (
@@ -49,6 +50,7 @@ from peers.client.websocket_messages import (
     of_publication,
     of_reply,
     of_request,
+    of_rules,
     to_frame,
     to_hello,
     to_message,
@@ -164,6 +166,14 @@ class WebSocketConversation:
     def unsubscribe(self, prefixes: list[str], request: int) -> None:
         """Send `unsubscribe`."""
         self._send({"type": "unsubscribe", "prefixes": prefixes, "request": request})
+
+    def subscribe_rules(self, rules: list[Rule], request: int) -> None:
+        """Send `rule`."""
+        self._send_packed(of_rules("rule", rules, request))
+
+    def unsubscribe_rules(self, rules: list[Rule], request: int) -> None:
+        """Send `unrule`."""
+        self._send_packed(of_rules("unrule", rules, request))
 
     def publish(self, frames: list[bytes]) -> None:
         """Send each frame as a `publish` message."""

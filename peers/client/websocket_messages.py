@@ -13,17 +13,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from hub.errors import CloseCode, ProtocolError
+from hub.errors import CloseCode, InvalidNameError, ProtocolError
 from hub.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
     FLAG_BATCH,
+    FLAG_TAGGED,
     HEADER,
     KIND_MESSAGES,
     Frame,
     encode_frame,
 )
+from hub.labels import check_labels
 from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
+from hub.tags.envelope import Envelope
+from hub.tags.rule import Rule
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Introduction
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
@@ -39,6 +43,7 @@ __all__ = [
     "of_publication",
     "of_reply",
     "of_request",
+    "of_rules",
     "to_frame",
     "to_hello",
     "to_message",
@@ -57,6 +62,9 @@ class HubMessage(msgspec.Struct):
 
     type: str
     topic: str = ""
+    labels: tuple[str, ...] = ()
+    sender: str = ""
+    to: str = ""
     service: str = ""
     value: msgspec.Raw = msgspec.Raw(b"")
     values: msgspec.Raw = msgspec.Raw(b"")
@@ -101,11 +109,29 @@ def encode(message: dict[str, Any]) -> bytes:
 
 def of_publication(frame: Frame, request: int) -> bytes:
     """Return `publish` for a MESSAGES frame; with a request, one that is to be confirmed."""
-    topic = _encode(frame.key.decode())
     values = _packed_values(frame.flags, frame.body)
+    if frame.flags & FLAG_TAGGED:
+        return b"".join((_publication_head(Envelope.decode(frame.key), request), *values))
+    topic = _encode(frame.key.decode())
     if not request:
         return b"".join((_PUBLISH, topic, *values))
     return b"".join((_PUBLISH_CONFIRM, _encode(request), _TOPIC, topic, *values))
+
+
+def _publication_head(envelope: Envelope, request: int) -> bytes:
+    """Return the map of a `publish` with labels or names, up to its values, which are the last field."""
+    topic, labels, sender, destination = envelope
+    fields: dict[str, Any] = {"type": "publish", "topic": topic}
+    fields |= {"labels": labels, "sender": sender, "to": destination}
+    if request:
+        fields |= {"confirm": True, "request": request}
+    packed = _encode(fields)
+    return bytes((packed[0] + 1,)) + packed[1:]  # one field more, which follows
+
+
+def of_rules(kind: str, rules: list[Rule], request: int) -> bytes:
+    """Return `rule` or `unrule`."""
+    return _encode({"type": kind, "rules": [rule._asdict() for rule in rules], "request": request})
 
 
 def of_fetch(fetch: Fetch) -> bytes:
@@ -191,11 +217,21 @@ def to_frame(message: HubMessage) -> tuple[bytes, bytes, int]:
         ProtocolError: `values` is no array, or empty; the topic is longer than any.
     """
     count, values = _batch(bytes(message.values))
-    topic = message.topic.encode()
-    if not count or len(topic) > TOPIC_LIMIT_BYTES:
+    key = message.topic.encode()
+    if not count or len(key) > TOPIC_LIMIT_BYTES:
         raise ProtocolError(CloseCode.BAD_DATA, "messages: no values, or a topic that is too long")
-    frame = encode_frame(KIND_MESSAGES, values, key=topic, flags=FLAG_BATCH)
-    return frame[4 : HEADER.size + len(topic)], frame, count
+    flags = FLAG_BATCH
+    if message.labels or message.sender or message.to:
+        key, flags = _key(message), FLAG_BATCH | FLAG_TAGGED
+    frame = encode_frame(KIND_MESSAGES, values, key=key, flags=flags)
+    return frame[4 : HEADER.size + len(key)], frame, count
+
+
+def _key(message: HubMessage) -> bytes:
+    try:
+        return Envelope(message.topic, check_labels(message.labels), message.sender, message.to).encode()
+    except (InvalidNameError, ValueError) as error:  # a name that is too long for its length
+        raise ProtocolError(CloseCode.BAD_DATA, f"messages: {error}") from error
 
 
 def _batch(array: bytes) -> tuple[int, bytes]:

@@ -83,7 +83,7 @@ class HubModel(RuleBasedStateMachine):
         gone = self.interest.release(claims)
         assert set(gone) <= self.hub
         self.hub -= set(gone)
-        self.wanted.subtract(claim.prefix for claim in claims)
+        self.wanted.subtract(claim.want for claim in claims)
 
     @rule()
     def reconnect(self) -> None:
