@@ -19,6 +19,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.requests.layout import TRANSACTIONS, Reply, Status, failure
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import InvalidValueError, encode_value, encode_values
+from peers.shm.ring import joined
 from peers.wire.hello import FRAME_LIMIT_BYTES
 
 __all__ = ["Replies"]
@@ -105,20 +106,15 @@ class Replies:
 
 def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tuple[int, int, bytes]]:
     """Join what follows one another."""
-    joined: list[tuple[int, int, bytes]] = []
+    frames: list[tuple[int, int, bytes]] = []
     parts: list[bytes] = []
     begin, following, size = answers[0][0], answers[0][0], 0
     for first, count, packed in answers:
         size += len(packed)
         if parts and (first != following or following + count - begin > _REPLIES_LIMIT or size > limit_bytes):
-            joined.append((begin, following - begin, _whole(parts)))
+            frames.append((begin, following - begin, joined(parts)))
             parts, size, begin = [], len(packed), first
         parts.append(packed)
         following = first + count
-    joined.append((begin, following - begin, _whole(parts)))
-    return joined
-
-
-def _whole(parts: list[bytes]) -> bytes:
-    """Join parts; one alone stays what it is, as it may stand for a block."""
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    frames.append((begin, following - begin, joined(parts)))
+    return frames

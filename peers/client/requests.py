@@ -47,6 +47,7 @@ from peers.client.conversation import ABNORMAL, Refusal
 from peers.client.pending import Asked, Block, Many, Pending
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import encode_values, read_values
+from peers.shm.ring import joined
 from peers.wire.hello import FRAME_LIMIT_BYTES
 from peers.wire.reasons import reason_of
 
@@ -352,8 +353,7 @@ class Requests:
             text = f"{size} bytes of requests that waited are more than this hub takes at once"
             block.fail(lambda: RequestTooBigError(Status.TOO_BIG, text))
             return 0
-        flags, packed = block.flags, block.packed
-        values = packed[0] if len(packed) == 1 else b"".join(packed)  # one may stand for a block
+        flags, values = block.flags, joined(block.packed)
         block.packed = []
         if requests > 1:
             flags, values = flags | FLAG_BATCH, BATCH_COUNT.pack(requests) + values

@@ -156,6 +156,8 @@ def encode_values(values: Sequence[Any]) -> bytes:
     Raises:
         InvalidValueError: One of them has no such form.
     """
+    if len(values) == 1:  # it may be a block, which stays one
+        return encode_value(values[0])
     array = encode_value(values if type(values) is list else list(values))
     return array[_array_start(array[0]) :]
 

@@ -29,7 +29,7 @@ from peers.shm.descriptor import Descriptor
 from peers.shm.segments import BLOCK_ALIGNMENT
 from peers.wire.shared import Handle
 
-__all__ = ["BIN_BYTES", "BLOCKS_LIMIT", "Block", "BlockFrame", "BlockValues", "Ring"]
+__all__ = ["BIN_BYTES", "BLOCKS_LIMIT", "Block", "BlockFrame", "BlockValues", "Ring", "joined"]
 
 BLOCKS_LIMIT = 4096
 """Most blocks that are not taken back: as many as the hub remembers for a reader."""
@@ -146,6 +146,13 @@ class BlockValues(bytes):
         frame = BlockFrame(head)
         frame.block = self.block
         return frame
+
+
+def joined(values: list[bytes]) -> bytes:
+    """Return values back to back; one alone may stay in its block, of several those in blocks are copied."""
+    if len(values) == 1:
+        return values[0]
+    return b"".join([value.block.copy() if type(value) is BlockValues else value for value in values])
 
 
 class BlockFrame(bytes):

@@ -211,6 +211,32 @@ async def test_requests_and_replies_in_blocks(hub: SharingHub) -> None:
         assert hub.node.shared.messages_total == 8
 
 
+@pytest.mark.parametrize("size_bytes", [100, 30_000, 100_000])
+async def test_many_blocks_in_one_turn(hub: SharingHub, size_bytes: int) -> None:
+    """Each request has its own answer, whether they travel in a frame of their own or with others; no room is lost."""
+    async with (
+        connect(url_of(hub), ring_bytes=8 * MIB) as service,
+        connect(url_of(hub), ring_bytes=8 * MIB) as asker,
+    ):
+        await confirmed(hub, service)
+        await confirmed(hub, asker)
+
+        def answer(request: ServiceRequest) -> object:
+            block = service.allocate_nowait(size_bytes)
+            block.memory[:] = request.value[::-1]
+            return block
+
+        async with service.serve("/turned", answer):
+            for turn in range(10):
+                values = [bytes([turn, number]) * (size_bytes // 2) for number in range(20)]
+                asked = []
+                for value in values:
+                    block = await asker.allocate(size_bytes)
+                    block.memory[:] = value
+                    asked.append(asker.request_nowait("/turned", block))
+                assert await asyncio.gather(*asked) == [value[::-1] for value in values]
+
+
 def echo(request: ServiceRequest) -> object:
     """Answer what was asked."""
     return request.value
