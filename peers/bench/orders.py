@@ -91,6 +91,8 @@ class RequesterSetup(Setup, frozen=True, kw_only=True, tag="requester"):
     """Its id in records, 64 bits."""
     shared: bool
     """Whether arrays travel in shared memory."""
+    ring_bytes: int
+    """Of its segment."""
 
 
 class ServiceSetup(Setup, frozen=True, kw_only=True, tag="service"):
@@ -102,6 +104,8 @@ class ServiceSetup(Setup, frozen=True, kw_only=True, tag="service"):
     """Whether it is asked for arrays of records."""
     shared: bool
     """Whether their results travel in shared memory."""
+    ring_bytes: int
+    """Of its segment."""
 
 
 class Publish(msgspec.Struct, frozen=True, tag="publish"):

@@ -8,6 +8,7 @@ there; then every record of the answer is compared with what it must be.
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +16,22 @@ import numpy.typing as npt
 from hub.errors import HubError
 from peers.bench.orders import Ask
 from peers.bench.y.asks import Asks
+from peers.bench.y.bodies import Allocates, opened
 from peers.bench.y.operation import Operation
-from peers.bench.y.records import REQUEST_WORDS, Words, fill, results_in, wrong
+from peers.bench.y.records import REQUEST_WORDS, Words, fill, requests_in, results_in, wrong
 from peers.bench.y.score import Score
 from peers.bench.y.singly import LATE_S, TIMEOUT_S
 from peers.bench.y.topics import records_topic_of
+from peers.shm.ring import Block
 
 __all__ = ["Batches"]
 
 _WORD_BITS = 64
 _WORDS = 1 << _WORD_BITS
+
+
+class Carries(Asks, Allocates, Protocol):
+    """What of a client is needed here."""
 
 
 class Batches:
@@ -34,10 +41,12 @@ class Batches:
         client: Connected.
         topic: Prefix of the services' topics.
         requester: Id in the records.
+        shared: Whether requests travel in shared memory.
     """
 
-    def __init__(self, client: Asks, topic: str, requester: int) -> None:
+    def __init__(self, client: Carries, topic: str, requester: int, *, shared: bool = False) -> None:
         self._client = client
+        self._shared = shared
         self._topics = {operation: records_topic_of(topic, operation) for operation in Operation}
         self._requester = requester
         self._random = np.random.Generator(np.random.SFC64())  # seeded by the system
@@ -103,9 +112,18 @@ class Batches:
         pairs = len(requests)
         try:
             async with asyncio.timeout(TIMEOUT_S + LATE_S):
-                body = await self._client.request(self._topics[operation], requests.data, TIMEOUT_S)
-            results = results_in(body)
+                value = await self._client.request(self._topics[operation], await self._value(requests), TIMEOUT_S)
+            with opened(value) as body:
+                found = wrong(operation, requests, results_in(body))
         except HubError as error:
             score.fail(pairs, str(error))
         else:
-            score.settle(pairs, wrong(operation, requests, results))
+            score.settle(pairs, found)
+
+    async def _value(self, requests: Words) -> memoryview | Block:
+        """Return requests as they are sent. They stay what they are: a block is taken back before its answer comes."""
+        if not self._shared:
+            return requests.data
+        block = await self._client.allocate(requests.nbytes)
+        np.copyto(requests_in(block.memory), requests)
+        return block

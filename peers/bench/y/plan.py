@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from peers.bench.errors import BenchError
+from peers.bench.y.bodies import ring_bytes_for
 from peers.bench.y.operation import Mode
 from peers.endpoints import Endpoint, Scheme
 
@@ -19,6 +20,8 @@ MODES: tuple[Mode, ...] = ("one", "many", "batched")
 
 _BATCH_LIMIT = 131_072
 """Pairs: if all want the same operation, 4 MiB of records."""
+
+_REQUEST_BYTES = 32
 
 _OUTSTANDING_LIMIT = 65_536
 """What a hub lets a client have pending, unless told otherwise."""
@@ -91,3 +94,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def outstanding_in(self, mode: Mode) -> int:
         """Return how many requests may be unanswered: pairs, or in mode `batched` batches."""
         return {"one": 1, "many": self.outstanding, "batched": self.batches}[mode]
+
+    @property
+    def ring_bytes(self) -> int:
+        """How large the rings of shared memory are to be: enough for all batches, if all want the same operation."""
+        return ring_bytes_for(self.batches * self.batch * _REQUEST_BYTES)

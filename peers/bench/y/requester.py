@@ -8,6 +8,7 @@ from peers.bench.board import Board
 from peers.bench.errors import BenchError
 from peers.bench.orders import Ask, Asked, Ready, RequesterSetup
 from peers.bench.station import Station, serve
+from peers.bench.y.bodies import options
 from peers.bench.y.loop import orders_of, run
 from peers.bench.y.score import Score
 from peers.bench.y.singly import ask_many, ask_one
@@ -46,12 +47,14 @@ class _Requester:
         if self._batches is None:
             from peers.bench.y.batched import Batches  # noqa: PLC0415 -- optional
 
-            self._batches = Batches(self._client, self._setup.topic, self._setup.requester)
+            setup = self._setup
+            self._batches = Batches(self._client, setup.topic, setup.requester, shared=setup.shared)
         return self._batches
 
 
 async def _work(station: Station, setup: RequesterSetup, board: Board) -> None:
-    async with await connect(setup.url, name="y requester", reconnect=False) as client:
+    chosen = options("y requester", shared=setup.shared, ring_bytes=setup.ring_bytes)
+    async with await connect(setup.url, **chosen) as client:
         requester = _Requester(client, setup, board)
         station.answer(Ready())
         async for order in orders_of(station):

@@ -55,7 +55,7 @@ class Stage:
         self._warm: set[Mode] = set()
         topic = f"/y/{secrets.token_hex(4)}"
         fixed: dict[str, Any] = {"url": hub.url("tcp"), "board": descriptor, "publishers": 1, "subscribers": 1}
-        fixed |= {"topic": topic, "shared": plan.shared}
+        fixed |= {"topic": topic, "shared": plan.shared, "ring_bytes": plan.ring_bytes}
         self._workers: dict[str, Worker] = {}
 
         def start(name: str, module: str, setup: RequesterSetup | ServiceSetup) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from peers.bench.y.operation import ARITHMETIC, Operation
 from peers.bench.y.records import answer, requests_in, results_for
+from peers.shm.ring import Block
 
 Change = Callable[[int, Any], Any]
 """Gets how many answers there were before, and the right one; returns the one to give, or raises."""
@@ -23,13 +24,15 @@ class Asker:
     def __init__(self, change: Change = lambda _, right: right) -> None:
         self._change = change
         self.asked: list[tuple[str, Any]] = []
-        self.open = self.most_open = 0
+        self.open = self.most_open = self.allocated = 0
 
     def request_nowait(self, topic: str, value: Any, timeout_s: float) -> asyncio.Future[Any]:
         """Ask."""
         assert timeout_s > 0
         loop = asyncio.get_running_loop()
         number = len(self.asked)
+        if isinstance(value, Block):
+            value = value.memory
         value = bytes(value) if isinstance(value, memoryview) else value
         self.asked.append((topic, value))
         self.open += 1
@@ -41,6 +44,11 @@ class Asker:
     async def request(self, topic: str, value: Any, timeout_s: float) -> Any:
         """Ask, and wait."""
         return await self.request_nowait(topic, value, timeout_s)
+
+    async def allocate(self, size_bytes: int) -> Block:
+        """Memory of this process."""
+        self.allocated += 1
+        return Block.alone(size_bytes)
 
     def _answer(self, number: int, future: asyncio.Future[Any]) -> None:
         self.open -= 1

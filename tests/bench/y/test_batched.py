@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hub.errors import RequestFailedError
 from hub.requests.layout import Status
@@ -17,18 +18,20 @@ from tests.bench.y.askers import Asker
 REQUESTER = 0x0123456789ABCDEF
 
 
-async def asked(board: Board, asker: Asker, pairs: int = 10_000, batches: int = 4) -> Asked:
+async def asked(board: Board, asker: Asker, pairs: int = 10_000, batches: int = 4, *, shared: bool = False) -> Asked:
     """A run with batches of 500."""
     order = Ask("batched", pairs, 0, batches, 500)
     score = Score(order, board)
-    await Batches(asker, "/y", REQUESTER).ask(order, score)
+    await Batches(asker, "/y", REQUESTER, shared=shared).ask(order, score)
     return score.asked()
 
 
-async def test_every_pair_is_asked_once_and_checked(board: Board) -> None:
-    """Two bodies for each batch, one for each service; each transaction id once."""
+@pytest.mark.parametrize("shared", [False, True])
+async def test_every_pair_is_asked_once_and_checked(board: Board, shared: bool) -> None:  # noqa: FBT001 -- a parameter
+    """Two bodies for each batch, one for each service; each transaction id once. Blocks if memory is to be shared."""
     asker = Asker()
-    found = await asked(board, asker)
+    found = await asked(board, asker, shared=shared)
+    assert asker.allocated == (40 if shared else 0)
     assert (found.pairs, found.wrong, found.failed, found.lost) == (10_000, 0, 0, 0)
     assert len(asker.asked) == 40
     assert asker.most_open == 8

@@ -60,6 +60,18 @@ def test_a_time_instead_of_a_number_of_pairs_over_tcp() -> None:
     assert figures["runs"]["many"][0]["elapsed_s"] >= 0.2
 
 
+def test_arrays_in_shared_memory() -> None:
+    """The same, and only handles go through the sockets; small arrays travel as bytes."""
+    for batch in ("20000", "100"):
+        done = bench_y(
+            *("--shared", "--mode", "batched", "--pairs", "100000", "--batch", batch, "--batches", "4"),
+            *("--repeat", "1", "--json", "-"),
+        )
+        assert done.returncode == 0, done.stderr
+        flawless(json.loads(done.stdout), "batched", 100_000)
+        assert f"batches of {int(batch):,}, shared memory" in done.stderr
+
+
 def test_a_hub_that_runs_already() -> None:
     """Its CPU is measured if its process is told."""
     hub = RunningHub.start(("unix",))
