@@ -116,6 +116,9 @@ async def test_requests_that_are_refused(hub: Hub, data: bytes, status: int) -> 
         text({"type": "ping", "request": 1}) * 500,
         text({"type": "nope"}) * 500,
         text({"type": "subscribe", "prefixes": ["/a"], "request": 1}) * 300,
+        text({"type": "serve", "prefixes": ["/a"], "request": 1}) * 300,
+        text({"type": "request", "topic": "/nobody", "value": 1, "request": 1}) * 300,
+        text({"type": "reply", "value": 1, "request": 1}) * 300,
     ],
 )
 async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None:
