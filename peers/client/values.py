@@ -269,6 +269,9 @@ def _decode_shared(run: SharedRun[Any]) -> tuple[list[Message], list[BadMessage]
     if view is not None:
         return [Message(run.topic, view)], []
     try:
+        payload = run.payload()
+        if payload is not None:
+            return [Message(run.topic, payload)], []
         value = run.value
         if value is not None:
             return [Message(run.topic, _decode(value))], []

@@ -68,6 +68,10 @@ class SharedRun(Run[R]):
         """The value, if it is to be given as a view, and is bytes."""
         return View(self._received) if self._views and not self._frame.flags and is_bytes(self._received) else None
 
+    def payload(self) -> bytes | None:
+        """Return a copy of the one value, if it is bytes; raises as `frames`."""
+        return None if self._frame.flags else self._received.payload()
+
     @property
     def value(self) -> memoryview | None:
         """The one msgpack value, where it stands; None of others, which are in `frames`."""

@@ -30,6 +30,8 @@ _GENERATION = Struct("=Q")
 _BIN_HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 """How long the head of a msgpack `bin` is, by its first byte."""
 
+_LONGEST_HEAD = max(_BIN_HEADS.values())
+
 
 class Mapping:
     """Memory of its own, mapped when it is first looked at.
@@ -57,6 +59,21 @@ class Mapping:
 
     def check(self) -> None:
         """It is sealed: it never changes."""
+
+    def payload(self) -> bytes | None:
+        """Return a copy of the bytes that the one value is; None if it is something else.
+
+        Reading costs half of mapping and copying.
+        """
+        if self._descriptor is None:
+            found = payload_of(self.memory())
+            return None if found is None else bytes(found)
+        number = self._descriptor.number
+        start = memory.read(number, _LONGEST_HEAD, memory.VALUES_AT)
+        head = _BIN_HEADS.get(start[0])
+        if head is None or int.from_bytes(start[1:head], "big") != self.size_bytes - head:
+            return None
+        return memory.read(number, self.size_bytes - head, memory.VALUES_AT + head)
 
 
 class KnownSegment:
@@ -122,6 +139,15 @@ class ReadBlock:
 
     def __del__(self) -> None:
         self._segment.let_go(self._handle.generation)
+
+    def payload(self) -> bytes | None:
+        """Return a copy of the bytes that the one value is; None if it is something else. Raises as `memory`."""
+        found = payload_of(self.memory())
+        if found is None:
+            return None
+        copied = bytes(found)
+        self.check()
+        return copied
 
     def memory(self) -> memoryview:
         """Return the values, read-only.
