@@ -3,6 +3,36 @@
 export interface Message {
   readonly topic: string;
   readonly value: any;
+  /** Where it has labels or names: these, and the next two. */
+  readonly labels?: readonly string[];
+  /** Name of whoever has published it; empty where it was not said. */
+  readonly sender?: string;
+  /** Name to whose owner alone it was sent; empty for none. */
+  readonly to?: string;
+}
+
+/** What messages are to have: all of it. Labels or a sender there must be. */
+export interface Rule {
+  labels?: readonly string[];
+  /** Beginning of their topics. */
+  prefix?: string;
+  /** Name of whoever publishes them. */
+  sender?: string;
+}
+
+/** What is sent to the owner of a name, which this client has claimed. */
+export interface Addressed {
+  to: string;
+}
+
+/** What to subscribe to: prefixes, or one of the others. */
+export type Wanted = string | readonly string[] | Rule | Addressed;
+
+/** What a message bears beside its topic. */
+export interface Beside {
+  labels?: readonly string[];
+  sender?: string;
+  to?: string;
 }
 
 /** A message of the hub's journal. */
@@ -181,13 +211,13 @@ export interface Events {
 export interface Client {
   ready(): Promise<Welcome>;
   on<E extends keyof Events>(event: E, listener: Events[E]): () => void;
-  subscribe(prefixes: string | readonly string[], callback: (message: Message) => void, from?: From): Subscription;
-  messages(prefixes: string | readonly string[], options?: StreamOptions): MessageStream;
+  subscribe(what: Wanted, callback: (message: Message) => void, from?: From): Subscription;
+  messages(what: Wanted, options?: StreamOptions): MessageStream;
   read(prefixes?: string | readonly string[], options?: ReadOptions): AsyncIterableIterator<JournalRecord>;
-  publish(topic: string, value: unknown, options: { confirm: true }): Promise<void>;
+  publish(topic: string, value: unknown, options: Beside & { confirm: true }): Promise<void>;
   /** The promise is of the offset in the hub's journal. */
-  publish(topic: string, value: unknown, options: { confirm: "recorded" }): Promise<number>;
-  publish(topic: string, value: unknown, options?: { confirm?: false }): void;
+  publish(topic: string, value: unknown, options: Beside & { confirm: "recorded" }): Promise<number>;
+  publish(topic: string, value: unknown, options?: Beside & { confirm?: false }): void;
   request(topic: string, value: unknown, options?: RequestOptions): Promise<any>;
   claim(name: string, options?: { labels?: readonly string[]; queue?: boolean }): ClaimedName;
   names(prefix?: string): Promise<KnownName[]>;

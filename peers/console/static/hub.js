@@ -10,6 +10,9 @@
  *     console.log(await client.request("/sum", [1, 2, 3]));
  *     const name = client.claim("org.example.Player", { labels: ["video"] });
  *
+ *     client.subscribe({ labels: ["door", "urgent"] }, ({ topic, value, labels }) => console.log(topic, value, labels));
+ *     client.publish("/house/door", "open", { labels: ["urgent", "door", "north"] });
+ *
  * Owner of state: the `Client`. It owns one `Filter` (what is subscribed), one `Outbox` (what waits to be sent), one
  * `Requests` (what is asked), one `Services` (what is answered) and at most one socket: a new one is made only after the
  * last was let go, and events of a socket let go are ignored.
@@ -182,6 +185,10 @@ class Client {
   /**
    * Call `callback({topic, value})` for each message whose topic starts with one of the prefixes, once a message.
    *
+   * In place of prefixes there may be a rule, `{labels, prefix, sender}`: messages that bear all its labels, begin with its
+   * prefix, and bear that name of their sender; or `{to: name}`: what is sent to the owner of a name that this client
+   * has claimed. Messages with labels or names have them beside topic and value: `labels`, `sender`, `to`.
+   *
    * Survives reconnects. When the hub refuses a prefix the subscription ends: `confirmed` rejects and `error` is told.
    *
    * With `fromOffset` or `fromTime` (a Date) it begins with what the hub's journal has from there on, and goes over into
@@ -237,18 +244,22 @@ class Client {
   /**
    * Publish one value; values published to one topic in one turn leave as one batch.
    *
+   * It may bear `labels` (at most 32), the name of its `sender` (which this client has claimed), and a name that it is sent
+   * `to`: then its owner alone gets it.
+   *
    * @returns {Promise<void>|Promise<number>|undefined} With `confirm`, a promise that the hub has taken it; await it now
    *     and then to publish no faster than the hub takes. With `confirm: "recorded"`, a promise of its offset in the journal.
    * @throws {HubError} 1013: the outbound buffer is full. 1009: larger than the hub takes. 1000: closed. (Or rejects.)
    * @throws {TypeError} The topic is none, or the value has no JSON form. (Or rejects.)
    */
-  publish(topic, value, { confirm = false } = {}) {
+  publish(topic, value, { confirm = false, labels, sender, to } = {}) {
     const waiter = confirm ? deferred() : null;
     try {
       this.#assertNotClosed();
       const text = jsonOf(value);
       this.#assertFits(checkedTopic(topic), text);
-      this.#outbox.add(topic, text, waiter, confirm === "recorded", this.#socket?.bufferedAmount ?? 0);
+      const beside = textBeside(labels, sender, to);
+      this.#outbox.add({ topic, beside }, text, waiter, confirm === "recorded", this.#socket?.bufferedAmount ?? 0);
     } catch (error) {
       if (!confirm) throw error;
       return Promise.reject(error);
@@ -506,15 +517,16 @@ class Client {
     }
   }
 
-  #deliver({ topic, values }, characters) {
+  #deliver({ topic, values, labels, sender, to }, characters) {
+    const beside = labels || sender || to ? { labels: labels ?? [], sender: sender ?? "", to: to ?? "" } : null;
     this.#counters.receivedBatches += 1;
     this.#counters.receivedMessages += values.length;
     const size = Math.ceil(characters / values.length);
-    for (const subscription of this.#filter.route(topic)) {
+    for (const subscription of beside ? this.#filter.routeBeside(topic, beside) : this.#filter.route(topic)) {
       for (const value of values) {
         if (!subscription.active) break;
         try {
-          subscription.callback({ topic, value }, size);
+          subscription.callback(beside ? { topic, value, ...beside } : { topic, value }, size);
         } catch (error) {
           this.#report(error);
         }
@@ -679,7 +691,7 @@ class Client {
   #follow(prefixes, { fromOffset, fromTime }, deliver, ended, room) {
     this.#assertNotClosed();
     const live = handled(deferred());
-    const followed = new Subscription(checkedPrefixes(prefixes), deliver, ended, (it) => it.stop(null));
+    const followed = new Subscription(wantedPrefixes(prefixes), deliver, ended, (it) => it.stop(null));
     followed.confirmedBy([live.promise]);
     let line = null;
     followed.stop = (error) => {
@@ -743,9 +755,9 @@ class Client {
     return true;
   }
 
-  #subscribe(prefixes, callback, ended) {
+  #subscribe(what, callback, ended) {
     this.#assertNotClosed();
-    const subscription = new Subscription(checkedPrefixes(prefixes), callback, ended, (it) => this.#unsubscribe(it));
+    const subscription = new Subscription(wanted(what), callback, ended, (it) => this.#unsubscribe(it));
     const fresh = this.#filter.add(subscription);
     if (this.#state === "open" && fresh.length > 0) {
       this.#flush(); // what was published before the subscription is before it on the wire too
@@ -754,13 +766,15 @@ class Client {
     return subscription;
   }
 
-  #sendSubscribe(entries) {
-    for (let start = 0; start < entries.length; start += SUBSCRIBE_PREFIXES) {
-      const part = entries.slice(start, start + SUBSCRIBE_PREFIXES);
-      const request = this.#nextRequest((error, lost) => {
-        if (!lost) this.#subscribed(part, error);
-      });
-      this.#send({ type: "subscribe", prefixes: part.map((entry) => entry.prefix), request });
+  #sendSubscribe(all) {
+    for (const entries of [all.filter(({ rule }) => rule === null), all.filter(({ rule }) => rule !== null && !rule.to)]) {
+      for (let start = 0; start < entries.length; start += SUBSCRIBE_PREFIXES) {
+        const part = entries.slice(start, start + SUBSCRIBE_PREFIXES);
+        const request = this.#nextRequest((error, lost) => {
+          if (!lost) this.#subscribed(part, error);
+        });
+        this.#send({ ...change(part, "subscribe", "rule"), request });
+      }
     }
   }
 
@@ -794,7 +808,7 @@ class Client {
   #sendUnsubscribe(entries) {
     const done = handled(deferred());
     const request = this.#nextRequest((error, lost) => done.settle(lost ? null : error));
-    this.#send({ type: "unsubscribe", prefixes: entries.map((entry) => entry.prefix), request });
+    this.#send({ ...change(entries, "unsubscribe", "unrule"), request });
     return done.promise;
   }
 
@@ -855,8 +869,10 @@ class Subscription {
   #confirmed = handled(deferred());
   active = true;
 
-  constructor(prefixes, callback, ended, leave) {
-    this.prefixes = Object.freeze(prefixes);
+  constructor({ keys, rule }, callback, ended, leave) {
+    this.keys = keys;
+    this.rule = rule;
+    this.prefixes = Object.freeze(rule === null ? keys : []);
     this.callback = callback;
     this.#ended = ended;
     this.#leave = leave;
@@ -1201,7 +1217,8 @@ class Services {
 
 /** Which subscriptions hold which prefix, and which of them want a topic. Counts references; knows no socket. */
 class Filter {
-  entries = new Map(); // prefix → {prefix, subscriptions, confirmed}
+  entries = new Map(); // prefix, or the text of a rule → {prefix, rule (null for a prefix), subscriptions, confirmed}
+  #rules = new Set(); // the entries that are rules
   #lengths = new Map(); // length of a prefix → how many have it
   #routes = new Map(); // topic → subscriptions, a cache
 
@@ -1209,13 +1226,16 @@ class Filter {
   add(subscription) {
     this.#routes.clear();
     const fresh = [];
-    const held = subscription.prefixes.map((prefix) => {
+    const { rule } = subscription;
+    const held = subscription.keys.map((prefix) => {
       let entry = this.entries.get(prefix);
       if (entry === undefined) {
-        entry = { prefix, subscriptions: new Set(), confirmed: deferred() };
+        entry = { prefix, rule, subscriptions: new Set(), confirmed: deferred() };
         this.entries.set(prefix, entry);
-        this.#lengths.set(prefix.length, (this.#lengths.get(prefix.length) ?? 0) + 1);
-        fresh.push(entry);
+        if (rule === null) this.#lengths.set(prefix.length, (this.#lengths.get(prefix.length) ?? 0) + 1);
+        else this.#rules.add(entry);
+        if (rule?.to) entry.confirmed.resolve(); // of no concern to the hub
+        else fresh.push(entry);
       }
       entry.subscriptions.add(subscription);
       return entry.confirmed.promise;
@@ -1228,10 +1248,15 @@ class Filter {
   remove(subscription) {
     this.#routes.clear();
     const unused = [];
-    for (const prefix of subscription.prefixes) {
+    for (const prefix of subscription.keys) {
       const entry = this.entries.get(prefix);
       if (!entry?.subscriptions.delete(subscription) || entry.subscriptions.size > 0) continue;
       this.entries.delete(prefix);
+      if (entry.rule !== null) {
+        this.#rules.delete(entry);
+        if (!entry.rule.to) unused.push(entry);
+        continue;
+      }
       const left = this.#lengths.get(prefix.length) - 1;
       if (left > 0) this.#lengths.set(prefix.length, left);
       else this.#lengths.delete(prefix.length);
@@ -1258,6 +1283,15 @@ class Filter {
     }
     return found;
   }
+
+  /** The same of a message with labels or names. */
+  routeBeside(topic, beside) {
+    const found = new Set(this.route(topic));
+    for (const { rule, subscriptions } of this.#rules) {
+      if (isMatch(rule, topic, beside)) subscriptions.forEach((subscription) => found.add(subscription));
+    }
+    return found;
+  }
 }
 
 /** Values on their way out: sealed frames, oldest first, and the open batch; bounded with the bytes in the socket. */
@@ -1277,19 +1311,19 @@ class Outbox {
     this.#batchCharacters = Math.min(BATCH_CHARACTERS, frameBytes / 8);
   }
 
-  add(topic, text, waiter, recorded, socketBytes) {
+  add({ topic, beside }, text, waiter, recorded, socketBytes) {
     const cost = text.length + (waiter ? OBJECT_BYTES : 0);
     if (this.size + socketBytes + cost > this.#limitBytes) {
       throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#limitBytes})`);
     }
     const batch = this.#batch;
-    if (batch && (batch.topic !== topic || batch.recorded !== recorded
+    if (batch && (batch.topic !== topic || batch.beside !== beside || batch.recorded !== recorded
         || batch.characters + text.length > this.#batchCharacters)) {
       this.seal();
     }
     if (this.#batch === null) {
-      this.#batch = { topic, texts: [], waiters: [], recorded, characters: 0 };
-      this.size += topic.length + OBJECT_BYTES;
+      this.#batch = { topic, beside, texts: [], waiters: [], recorded, characters: 0 };
+      this.size += topic.length + beside.length + OBJECT_BYTES;
     }
     this.#batch.texts.push(text);
     this.#batch.characters += text.length + 1;
@@ -1300,8 +1334,8 @@ class Outbox {
   /** Ends the open batch: what comes later is a message of its own. */
   seal() {
     if (this.#batch === null) return;
-    const { topic, texts, waiters, recorded } = this.#batch;
-    const text = `{"type":"publish","topic":${JSON.stringify(topic)},"values":[${texts.join(",")}]`;
+    const { topic, beside, texts, waiters, recorded } = this.#batch;
+    const text = `{"type":"publish","topic":${JSON.stringify(topic)}${beside},"values":[${texts.join(",")}]`;
     this.#frames.push({ text, waiters, recorded, count: texts.length });
     this.#batch = null;
   }
@@ -1457,6 +1491,48 @@ function checkedPrefixes(prefixes) {
   const list = [...new Set(Array.isArray(prefixes) ? prefixes : [prefixes])];
   if (list.length === 0) throw new TypeError("no prefix; the empty text matches every topic");
   return list.map((prefix) => checkedText(prefix, "prefix"));
+}
+
+function wantedPrefixes(prefixes) {
+  return { keys: checkedPrefixes(prefixes), rule: null };
+}
+
+/** What is subscribed to: prefixes, or one rule, whose key is no topic's beginning. */
+function wanted(what) {
+  if (what === null || typeof what !== "object" || Array.isArray(what)) return wantedPrefixes(what);
+  const { labels = [], prefix = "", sender = "", to = "" } = what;
+  const rule = to === ""
+    ? { labels: checkedLabels(labels), prefix: checkedText(prefix, "prefix"), sender: checkedText(sender, "sender") }
+    : { to: checkedText(to, "name") };
+  if (!to && rule.labels.length === 0 && sender === "") {
+    throw new TypeError("a rule has labels or a sender; without them, subscribe to its prefix");
+  }
+  return { keys: [`\0${JSON.stringify(rule)}`], rule };
+}
+
+function checkedLabels(labels) {
+  if (typeof labels === "string") throw new TypeError("labels are a list");
+  return [...new Set(labels)].map((label) => checkedText(label, "label")).sort();
+}
+
+/** Fields of a publish message behind its topic. */
+function textBeside(labels = [], sender = "", to = "") {
+  if (labels.length === 0 && !sender && !to) return "";
+  const list = checkedLabels(labels);
+  const fields = { ...(list.length > 0 && { labels: list }), ...(sender && { sender }), ...(to && { to }) };
+  return `,${JSON.stringify(fields).slice(1, -1)}`;
+}
+
+function isMatch(rule, topic, { labels, sender, to }) {
+  if (rule.to) return rule.to === to;
+  return rule.labels.every((label) => labels.includes(label)) && topic.startsWith(rule.prefix)
+    && (rule.sender === "" || rule.sender === sender);
+}
+
+/** The message that tells the hub of entries of one kind. */
+function change(entries, ofPrefixes, ofRules) {
+  if (entries[0].rule !== null) return { type: ofRules, rules: entries.map(({ rule }) => rule) };
+  return { type: ofPrefixes, prefixes: entries.map(({ prefix }) => prefix) };
 }
 
 /** Where in the journal: an offset or, where it is given, a time. */
