@@ -6,6 +6,7 @@
   while the sum is exact.
 * Write calls: /proc/PID/io, which counts `write` and `writev` (uvloop's) but not `send` (asyncio's own loop's).
 * Memory: /proc/PID/status. The peak can be set back (`forget_peak`).
+* CPU time of the whole machine: /proc/stat, in ticks of 10 ms.
 
 Linux only.
 """
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from peers.bench.errors import BenchError
 
-__all__ = ["Usage", "forget_peak", "read_usage"]
+__all__ = ["Usage", "forget_peak", "machine_cpu_ns", "read_usage"]
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -68,6 +69,16 @@ def read_usage(pid: int) -> Usage:
         peak_bytes=_kibibytes(status, "VmHWM"),
         writes=writes,
     )
+
+
+def machine_cpu_ns() -> int:
+    """Return for how long the CPUs of this machine were busy or taken from it, all together; 0 if that is not told."""
+    try:
+        first = Path("/proc/stat").read_text().partition("\n")[0]
+    except OSError:
+        return 0
+    user, nice, system, _, _, *taken = map(int, first.split()[1:9])
+    return (user + nice + system + sum(taken)) * _TICK_NS
 
 
 def forget_peak(pid: int) -> None:

@@ -37,14 +37,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the arrays of mode `batched` travel in shared memory."""
     outstanding: int = 1_024
     """Pairs asked and not yet answered, in mode `many`."""
-    batch: int = 16_384
+    batch: int = 65_536
     """Pairs that are made at a time in mode `batched`; about half of them go to each service, in one body."""
     batches: int = 8
     """Batches asked and not yet answered."""
     seconds: float = 3.0
     """Of each run."""
     pairs: int = 0
-    """Of each run, instead of a time; rounded up to whole batches."""
+    """Of each run, instead of a time."""
     repeat: int = 3
     """Runs of each mode; the median counts."""
     urls: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from peers.bench.orders import Answer, Ask, Asked, Ready, RequesterSetup, Servic
 from peers.bench.running_hub import RunningHub
 from peers.bench.scope import Told
 from peers.bench.stage import Watch
-from peers.bench.usage import read_usage
+from peers.bench.usage import machine_cpu_ns, read_usage
 from peers.bench.worker import Worker
 from peers.bench.y.figures import Figures, Run
 from peers.bench.y.operation import Mode, Operation
@@ -108,7 +108,7 @@ class Stage:
 
     def _cpu_ns(self) -> dict[str, int]:
         charged = {name: read_usage(worker.pid).cpu_ns for name, worker in self._workers.items()}
-        return charged | {"hub": self._hub.usage().cpu_ns}
+        return charged | {"hub": self._hub.usage().cpu_ns, "machine": machine_cpu_ns()}
 
 
 def run_y(plan: Plan, tell: Told) -> Figures:

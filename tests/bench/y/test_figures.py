@@ -16,7 +16,7 @@ from peers.bench.y.figures import Figures, Run
 from peers.bench.y.operation import Mode
 from peers.bench.y.plan import Plan
 
-CPU = {"requester": 4_000, "hub": 2_000, "adding": 1_000, "multiplying": 500}
+CPU = {"requester": 4_000, "hub": 2_000, "adding": 1_000, "multiplying": 500, "machine": 27_500}
 
 
 def run(mode: Mode = "one", elapsed_ns: int = 1_000_000, errors: dict[str, int] | None = None) -> Run:
@@ -62,6 +62,7 @@ def test_a_run() -> None:
     assert one.p99_us == pytest.approx(990, rel=0.01)
     assert (one.requester_ns, one.hub_ns, one.adding_ns, one.multiplying_ns) == (4, 2, 1, 0.5)
     assert one.all_ns == 7.5
+    assert one.others_percent == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("error", ["wrong", "failed", "lost"])
@@ -91,6 +92,12 @@ def test_the_table_has_medians_and_extremes() -> None:
     assert rows["pairs, lowest"] == ["250,000", "1,000,000"]
     assert rows["pairs, highest"] == ["1,000,000", "1,000,000"]
     assert "1,024 outstanding" in text
+
+
+def test_other_work_is_told() -> None:
+    """Rates then are not what they could be."""
+    assert figures(run()).remarks() == []
+    assert "the machine had other work" in figures(replace(run(), others_percent=50.0)).remarks()[0]
 
 
 def test_json_has_each_run_and_the_medians() -> None:
