@@ -48,7 +48,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A service is asked for about half of the pairs; this is for each pair all the same, so that all can be added."""
     multiplying_ns: float
     others_percent: float
-    """CPU that anything else on the machine has taken meanwhile, of one core; what the hub takes, if it is not known."""
+    """CPU that anything else on the machine has taken meanwhile, of one core; the hub too, if it is not known."""
 
     @property
     def flawless(self) -> bool:
