@@ -10,8 +10,8 @@ Over a Unix socket, what is larger than the hub says (`shared` in its HELLO) goe
 sealed here. What is in a `Block` goes as its handle; nothing is copied. Where that is not granted, or not possible now
 (no descriptor is left, the ring is not confirmed yet), the same travels as bytes.
 
-Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told in
-the same turn what was taken, and once a turn what was released.
+Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told
+soon what was taken, and once a turn what was released.
 
 Not here: the ring (`peers.shm.ring`), what a program sees (`peers.shm.views`), when publications leave.
 """
@@ -56,6 +56,15 @@ __all__ = ["SharingConnection", "SharingConversation"]
 _RING_REQUEST = 1
 """With what number the hub is asked to take the ring; its answer is told from others by having a segment."""
 
+_TELL_DESCRIPTORS = 16
+"""So many that were taken are told at once: a quarter of what a hub has on the way, by default."""
+
+_TELL_BYTES = 8 * 1024 * 1024
+"""The same in bytes: an eighth."""
+
+_TELL_S = 0.01
+"""What is less is told after this. A hub with lower limits than the default waits so long each time."""
+
 
 class SharingConversation(WireConversation):
     """One connection over a Unix socket.
@@ -79,6 +88,9 @@ class SharingConversation(WireConversation):
         "_ring_number",
         "_routes",
         "_taken",
+        "_telling",
+        "_told",
+        "_untold_bytes",
         "_views",
         "connection",
     )
@@ -105,6 +117,9 @@ class SharingConversation(WireConversation):
         self._known: dict[int, KnownSegment] = {}
         self._released: dict[int, KnownSegment] = {}
         self._taken = 0  # descriptors, since HELLO
+        self._told = 0  # of these
+        self._untold_bytes = 0
+        self._telling: asyncio.TimerHandle | None = None
 
     def _hello(self, shared: int = 1) -> Hello:
         return super()._hello(shared)
@@ -218,7 +233,27 @@ class SharingConversation(WireConversation):
             if heard is not None:
                 yield heard
         if self._taken != taken:
-            self._session.send(encode_released([(DESCRIPTORS, self._taken)]))
+            self._tell_taken()
+
+    def _tell_taken(self) -> None:
+        """Tell the hub what was taken: when it is much, or else a little later, so that not each has a frame."""
+        if self._taken - self._told >= _TELL_DESCRIPTORS or self._untold_bytes >= _TELL_BYTES:
+            self._tell_now()
+        elif self._telling is None:
+            self._telling = self._loop.call_later(_TELL_S, self._tell_late)
+
+    def _tell_now(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        self._told, self._untold_bytes = self._taken, 0
+        self._session.send(encode_released([(DESCRIPTORS, self._taken)]))
+
+    def _tell_late(self) -> None:
+        self._telling = None
+        if self.connection is not None and not self._session.closed:
+            self._tell_now()
+            self.connection.write_outgoing()
 
     def _heard(self, event: object) -> Event | None:
         match event:
@@ -279,6 +314,7 @@ class SharingConversation(WireConversation):
         """
         if not handle.segment:
             self._taken += 1
+            self._untold_bytes += handle.size_bytes
             descriptor = self._next_descriptor()
             memory.check_sealed(descriptor.number, handle.size_bytes)
             return Mapping(descriptor, handle)
@@ -321,6 +357,8 @@ class SharingConversation(WireConversation):
         """The connection is lost."""
         for segment in self._known.values():
             segment.close()
+        if self._telling is not None:
+            self._telling.cancel()
         self._known.clear()
         self._pieces.clear()
         self._released.clear()

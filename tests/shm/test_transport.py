@@ -1,0 +1,269 @@
+"""The transport: as asyncio's own in all that asyncio's own can do, and descriptors beside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from peers.shm.descriptor import Account, Descriptor
+from peers.shm.transport import UnixTransport
+from tests.shm.hubs import memfd
+from tests.tcp.hubs import wait_until
+
+
+class Recorder(asyncio.Protocol):
+    """What a transport has told."""
+
+    def __init__(self, *, keep_open: bool = False) -> None:
+        self.data = b""
+        self.told: list[str] = []
+        self.error: Exception | None = None
+        self.keep_open = keep_open
+
+    def data_received(self, data: bytes) -> None:
+        """Keep it."""
+        self.data += data
+        if data == b"raise":
+            raise ValueError("a bug")
+
+    def eof_received(self) -> bool:
+        """The far side has ended its direction."""
+        self.told.append("eof")
+        return self.keep_open
+
+    def pause_writing(self) -> None:
+        """Too much waits."""
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        """It does not any more."""
+        self.told.append("resume")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self.told.append("lost")
+        self.error = exc
+
+
+class Pair:
+    """A transport, its protocol, and a plain socket at the other end."""
+
+    def __init__(self, *, keep_open: bool = False) -> None:
+        near, self.far = socket.socketpair(socket.AF_UNIX)
+        self.far.setblocking(False)
+        self.protocol = Recorder(keep_open=keep_open)
+        self.transport = UnixTransport(asyncio.get_running_loop(), near, self.protocol)
+        self.transport.start()
+
+    def read(self) -> bytes:
+        """Read what the other end has."""
+        found = b""
+        try:
+            while data := self.far.recv(1 << 20):
+                found += data
+        except BlockingIOError:
+            pass
+        return found
+
+
+def is_open(number: int) -> bool:
+    """Whether this process has that descriptor."""
+    return Path(f"/proc/self/fd/{number}").is_symlink()
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    """One of them."""
+    pair = Pair()
+    yield pair
+    pair.transport.abort()
+    pair.far.close()
+    await wait_until(lambda: "lost" in pair.protocol.told)
+
+
+async def test_both_ways(pair: Pair) -> None:
+    """What is written arrives, in order."""
+    pair.far.send(b"hello")
+    await wait_until(lambda: pair.protocol.data == b"hello")
+    pair.transport.write(b"a")
+    pair.transport.writelines([b"b", b"c", bytearray(b"d")])
+    pair.transport.write(b"")
+    assert pair.read() == b"abcd"
+    assert pair.transport.get_extra_info("socket") is not None
+    assert pair.transport.get_extra_info("peername") == ""
+    assert pair.transport.get_protocol() is pair.protocol
+
+
+async def test_what_the_socket_does_not_take_waits(pair: Pair) -> None:
+    """The protocol is paused above the high-water mark, resumed below the low one; nothing is lost or out of order."""
+    sent = os.urandom(3_000_000)
+    for start in range(0, len(sent), 100_000):
+        pair.transport.write(bytearray(sent[start : start + 100_000]))
+    assert pair.protocol.told == ["pause"]
+    assert pair.transport.get_write_buffer_size() > pair.transport.get_write_buffer_limits()[1]
+    found = b""
+    while len(found) < len(sent):
+        found += pair.read()
+        await asyncio.sleep(0)
+    assert found == sent
+    assert pair.protocol.told == ["pause", "resume"]
+    assert pair.transport.get_write_buffer_size() == 0
+
+
+async def test_descriptors_stay_with_their_frames(pair: Pair) -> None:
+    """Also where they have to wait between bytes; each is closed here once it is handed over."""
+    descriptors = [memfd(bytes([number])) for number in range(20)]
+    numbers = [descriptor.number for descriptor in descriptors]
+    sent = b""
+    for number, descriptor in enumerate(descriptors):
+        filler = bytes([number]) * 30_000
+        pair.transport.write(filler)
+        pair.transport.hand_over(b"<%02d>" % number, descriptor, 1000)
+        sent += filler + b"<%02d>" % number
+    del descriptors, descriptor
+    found, came = b"", []
+    while len(found) < len(sent):
+        try:
+            data, fds, _, _ = socket.recv_fds(pair.far, 1 << 20, 4)
+        except BlockingIOError:
+            await asyncio.sleep(0)
+            continue
+        found += data
+        came += [Descriptor(fd) for fd in fds]
+    assert found == sent
+    assert [os.pread(one.number, 1, 59) for one in came] == [bytes([number]) for number in range(20)]
+    mine = {one.number for one in came}
+    assert not [number for number in numbers if number not in mine and is_open(number)]
+
+
+async def test_descriptors_come_before_their_frames(pair: Pair) -> None:
+    """A read ends behind the frame of one, so that they are in step."""
+    pair.far.send(b"plain")
+    for number in range(3):
+        descriptor = memfd(bytes([number]))
+        socket.send_fds(pair.far, [b"<%d>" % number], [descriptor.number])
+    pair.far.send(b"end")
+    await wait_until(lambda: pair.protocol.data == b"plain<0><1><2>end")
+    assert [os.pread(one.number, 1, 59) for one in pair.transport.descriptors] == [b"\0", b"\1", b"\2"]
+    assert not os.get_inheritable(pair.transport.descriptors[0].number)
+
+
+async def test_reading_can_be_paused(pair: Pair) -> None:
+    """Nothing comes until it is resumed."""
+    pair.transport.pause_reading()
+    pair.transport.pause_reading()
+    pair.far.send(b"later")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not pair.protocol.data
+    assert not pair.transport.is_reading()
+    pair.transport.resume_reading()
+    await wait_until(lambda: pair.protocol.data == b"later")
+
+
+async def test_closing_writes_what_waits(pair: Pair) -> None:
+    """Then the connection is lost, without an error; what is written after that is thrown away."""
+    pair.transport.write(b"x" * 1_000_000)
+    pair.transport.close()
+    pair.transport.close()
+    assert pair.transport.is_closing()
+    pair.transport.write(b"never")
+    pair.transport.resume_reading()
+    found = 0
+    while "lost" not in pair.protocol.told:
+        found += len(pair.read())
+        await asyncio.sleep(0)
+    assert found + len(pair.read()) == 1_000_000
+    assert pair.protocol.error is None
+
+
+async def test_aborting_does_not(pair: Pair) -> None:
+    """What waits is thrown away, descriptors too."""
+    descriptor = memfd(b"x")
+    number = descriptor.number
+    pair.transport.write(b"x" * 1_000_000)
+    pair.transport.hand_over(b"frame", descriptor)
+    del descriptor
+    pair.transport.abort()
+    await wait_until(lambda: "lost" in pair.protocol.told)
+    assert not is_open(number)
+
+
+async def test_the_end_of_the_stream_closes(pair: Pair) -> None:
+    """Unless the protocol keeps it open."""
+    pair.far.shutdown(socket.SHUT_WR)
+    await wait_until(lambda: pair.protocol.told == ["eof", "lost"])
+
+
+async def test_half_open() -> None:
+    """A protocol that keeps it open may write on, and end its own direction behind what waits."""
+    pair = Pair(keep_open=True)
+    pair.far.shutdown(socket.SHUT_WR)
+    await wait_until(lambda: pair.protocol.told == ["eof"])
+    pair.transport.write(b"x" * 1_000_000)
+    pair.transport.write_eof()
+    pair.transport.write_eof()
+    with pytest.raises(RuntimeError, match="end of the stream"):
+        pair.transport.write(b"more")
+    found = 0
+    while found < 1_000_000:
+        found += len(pair.read())
+        await asyncio.sleep(0)
+    await wait_until(lambda: pair.far.recv(1) == b"")
+    pair.transport.close()
+    await wait_until(lambda: "lost" in pair.protocol.told)
+    pair.far.close()
+
+
+async def test_a_far_side_that_has_gone(pair: Pair) -> None:
+    """Writing to it ends the connection with the error."""
+    pair.transport.pause_reading()
+    pair.far.close()
+    pair.transport.write(b"x")
+    await wait_until(lambda: "lost" in pair.protocol.told)
+    assert isinstance(pair.protocol.error, BrokenPipeError)
+
+
+async def test_a_protocol_that_raises(pair: Pair) -> None:
+    """Its connection ends, and the loop is told why."""
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    pair.far.send(b"raise")
+    await wait_until(lambda: "lost" in pair.protocol.told)
+    assert isinstance(told[0]["exception"], ValueError)
+
+
+async def test_its_protocol_can_be_changed(pair: Pair) -> None:
+    """What comes goes to the new one."""
+    other = Recorder()
+    pair.transport.set_protocol(other)
+    pair.far.send(b"x")
+    await wait_until(lambda: other.data == b"x")
+    pair.transport.set_protocol(pair.protocol)
+    with pytest.raises(TypeError):
+        pair.transport.set_protocol(asyncio.BaseProtocol())
+
+
+def test_who_pays_for_descriptors() -> None:
+    """Counted until they are closed, here and above; refusals too."""
+    hub = Account(3)
+    client = Account(2, hub)
+    one, two = memfd(b"1"), memfd(b"2")
+    assert client.has_room
+    one.charge(client)
+    two.charge(client)
+    assert not client.has_room
+    assert (client.open, hub.open) == (2, 2)
+    client.refuse()
+    assert (client.refused, hub.refused) == (1, 1)
+    one.close()
+    one.close()
+    assert (client.open, hub.open) == (1, 1)
+    del two
+    assert (client.open, hub.open) == (0, 0)
+    assert repr(one) == "<Descriptor -1>"
