@@ -28,6 +28,9 @@ __all__ = ["WireConversation"]
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
 """Room for the largest message that a hub takes by default, and what stands around it in RECORDS."""
 
+_COPIED_BYTES = 16 * 1024
+"""Values up to this size are joined with their head at once."""
+
 
 class WireConversation:
     """One connection over the wire.
@@ -111,11 +114,19 @@ class WireConversation:
 
     def request(self, request: Request) -> None:
         """Send REQUEST."""
-        self._session.send(request.encode())
+        self._send(request)
 
     def reply(self, reply: Reply) -> None:
         """Send REPLY."""
-        self._session.send(reply.encode())
+        self._send(reply)
+
+    def _send(self, item: Request | Reply) -> None:
+        """Send a frame, whose values, if they are many, are copied once, into what is written."""
+        if len(item.values) > _COPIED_BYTES:
+            self._session.send(item.head())
+            self._session.send(item.values)
+        else:
+            self._session.send(item.encode())
 
     def serve(self, prefixes: list[str], request: int) -> None:
         """Send SERVE."""
