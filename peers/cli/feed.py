@@ -11,7 +11,9 @@ loop gets its turn after each piece of the input, a few milliseconds apart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from peers.cli.lines import Input, InputError
@@ -22,6 +24,14 @@ from peers.client import Client, InvalidValueError
 __all__ = ["Feed"]
 
 
+class Beside(NamedTuple):
+    """What messages bear beside their topics."""
+
+    labels: tuple[str, ...] = ()
+    to: str = ""
+    """Name to whose owner alone they go."""
+
+
 class Feed:
     """One run of messages.
 
@@ -29,12 +39,16 @@ class Feed:
         client: Connected.
         replay: Makes the messages.
         limit_messages: Where to stop, None at the end of the input.
+        beside: What the messages bear beside their topics.
     """
 
-    def __init__(self, client: Client, replay: Replay, *, limit_messages: int | None = None) -> None:
+    def __init__(
+        self, client: Client, replay: Replay, *, limit_messages: int | None = None, beside: Beside | None = None
+    ) -> None:
         self._client = client
         self._replay = replay
         self._limit_messages = limit_messages
+        self._beside = beside or Beside()
         self._now = asyncio.get_running_loop().time
         self._schedule = Schedule(self._now()) if replay.paced else None
         self._started_s = self._now()
@@ -91,7 +105,12 @@ class Feed:
         return text
 
     async def _send_lines(self, lines: Sequence[bytes]) -> None:
-        publish_nowait = self._client.publish_nowait
+        beside = self._beside
+        publish_nowait: Callable[[str, Any], None] = self._client.publish_nowait
+        publish: Callable[[str, Any], Awaitable[None]] = self._client.publish
+        if any(beside):
+            publish_nowait = partial(publish_nowait, **beside._asdict())
+            publish = partial(publish, **beside._asdict())
         schedule = self._schedule
         for topic, value, pause_s in self._replay.messages(lines):
             if schedule is not None:
@@ -101,7 +120,7 @@ class Feed:
             try:
                 publish_nowait(topic, value)
             except BusyError:
-                await self._client.publish(topic, value)
+                await publish(topic, value)
             except (InvalidTopicError, InvalidValueError) as error:
                 self._replay.reject(str(error))
                 continue

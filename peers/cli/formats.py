@@ -2,7 +2,7 @@
 
 | format | a message becomes |
 |---|---|
-| `JsonFormat` | one line `{"topic":...,"value":...}` |
+| `JsonFormat` | one line `{"topic":...,"value":...}`, with `labels`, `sender` and `to` where there are any |
 | `PrettyFormat` | one line of time, topic and value as compact JSON, on a terminal coloured and cut to its width |
 | `Tally` | nothing: messages are only counted, and the count is told once a second |
 
@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from hub.batch import Message
+from hub.tags.message import TaggedMessage
 
 __all__ = ["JsonFormat", "PrettyFormat", "Tally", "cut", "escaped", "escaped_lines", "json_text"]
 
@@ -48,9 +49,16 @@ _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 _TOPIC_COLOURS = tuple(f"\x1b[{number}m" for number in (36, 32, 33, 35, 34, 96, 92, 93, 95, 94))
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, omit_defaults=True):
     topic: str
     value: Any
+    labels: tuple[str, ...] = ()
+    sender: str = ""
+    to: str = ""
+
+
+def _tagged_line(message: TaggedMessage) -> _Line:
+    return _Line(message.topic, message.value, message.labels, message.sender, message.destination)
 
 
 class JsonFormat:
@@ -79,7 +87,9 @@ class JsonFormat:
 
     def _object(self, message: Message) -> _Line | dict[str, Any]:
         fields = self._fields(message.value) if self._fields is not None else None
-        return _Line(*message) if fields is None else {"topic": message.topic} | fields
+        if fields is not None:
+            return {"topic": message.topic} | fields
+        return _tagged_line(message) if isinstance(message, TaggedMessage) else _Line(*message)
 
     def _line(self, message: Message) -> bytes:
         text = json_text(message.value)
@@ -87,6 +97,13 @@ class JsonFormat:
             self.formless_messages += 1
             return b""
         return b'{"topic":%b,"value":%b}\n' % (_encoder.encode(message.topic), text)
+
+
+def _beside(message: TaggedMessage) -> str:
+    """Return what stands between topic and value: `[label, label] from a.b to c.d`."""
+    parts = [f"[{', '.join(message.labels)}]"] if message.labels else []
+    parts += [f"{word} {name}" for word, name in (("from", message.sender), ("to", message.destination)) if name]
+    return " ".join(parts)
 
 
 class PrettyFormat:
@@ -117,6 +134,8 @@ class PrettyFormat:
     def _line(self, time: str, message: Message, width: int | None) -> str:
         value = escaped(self._value(message.value))
         topic = escaped(message.topic)
+        if isinstance(message, TaggedMessage):
+            value = f"{escaped(_beside(message))} {value}"
         line = f"{time} {topic} {value}"
         if width is not None:
             line = cut(line, width)

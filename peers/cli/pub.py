@@ -4,6 +4,7 @@
 hub pub TOPIC VALUE          one message
 hub pub TOPIC                each line of standard input, as it comes
 hub pub TOPIC ARGS --zeek-event NAME     one Zeek event
+... --label NAME --to NAME               with labels, or to the owner of a name
 hub pub --ndjson FILE        each record of a file, its topic made from its fields; at full speed, a rate or its pace
 ```
 
@@ -23,7 +24,7 @@ from cyclopts import Parameter
 
 from hub.errors import RejectedError, UsageError
 from hub.topics import check_topic
-from peers.cli.feed import Feed
+from peers.cli.feed import Beside, Feed
 from peers.cli.lines import STDIN, InputError
 from peers.cli.notices import Notices
 from peers.cli.progress import shown_progress
@@ -64,6 +65,11 @@ def pub(  # noqa: PLR0913 -- one flag each
         str | None,
         Parameter(help="Publish a Zeek event of this name; VALUE is a JSON array of its arguments, see docs/zeek.md."),
     ] = None,
+    label: Annotated[
+        tuple[str, ...],
+        Parameter(help="A label of the messages; again for another one. See docs/names-and-labels.md.", negative=()),
+    ] = (),
+    to: Annotated[str, Parameter(help="Name to whose owner alone the messages go.")] = "",
     stream: StreamFlags | None = None,
     recording: RecordingFlags | None = None,
 ) -> int:
@@ -73,13 +79,14 @@ def pub(  # noqa: PLR0913 -- one flag each
     """
     stream, recording = stream or StreamFlags(), recording or RecordingFlags()
     recording.check(stream)
+    beside = Beside(label, to)
     path = recording.ndjson
     if path is not None:
         if topic is not None or text or file is not None:
             raise UsageError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
         fill = Template(recording.template or "").fill
         replay = Replay(decode_record, fill, recording.pace(stream), skip_bad=stream.skip_bad)
-        return _run(url, name, lambda client: _send(client, replay, stream, path, again=recording.loop))
+        return _run(url, name, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
     if topic is None:
         raise UsageError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
     topic = check_topic(topic)
@@ -88,21 +95,21 @@ def pub(  # noqa: PLR0913 -- one flag each
             raise UsageError("--zeek-event takes TOPIC and VALUE only")
         from peers.cli.zeek_values import event_of  # noqa: PLC0415 -- 20 ms that others need not wait
 
-        return _run(url, name, _single(topic, event_of(zeek_event, value)))
+        return _run(url, name, _single(topic, event_of(zeek_event, value), beside))
     if file is None and value in {None, STDIN}:
         decode = decode_text if text else decode_value
         replay = Replay(decode, lambda _: topic, recording.pace(stream), skip_bad=stream.skip_bad)
-        return _run(url, name, lambda client: _send(client, replay, stream, STDIN))
+        return _run(url, name, lambda client: _send(client, replay, stream, STDIN, beside))
     if stream != StreamFlags():
         raise UsageError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
-    return _run(url, name, _single(topic, _value(value, file, as_text=text)))
+    return _run(url, name, _single(topic, _value(value, file, as_text=text), beside))
 
 
-def _single(topic: str, value: Any) -> Callable[[Client], Coroutine[Any, Any, None]]:
+def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Coroutine[Any, Any, None]]:
     """Return what publishes one value."""
 
     async def publish(client: Client) -> None:
-        await client.publish(topic, value)
+        await client.publish(topic, value, labels=beside.labels, to=beside.to)
 
     return publish
 
@@ -163,9 +170,11 @@ async def _reached(client: Client) -> bool:
     return True
 
 
-async def _send(client: Client, replay: Replay, stream: StreamFlags, path: str, *, again: bool = False) -> None:
+async def _send(  # noqa: PLR0913 -- of the command's flags
+    client: Client, replay: Replay, stream: StreamFlags, path: str, beside: Beside, *, again: bool = False
+) -> None:
     """Send what a file or standard input holds, and print the account."""
-    feed = Feed(client, replay, limit_messages=stream.limit)
+    feed = Feed(client, replay, limit_messages=stream.limit, beside=beside)
     try:
         async with shown_progress(feed):
             await feed.send(path, again=again)

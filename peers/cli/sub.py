@@ -30,7 +30,7 @@ from peers.cli.formats import JsonFormat, PrettyFormat, Tally
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
-from peers.client import MessageStream, connect
+from peers.client import Client, MessageStream, connect
 from peers.wire.hello import QueueWish
 
 __all__ = ["sub"]
@@ -73,6 +73,10 @@ def sub(  # noqa: PLR0913 -- one flag each
         datetime | None,
         Parameter(help="The same, from the first record that is not older; local time unless it names a zone."),
     ] = None,
+    rule: Annotated[
+        str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
+    ] = None,
+    sender: Annotated[str, Parameter(help="Messages whose sender has this name.")] = "",
 ) -> int:
     """Subscribe and show what comes, until Ctrl-C, --limit or --timeout.
 
@@ -90,7 +94,9 @@ def sub(  # noqa: PLR0913 -- one flag each
     stop = _Stop(limit, timeout)
     if from_offset is not None and (from_offset < 0 or from_time is not None):
         raise UsageError("--from-offset: give 0 or more, and not --from-time as well")
-    wanted = _Wanted(prefixes or ("",), from_offset, from_time)
+    labels = tuple(label for label in (rule or "").split(",") if label)
+    wanted = _Wanted(prefixes or ("",), from_offset, from_time, labels, sender)
+    wanted.check()
     return asyncio.run(_subscribe(wanted, url, name, wish, stop, _Look(chosen, full, zeek)))
 
 
@@ -100,6 +106,31 @@ class _Wanted(NamedTuple):
     prefixes: tuple[str, ...]
     from_offset: int | None
     from_time: datetime | None
+    labels: tuple[str, ...]
+    sender: str
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether it is a rule, not prefixes alone."""
+        return bool(self.labels or self.sender)
+
+    def check(self) -> None:
+        """Raise UsageError where its parts do not go together."""
+        if self.is_rule and (len(self.prefixes) > 1 or self.from_offset is not None or self.from_time is not None):
+            raise UsageError(
+                "--rule and --sender take one prefix at most, and go on live only: no journal keeps labels"
+            )
+
+    def open(self, client: Client) -> MessageStream:
+        """Return the subscription."""
+        if self.is_rule:
+            return client.subscribe_rule(self.labels, prefix=self.prefixes[0], sender=self.sender)
+        return client.subscribe(*self.prefixes, from_offset=self.from_offset, from_time=self.from_time)
+
+    def __str__(self) -> str:
+        parts = [prefix or "everything" for prefix in self.prefixes]
+        parts += [f"label {label}" for label in self.labels]
+        return ", ".join(parts + [f"sender {self.sender}"] * bool(self.sender))
 
 
 class _Look(NamedTuple):
@@ -136,19 +167,14 @@ async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     async with connect(url, **notices.options(name, wish)) as client:
         try:
-            prefixes, from_offset, from_time = wanted
-            async with client.subscribe(*prefixes, from_offset=from_offset, from_time=from_time) as messages:
+            async with wanted.open(client) as messages:
                 if sys.stderr.isatty():
-                    notices.say(f"subscribed to {_named(prefixes)} at hub {client.hub.name if client.hub else ''}")
+                    notices.say(f"subscribed to {wanted} at hub {client.hub.name if client.hub else ''}")
                 if counting:
                     return await _count(messages, stop, output)
                 return await _show(messages, stop, output, look, notices)
         finally:
             notices.finish()
-
-
-def _named(prefixes: tuple[str, ...]) -> str:
-    return ", ".join(prefix or "everything" for prefix in prefixes)
 
 
 async def _batches(messages: MessageStream, stop: _Stop) -> AsyncIterator[list[Message]]:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hub.batch import Message
+from hub.tags.envelope import tagged
+from hub.tags.message import TaggedMessage
 from peers.cli.formats import JsonFormat, PrettyFormat, Tally, cut, escaped
 
 AT = datetime(2018, 3, 24, 17, 15, 20, 600725, tzinfo=UTC)
@@ -137,3 +139,12 @@ def test_a_tally_tells_count_and_rate() -> None:
 def test_a_tally_of_no_time_has_no_rate() -> None:
     """Asked at once, it does not divide by nothing."""
     assert Tally(1.0).total(1.0) == "0 messages in 0.0 s, 0/s"
+
+
+def test_labels_and_names_are_shown() -> None:
+    """Where a message has them."""
+    message = TaggedMessage(tagged("/a", ["low", "b"], "s.s", "d.d"), 1)
+    line = json.loads(JsonFormat().render([message]))
+    assert line == {"topic": "/a", "value": 1, "labels": ["b", "low"], "sender": "s.s", "to": "d.d"}
+    shown = PrettyFormat().render([message, Message("/a", 2)], datetime(2024, 1, 1, tzinfo=UTC), None).decode()
+    assert [text.partition(" ")[2] for text in shown.splitlines()] == ["/a [b, low] from s.s to d.d 1", "/a 2"]

@@ -266,3 +266,29 @@ def test_progress_is_shown_on_a_terminal_and_wiped_out(running_hub: RunningHub, 
     assert plain(shown).splitlines()[-1].startswith("published 20,000 messages in ") or (
         "published 20,000 messages in " in shown.rsplit("\x1b[2K", 1)[-1]
     )
+
+
+async def test_labels_and_a_destination(running_hub: RunningHub) -> None:
+    """Of one value, and of lines."""
+    async with (
+        connect(running_hub.unix) as client,
+        await client.claim("org.example.Door"),
+        client.subscribe_rule(["door"]) as by_rule,
+        client.subscribe_name("org.example.Door") as letters,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        labels = ("--label", "door", "--label", "a")
+        for arguments, lines in ((["/labels/x", "1"], b""), (["/labels/x"], b"2\n3\n")):
+            result = await asyncio.to_thread(hub, "pub", *arguments, *labels, url=running_hub.unix, stdin=lines)
+            assert result.returncode == 0, result.stderr
+        messages = [await anext(by_rule) for _ in range(3)]
+        assert [message.value for message in messages] == [1, 2, 3]
+        assert {message.labels for message in messages} == {("a", "door")}
+        result = await asyncio.to_thread(hub, "pub", "/labels/x", "4", "--to", "org.example.Door", url=running_hub.unix)
+        assert result.returncode == 0
+        assert (await anext(letters)).value == 4
+        result = await asyncio.to_thread(
+            hub, "pub", "/labels/x", "4", "--to", "org.example.Nobody", url=running_hub.unix
+        )
+        assert result.returncode == 1
+        assert b"nobody has the name 'org.example.Nobody'" in result.stderr

@@ -244,3 +244,29 @@ def test_zeek_events(running_hub: RunningHub) -> None:
         line = process.stdout.read().decode()
     assert line.endswith(" /sub/zeek Demo::hello(text, 3, 53/udp)\n")
     assert process.returncode == 0
+
+
+def test_a_rule(running_hub: RunningHub) -> None:
+    """Labels, and one prefix; what a message bears is shown."""
+    process = start("sub", "/sub/rule", "--rule", "a,b", "--limit", "2", "--name", "by rule", url=running_hub.unix)
+
+    async def act() -> None:
+        async with connect(running_hub.tcp) as client:
+            while process.poll() is None:  # rules are not among the prefixes that can be waited for
+                for topic, labels in (("/sub/rule", "abc"), ("/sub/rule", "a"), ("/sub/other", "ab")):
+                    await client.publish(topic, 1, labels=labels)
+                await client.names()  # a round trip
+
+    asyncio.run(act())
+    out, error = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, error) == (0, b"")
+    line = {"topic": "/sub/rule", "value": 1, "labels": ["a", "b", "c"]}
+    assert [json.loads(text) for text in out.splitlines()] == [line] * 2
+
+
+def test_a_rule_has_one_prefix_and_no_history(running_hub: RunningHub) -> None:
+    """The journal keeps no labels."""
+    for arguments in (("/a", "/b"), ("--from-offset", "0")):
+        result = hub("sub", *arguments, "--rule", "a", url=running_hub.unix)
+        assert result.returncode != 0
+        assert b"--rule and --sender take one prefix at most" in result.stderr
