@@ -41,6 +41,17 @@
 | `hub_names_lost_total` | counter | | owners here that a peer's claim came before |
 | `hub_names_unheard_total` | counter | | names announced by peers and not taken: bad, or too many |
 
+[Shared memory](../docs/shared-memory.md):
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_shared_messages_total` | counter | | messages, requests and replies that came in shared memory |
+| `hub_shared_copied_total` | counter | | of these, copied at once, because there were too many descriptors |
+| `hub_shared_refused_total` | counter | | handles and segments that were not what they said |
+| `hub_shared_descriptors` | gauge | | descriptors of shared memory that are open |
+| `hub_shared_descriptors_limit` | gauge | | how many there may be |
+| `hub_shared_segments` | gauge | | segments of publishers |
+
 With a journal:
 
 | name | type | labels | what |
@@ -103,6 +114,7 @@ class HubCollector:
         yield from self._routes(statistics)
         yield from _requests(self._node.core.requests.statistics(), self._node.settings.requests.pending_total)
         yield from _names(self._node.core.names.statistics())
+        yield from _shared(self._node)
         journal = self._node.journal.statistics()
         if journal is not None:
             yield from _journal(journal)
@@ -184,6 +196,16 @@ def _names(statistics: NamesStatistics) -> Iterator[Metric]:
     yield _counter("hub_name_claims_refused", "Claims refused: owned, too many, no name.", statistics.refused_total)
     yield _counter("hub_names_lost", "Owners here that a peer's claim came before.", statistics.lost_total)
     yield _counter("hub_names_unheard", "Announced names not taken: bad, or too many.", statistics.unheard_total)
+
+
+def _shared(node: Node) -> Iterator[Metric]:
+    shared = node.shared
+    yield _counter("hub_shared_messages", "What came in shared memory.", shared.messages_total)
+    yield _counter("hub_shared_copied", "Of it, copied for want of descriptors.", shared.copied_total)
+    yield _counter("hub_shared_refused", "Handles and segments refused.", shared.refused_total)
+    yield _gauge("hub_shared_descriptors", "Descriptors of shared memory.", shared.descriptors.open)
+    yield _gauge("hub_shared_descriptors_limit", "How many there may be.", shared.descriptors.limit)
+    yield _gauge("hub_shared_segments", "Segments of publishers.", shared.segments)
 
 
 def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
