@@ -17,6 +17,7 @@ Not here: who may use a name (`hub.core`), who gets the message (`hub.routes`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import lt
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -124,7 +125,7 @@ def _labels(key: bytes, position: int) -> tuple[str, ...]:
         raise InvalidNameError(f"the key ends at byte {end}, within a field that goes on to {position}")
     if len(raw) > LABELS_LIMIT:
         raise InvalidNameError(f"{len(raw)} labels, the limit is {LABELS_LIMIT}")
-    if raw != sorted(set(raw)):
+    if not all(map(lt, raw, raw[1:])):
         raise InvalidNameError("labels ascend in the order of their bytes, and none is there twice")
     try:
         text = b"\n".join(raw).decode()

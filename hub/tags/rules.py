@@ -1,36 +1,35 @@
 """`RuleIndex`: which rules does this message match? At the cost of those that do, not of those that exist.
 
 ```
-rules {a} {b} {a,x} {a,y} {x,z}                        root ─ b ▶ {b}
-                                                            ├ y ▶ {a,y}
-                                                            ├ x ▶ shelf ─ a ▶ {a,x}
-                                                            │           └ z ▶ {x,z}
-                                                            └ a ▶ {a}
-message {a, x, w}: asks the root for a, x, w; the shelf of x for a, x, w; meets two sets of labels, and both match
+rules {b} {a,x} {a,x,z} {a,y} {x,y,z} ...              singles   b ▶ {b}
+                                                        pairs   (a,x) ▶ level: complete {a,x}; singles z ▶ {a,x,z}
+                                                                (a,y) ▶ {a,y}
+                                                                (y,z) ▶ {x,y,z}
+message {a, w, x}: no rule has w; singles a, x: none; pairs (a,x): a level, on which {a,x} is complete
 ```
 
-A shelf is a dictionary: label → what stands under it, a set or a shelf; "" → the set that has no further label.
-
-Rules with the same labels are one *set*, which stands under its rarest label: the one that the fewest sets have. Where
-two sets would stand in one place there is a shelf instead, on which they stand under the rarest of their other labels;
-and so on. So a message meets, beside the sets that it matches, next to none: those of which it has the labels that led
-there and not the last ones. Within a set, rules differ in prefixes: a few are compared, more are a `PrefixMultimap`.
-Rules that name a sender stand apart, by it.
+Rules with the same labels are one *set*. It stands under the two of its labels that the fewest sets have, or under its
+only one. Where two sets would stand in one place there is a level instead, on which they stand under the rarest two of
+their other labels; and so on. So a message meets, beside the sets that it matches, next to none: those of which it has
+the rarest labels and not the others. Within a set, rules differ in prefixes: a few are compared, more are a
+`PrefixMultimap`. Rules that name a sender stand apart, by it.
 
 A label's rarity is that of the moment when a set is placed. Later changes make a place less good, never wrong.
 
-Owner: whoever made it; generic, for the hub's handlers and a client's streams. Invariants: no empty set, no shelf but a
-root without anything; `find` gives each value once.
+Owner: whoever made it; generic, for the hub's handlers and a client's streams. Invariants: no empty set, no empty level
+but a root; `find` gives each value once.
 
-Cost: `add`, `discard` O(labels); `find` a lookup for each label at each shelf that is met. What time it takes is mostly
-memory that is not in the processor's cache: that is why a shelf is nothing but a dictionary, and a lone set has none.
-Figures, and memory, are in docs/performance.md. Not here: the route cache in front of it (`hub.routes`).
+Cost: `add`, `discard` O(labels); `find` a lookup for each label, and for each pair of those that rules have: 28 of
+eight labels, 496 of 32. What time they take is mostly memory that is not in the processor's cache; under single labels
+in place of pairs each would lead to a dictionary of its own, and that was twice as slow. Figures, and memory, are in
+docs/performance.md. Not here: the route cache in front of it (`hub.routes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import combinations
+from typing import Generic, TypeVar
 
 from hub.multimap import PrefixMultimap
 from hub.tags.rule import Rule
@@ -39,8 +38,13 @@ __all__ = ["RuleIndex"]
 
 V = TypeVar("V", bound=Hashable)
 
+Labels = tuple[str, ...]
+"""Ascending, each once."""
+
+Pair = tuple[str, str]
+
 _FEW = 16
-"""Pairs of prefix and value of one set that are compared one by one, 0.1 µs each; a multimap takes 1.5 µs."""
+"""What is compared one by one, 0.1 µs each: prefixes of one set (a multimap takes 1.5 µs), pairs of one level."""
 
 
 class _Set(Generic[V]):
@@ -48,10 +52,10 @@ class _Set(Generic[V]):
 
     __slots__ = ("labels", "wants", "way")
 
-    way: tuple[str, ...]
-    """The labels of the shelves that lead to it."""
+    way: tuple[Pair, ...]
+    """The pairs of labels that lead to its level."""
 
-    def __init__(self, labels: tuple[str, ...]) -> None:
+    def __init__(self, labels: Labels) -> None:
         self.labels = labels
         self.wants: tuple[tuple[str, V], ...] | PrefixMultimap[V] = ()
 
@@ -85,22 +89,58 @@ class _Set(Generic[V]):
             found.update(self.wants.find(topic))
 
 
-_COMPLETE = ""
-"""No label is empty."""
+class _Level(Generic[V]):
+    """Sets that have the labels on the way here in common, by the rarest of their others."""
 
-_Shelf = dict[str, Any]
-"""Of sets and shelves; the type cannot be told of itself."""
+    __slots__ = ("complete", "pairs", "singles")
+
+    def __init__(self) -> None:
+        self.complete: _Set[V] | None = None  # has no others
+        self.singles: dict[str, _Set[V]] = {}  # have one more
+        self.pairs: dict[Pair, _Set[V] | _Level[V]] = {}  # have two more, or still others
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs or self.singles) or self.complete is not None
+
+    def find(self, topic: str, known: Sequence[str], labels: frozenset[str], found: dict[V, None]) -> None:
+        """Add to `found` who wants a message that has all labels on the way here.
+
+        Args:
+            topic: Of the message.
+            known: Those of its labels that rules have, ascending.
+            labels: The same.
+            found: What is added to.
+        """
+        if self.complete is not None:
+            self.complete.give(topic, found)
+        if self.singles:
+            for label in filter(self.singles.__contains__, known):
+                self.singles[label].give(topic, found)
+        if self.pairs:
+            pairs = self.pairs
+            for pair in self._common(known, labels):
+                held = pairs[pair]
+                if isinstance(held, _Level):
+                    held.find(topic, known, labels, found)
+                elif labels.issuperset(held.labels):
+                    held.give(topic, found)
+
+    def _common(self, known: Sequence[str], labels: frozenset[str]) -> Iterable[Pair]:
+        """Which of the pairs are among the labels; whatever is tried is tried without the interpreter."""
+        if len(self.pairs) <= _FEW:
+            return filter(labels.issuperset, self.pairs)
+        return filter(self.pairs.__contains__, combinations(known, 2))
 
 
 class _Sets(Generic[V]):
-    """Sets of labels with a root of their own: of rules without a sender, or with the same one."""
+    """All sets of labels of rules without a sender, or with the same one."""
 
     __slots__ = ("_frequency", "_root", "_sets")
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[str, ...], _Set[V]] = {}
+        self._sets: dict[Labels, _Set[V]] = {}
         self._frequency: dict[str, int] = {}  # label → how many sets have it
-        self._root: _Shelf = {}
+        self._root: _Level[V] = _Level()
 
     def __bool__(self) -> bool:
         return bool(self._sets)
@@ -129,66 +169,61 @@ class _Sets(Generic[V]):
             self._take_away(held)
         return True
 
-    def find(self, topic: str, labels: tuple[str, ...], found: dict[V, None]) -> None:
+    def find(self, topic: str, labels: Labels, found: dict[V, None]) -> None:
         """Add to `found` who wants a message."""
-        keys = (*labels, _COMPLETE)
-        if not self._root.keys().isdisjoint(keys):
-            _find(self._root, topic, keys, frozenset(labels), found)
+        known = tuple(filter(self._frequency.__contains__, labels))
+        self._root.find(topic, known, frozenset(known), found)
 
-    def _place(self, new: _Set[V], shelf: _Shelf, way: tuple[str, ...]) -> None:
-        """Put a set on the shelf to which the labels on the way lead, or on one below it."""
-        while len(way) < len(new.labels):
-            label = min([label for label in new.labels if label not in way], key=self._frequency.__getitem__)
-            held = shelf.get(label)
-            if held is None:
-                shelf[label] = new
-                new.way = way
+    def _place(self, new: _Set[V], level: _Level[V], way: tuple[Pair, ...]) -> None:
+        """Put a set on the level to which the pairs on the way lead, or on one below it."""
+        while True:
+            left = self._left(new, way)
+            new.way = way
+            if not left:
+                level.complete = new
                 return
-            way = (*way, label)
+            if len(left) == 1:
+                level.singles[left[0]] = new
+                return
+            one, other = sorted(left, key=self._frequency.__getitem__)[:2]
+            pair = (one, other) if one < other else (other, one)
+            held = level.pairs.get(pair)
+            if held is None:
+                level.pairs[pair] = new
+                return
+            way = (*way, pair)
             if isinstance(held, _Set):
-                below = shelf[label] = {}
+                below = level.pairs[pair] = _Level()
                 self._place(held, below, way)
                 held = below
-            shelf = held
-        shelf[_COMPLETE] = new
-        new.way = way
+            level = held
 
     def _take_away(self, old: _Set[V]) -> None:
-        """Take a set from where it stands, and shelves that have become empty."""
-        shelves = [self._root]
-        for label in old.way:
-            shelves.append(shelves[-1][label])
-        shelf = shelves.pop()
-        for label in (_COMPLETE, *old.labels):
-            if shelf.get(label) is old:
-                del shelf[label]
+        """Take a set from where it stands, and levels that have become empty."""
+        levels = [self._root]
+        for pair in old.way:
+            held = levels[-1].pairs[pair]
+            assert isinstance(held, _Level)  # noqa: S101 -- the way leads through levels
+            levels.append(held)
+        level = levels.pop()
+        left = self._left(old, old.way)
+        if not left:
+            level.complete = None
+        elif len(left) == 1:
+            del level.singles[left[0]]
+        else:
+            del level.pairs[next(pair for pair in combinations(left, 2) if level.pairs.get(pair) is old)]
+        for pair in reversed(old.way):
+            above = levels.pop()
+            if above.pairs[pair]:
                 break
-        for label in reversed(old.way):
-            shelf = shelves.pop()
-            if shelf[label]:
-                break
-            del shelf[label]
+            del above.pairs[pair]
 
-
-def _find(shelf: _Shelf, topic: str, keys: tuple[str, ...], labels: frozenset[str], found: dict[V, None]) -> None:
-    """Add to `found` who wants a message with these labels.
-
-    Args:
-        shelf: To which some of the labels lead.
-        topic: Of the message.
-        keys: Its labels, and what stands for no further one.
-        labels: Its labels.
-        found: What is added to.
-    """
-    for key in keys:
-        if key not in shelf:
-            continue
-        held = shelf[key]
-        if isinstance(held, _Set):
-            if labels.issuperset(held.labels):
-                held.give(topic, found)
-        elif not held.keys().isdisjoint(keys):  # most often it is, and that is told four times as quick as by a loop
-            _find(held, topic, keys, labels, found)
+    @staticmethod
+    def _left(one: _Set[V], way: tuple[Pair, ...]) -> list[str]:
+        """Its labels that are not on the way, ascending."""
+        on_way = {label for pair in way for label in pair}
+        return [label for label in one.labels if label not in on_way]
 
 
 class RuleIndex(Generic[V]):
@@ -226,7 +261,7 @@ class RuleIndex(Generic[V]):
         self._size -= discarded
         return discarded
 
-    def find(self, topic: str, labels: tuple[str, ...], sender: str = "") -> dict[V, None]:
+    def find(self, topic: str, labels: Labels, sender: str = "") -> dict[V, None]:
         """Return who wants a message of this topic, these labels and this sender, each once."""
         found: dict[V, None] = {}
         if labels:

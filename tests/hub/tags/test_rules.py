@@ -103,7 +103,7 @@ def test_what_is_met_is_little_more_than_what_matches() -> None:
     index: RuleIndex[int] = RuleIndex()
     for value in range(1, 2001):
         index.add(Rule(("common", f"x{value}")), value)
-    assert set(index._general._root) >= {f"x{value}" for value in range(2, 2001)}
+    assert len(index._general._root.pairs) == 2000
     assert set(index.find("/t", ("common", "x7", "x9", "y"))) == {7, 9}
 
 
