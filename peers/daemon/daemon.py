@@ -159,7 +159,8 @@ class Daemon:
     def _fit_descriptors(self) -> None:
         """Keep the limit of connections below what the process may open, so that running out is never a surprise."""
         wanted = self.node.settings.limits.connections
-        shared = self.node.settings.shm.descriptors
+        listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
+        shared = self.node.settings.shm.descriptors if listens_unix else 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = wanted + RESERVED_DESCRIPTORS + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
