@@ -32,7 +32,7 @@ from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes
 from peers.client.wire import WireConversation
 from peers.shm import memory
-from peers.shm.descriptor import Descriptor
+from peers.shm.descriptor import Account, Descriptor
 from peers.shm.received import SharedRun, ViewValues, copied
 from peers.shm.ring import Block, BlockFrame, BlockValues, Ring
 from peers.shm.transport import UnixTransport
@@ -56,6 +56,9 @@ __all__ = ["SharingConnection", "SharingConversation"]
 _RING_REQUEST = 1
 """With what number the hub is asked to take the ring; its answer is told from others by having a segment."""
 
+_DESCRIPTORS_LIMIT = 64
+"""Messages whose memory stays open until somebody reads them; what is more is copied when it comes."""
+
 _TELL_DESCRIPTORS = 16
 """So many that were taken are told at once: a quarter of what a hub has on the way, by default."""
 
@@ -78,6 +81,7 @@ class SharingConversation(WireConversation):
     """
 
     __slots__ = (
+        "_account",
         "_known",
         "_loop",
         "_on_room",
@@ -116,6 +120,7 @@ class SharingConversation(WireConversation):
         self._pieces: deque[tuple[bytes, Descriptor | None]] = deque()
         self._known: dict[int, KnownSegment] = {}
         self._released: dict[int, KnownSegment] = {}
+        self._account = Account(_DESCRIPTORS_LIMIT)
         self._taken = 0  # descriptors, since HELLO
         self._told = 0  # of these
         self._untold_bytes = 0
@@ -285,8 +290,7 @@ class SharingConversation(WireConversation):
         route = self._routes.find(frame.routing_key)
         try:
             received = self._take(event.handle)
-            if isinstance(received, ReadBlock) and not self._views:
-                # Now: who reads the stream may be slow, and the block is somebody else's.
+            if not self._is_kept(received):
                 body = copied(received, frame.body, frame.flags)
                 return Run(route, encode_frame(frame.kind, body, key=frame.key, flags=frame.flags), frame.messages)
         except BlockGoneError:
@@ -294,6 +298,13 @@ class SharingConversation(WireConversation):
         except (RejectedError, ValueError):
             return Unreadable(frame.messages)
         return SharedRun(route, frame, received, views=self._views)
+
+    def _is_kept(self, received: Received) -> bool:
+        """Whether values stay where they are until somebody reads them; else they are copied now.
+
+        A block is somebody else's, and who reads the stream may be slow; descriptors are few.
+        """
+        return self._views if isinstance(received, ReadBlock) else received.is_charged
 
     def _item(self, item: Request | Reply) -> Event:
         try:
@@ -317,6 +328,8 @@ class SharingConversation(WireConversation):
             self._untold_bytes += handle.size_bytes
             descriptor = self._next_descriptor()
             memory.check_sealed(descriptor.number, handle.size_bytes)
+            if self._account.has_room:
+                descriptor.charge(self._account)
             return Mapping(descriptor, handle)
         segment = self._known.get(handle.segment)
         if segment is None:

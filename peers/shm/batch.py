@@ -97,6 +97,8 @@ class SharedBatch(Batch):
         Raises:
             RejectedError: It is a block, and gone.
         """
+        if self._bytes:
+            return
         frame = self._frame
         count = frame.body[: BATCH_COUNT.size] if frame.flags & FLAG_BATCH else b""
         self._bytes = encode_frame(frame.kind, count + self.shared.read(), key=frame.key, flags=frame.flags)

@@ -82,6 +82,7 @@ class Sharing:
         "_flight",
         "_flight_bytes",
         "_given",
+        "_latest",
         "_on_released",
         "_released",
         "_segments",
@@ -99,6 +100,7 @@ class Sharing:
         self._segments: dict[int, SharedSegment] = {}  # of this client
         self._released: dict[int, int] = {}  # of its segments, to be told
         self._sent: dict[SharedSegment, deque[Lease]] = {}  # segments of others that it knows, and what it has of them
+        self._latest: dict[SharedSegment, int] = {}  # generation that was given last
         self._given = 0  # descriptors, since HELLO
         self._flight: deque[int] = deque()  # of those that it has not taken, their sizes
         self._flight_bytes = 0
@@ -229,9 +231,17 @@ class Sharing:
             leases = self._sent[segment] = deque(maxlen=LEASES_LIMIT)
             segment.readers[self] = None
         leases.append(shared)
+        self._latest[segment] = shared.handle.generation
         self._transport.write(frame)
         if segment.is_closed:  # what was queued when its publisher went
             self.forget(segment)
+
+    def is_late(self, shared: Shared) -> bool:
+        """Whether a later block of the same segment was given: a handle behind it would count as released already.
+
+        So it is with a message that has waited in the queue, where a request has not.
+        """
+        return isinstance(shared, Lease) and shared.handle.generation < self._latest.get(shared.segment, 0)
 
     @property
     def is_full(self) -> bool:
@@ -268,6 +278,7 @@ class Sharing:
     def forget(self, segment: SharedSegment) -> None:
         """The publisher of a segment has gone."""
         del self._sent[segment]
+        self._latest.pop(segment, None)
         self._transport.write(encode_segment(Segment(segment.number, 0)))
 
     def close(self) -> None:
@@ -277,6 +288,7 @@ class Sharing:
         for segment in self._sent:
             segment.readers.pop(self, None)
         self._sent.clear()
+        self._latest.clear()
         self._flight.clear()
         self._transport.descriptors.clear()
 

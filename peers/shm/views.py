@@ -45,16 +45,19 @@ class Mapping:
 
     def __init__(self, descriptor: Descriptor, handle: Handle) -> None:
         self.size_bytes = handle.size_bytes
-        self._descriptor: Descriptor | None = descriptor
+        self._descriptor = descriptor
         self._map: mmap.mmap | None = None
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether its descriptor is counted."""
+        return self._descriptor.is_charged
 
     def memory(self) -> memoryview:
         """Return the values, read-only."""
         if self._map is None:
-            assert self._descriptor is not None  # noqa: S101 -- let go below, once it is mapped
             length = memory.VALUES_AT + self.size_bytes
             self._map = mmap.mmap(self._descriptor.number, length, mmap.MAP_SHARED, mmap.PROT_READ)
-            self._descriptor = None  # the map has its own
         return memoryview(self._map)[memory.VALUES_AT :]
 
     def check(self) -> None:
@@ -65,9 +68,6 @@ class Mapping:
 
         Reading costs half of mapping and copying.
         """
-        if self._descriptor is None:
-            found = payload_of(self.memory())
-            return None if found is None else bytes(found)
         number = self._descriptor.number
         start = memory.read(number, _LONGEST_HEAD, memory.VALUES_AT)
         head = _BIN_HEADS.get(start[0])

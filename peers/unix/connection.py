@@ -243,8 +243,18 @@ class UnixConnection(Connection):
             self._write_outgoing()
         if batch.shared.handle.size_bytes > self._far_frame_limit:
             cast("Handler", self.handler).lose(batch.messages)
+        elif sharing.is_late(batch.shared):
+            self._send_late(batch)
         else:
             self._give(batch.shared_frame, batch.shared, sharing)
+
+    def _send_late(self, batch: SharedBatch) -> None:
+        try:
+            batch.copy()
+        except RejectedError:
+            cast("Handler", self.handler).lose(batch.messages)
+        else:
+            super().send([batch])
 
     def post(self, items: list[Item]) -> None:
         """Write requests and replies; those in shared memory as handles."""

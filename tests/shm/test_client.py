@@ -11,7 +11,7 @@ from peers.client import Client, InvalidValueError, ServiceRequest, connect
 from peers.client.blocking import connect as connect_blocking
 from peers.shm.views import View
 from tests.client.hubs import quick_backoff
-from tests.shm.conftest import StartHub
+from tests.shm.conftest import StartHub, memfds
 from tests.shm.hubs import SharingHub, shared_settings
 from tests.tcp.hubs import wait_until
 
@@ -283,3 +283,19 @@ async def test_the_blocking_client_too(hub: SharingHub) -> None:
 
     assert await asyncio.to_thread(run) == LARGE
     assert hub.node.shared.messages_total == 1
+
+
+async def test_what_waits_in_a_stream_keeps_few_descriptors(hub: SharingHub) -> None:
+    """The rest is copied when it comes."""
+    async with (
+        connect(url_of(hub)) as publisher,
+        connect(url_of(hub)) as reader,
+        reader.subscribe("/a", buffer_bytes=1 << 30) as messages,
+    ):
+        for number in range(150):
+            await publisher.publish("/a", [number, LARGE])
+            await publisher.drain()
+        await wait_until(lambda: reader.statistics().received_messages == 150)
+        assert 0 < memfds() <= 64
+        for number in range(150):
+            assert (await anext(messages)).value == [number, LARGE]

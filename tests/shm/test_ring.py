@@ -7,8 +7,12 @@ from collections.abc import Iterator
 import msgpack
 import pytest
 
+from hub.frame import FLAG_SHARED
+from hub.requests.layout import Request
+from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.shared import (
+    DESCRIPTORS,
     Released,
     Segment,
     decode_handle,
@@ -102,3 +106,29 @@ async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: 
     await publisher.send(encode_segment(Segment(number, 0)))
     assert await publisher.open_segment(ring) != number
     assert hub.node.shared.descriptors.open == 1
+
+
+async def test_what_comes_behind_a_later_block_comes_as_bytes(start_hub: StartHub, ring: Ring) -> None:
+    """A request overtakes messages that wait: its block is later, and to release it must not release theirs."""
+    hub = await start_hub(shared_settings(client_descriptors=1))
+    publisher, other, reader = await hub.sharing(), await hub.sharing(), await hub.sharing("/a", name="reader")
+    await reader.send(encode_subscription(Kind.SERVE, ["/s"], 1))
+    await reader.notice()
+    number = await publisher.open_segment(ring)
+    await other.publish_shared("/a", LARGE)  # the reader is given no more until it has taken this
+    await other.ping()
+    await publisher.send(handle_frame("/a", ring.fill(0, 1, LARGE)))
+    request = Request(b"/s", 1, 0, ring.fill(128 * 1024, 2, LARGE).encode(), FLAG_SHARED)
+    await publisher.send(request.encode())
+    await publisher.ping()
+    statistics = hub.handler("reader").statistics()
+    assert statistics.queued_messages == 1
+    assert statistics.queued_bytes > 200_000  # of both
+    await reader.send(encode_released([(DESCRIPTORS, 1)]))
+    await reader.shared_values()
+    frames = [await reader.frame() for _ in range(3)]
+    assert [frame.kind for frame in frames] == [Kind.SEGMENT, Kind.REQUEST, Kind.MESSAGES]
+    assert not frames[2].flags
+    assert frames[2].body == LARGE
+    await reader.send(encode_released([(number, 2)]))
+    assert await released(publisher) == Released([(number, 2)])
