@@ -130,5 +130,6 @@ async def test_what_comes_behind_a_later_block_comes_as_bytes(start_hub: StartHu
     assert [frame.kind for frame in frames] == [Kind.SEGMENT, Kind.REQUEST, Kind.MESSAGES]
     assert not frames[2].flags
     assert frames[2].body == LARGE
+    assert await released(publisher) == Released([(number, 1)])
     await reader.send(encode_released([(number, 2)]))
     assert await released(publisher) == Released([(number, 2)])
