@@ -124,7 +124,7 @@ class Client:
     # Publishing.
 
     def publish_nowait(
-        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+        self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = ""
     ) -> None:
         """Publish; never waits. It leaves at the end of this turn of the loop, or when there is a connection.
 
@@ -160,7 +160,7 @@ class Client:
         self._publishing.put_nowait(topic, packed, receipt)
 
     async def publish(
-        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+        self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = ""
     ) -> None:
         """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
 
@@ -181,7 +181,7 @@ class Client:
         await self._publishing.put(where, encode_value(value))
 
     async def publish_confirmed(
-        self, topic: str, value: Any, *, labels: Iterable[str] = (), sender: str = "", to: str = ""
+        self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = ""
     ) -> int:
         """Publish, and wait until the message is in the hub's journal.
 

@@ -223,7 +223,7 @@ def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:  # noq
         frame_end = body_start + body_length
         key = frames[position + HEADER_BYTES : body_start]
         if key != last_key:
-            topic, last_key = key.decode(errors="replace"), key  # of a TAGGED one no use is made
+            topic, last_key = "" if flags & FLAG_TAGGED else key.decode(), key
         try:
             if flags == FLAG_BATCH:
                 values = _decode(_ARRAY_32 + frames[body_start:frame_end])
