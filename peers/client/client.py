@@ -56,7 +56,7 @@ from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceReq
 from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
 from peers.client.services import Services
 from peers.client.settings import ClientSettings
-from peers.client.sharing import SharingConnection
+from peers.client.sharing_connection import SharingConnection
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions

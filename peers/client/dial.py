@@ -12,7 +12,7 @@ from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Conversation, Introduction
 from peers.client.endings import Ending
 from peers.client.routes import LocalRoutes
-from peers.client.sharing import SharingConnection
+from peers.client.sharing_connection import SharingConnection
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.endpoints import Endpoint, Scheme
