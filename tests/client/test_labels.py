@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from hub.batch import Batch
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
+from hub.frame import FLAG_TAGGED
+from hub.settings import JournalSettings, Settings
+from hub.tags.envelope import Envelope
 from peers.client import Message, connect
 from peers.client.blocking import BlockingClient
 from peers.client.blocking import connect as connect_blocking
 from peers.client.target import target
+from tests.client.conftest import StartHub
 from tests.client.hubs import Hub, Told, until
 
 NAME = "org.example.Door"
@@ -136,3 +142,25 @@ def test_a_topic_alone_stays_one() -> None:
     topic = "/some/topic"
     assert target(topic, (), "", "") is topic
     assert target(topic, ["b", "a"], "", "") is target(topic, ("b", "a"), "", "")
+
+
+async def test_the_journal_keeps_topics(start_hub: StartHub, tmp_path: Path) -> None:
+    """What bore labels or a sender is recorded and confirmed; read back, it has a topic and a value."""
+    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"))))
+    async with connect(hub.url) as client, await client.claim(NAME), client.subscribe_rule(["a"]) as live:
+        offsets = [
+            await client.publish_confirmed("/t", 0),
+            await client.publish_confirmed("/t", 1, labels=["a", "b"], sender=NAME),
+            await client.publish_confirmed("/u", 2, labels=["a"]),
+        ]
+        with pytest.raises(RejectedError, match="is not yours"):
+            await client.publish_confirmed("/t", 3, sender="org.example.Wall")
+        read = {record.offset: (record.topic, record.value) async for record in client.read("/")}
+        assert [read[offset] for offset in offsets] == [("/t", 0), ("/t", 1), ("/u", 2)]
+        assert [(await anext(live)).value for _ in range(2)] == [1, 2]
+        labelled = Batch.under(Envelope("/t", ("a",)).encode(), [4], FLAG_TAGGED).frames
+        await client.stage("one", 0, labelled)
+        await client.commit("one", [0])
+        assert (await anext(live)).value == 4
+        with pytest.raises(RejectedError, match="bear the name of a sender are not staged"):
+            await client.stage("two", 0, Batch.under(Envelope("/t", (), NAME).encode(), [5], FLAG_TAGGED).frames)
