@@ -41,6 +41,9 @@ class Pairs:
     seconds: Annotated[float, described("Time of each run.", TRAFFIC)] = _DEFAULT.seconds
     pairs: Annotated[int, described("Pairs of each run, instead of a time.", TRAFFIC)] = _DEFAULT.pairs
     repeat: Annotated[int, described("Runs of each mode; the median counts.", TRAFFIC)] = _DEFAULT.repeat
+    pin: Annotated[
+        bool, described("one: all processes share one CPU, as only one at a time has something to do.", HUB)
+    ] = _DEFAULT.pin
     url: Annotated[str | None, described("A running hub, tcp:// or unix://, instead of one that is started.", HUB)] = (
         None
     )

@@ -47,6 +47,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Of each run, instead of a time."""
     repeat: int = 3
     """Runs of each mode; the median counts."""
+    pin: bool = True
+    """Whether all processes share one CPU in mode `one`, where only one of them has something to do at a time: an idle
+    CPU takes longer to wake up than the work takes. Not with a hub that runs already."""
     urls: tuple[str, ...] = ()
     """Of a running hub; empty: one is started."""
     hub_pid: int = 0

@@ -53,6 +53,7 @@ class Stage:
         self._hub = hub
         self._board = Board(descriptor, 1, 1)
         self._warm: set[Mode] = set()
+        self._cpus = os.sched_getaffinity(0)
         topic = f"/y/{secrets.token_hex(4)}"
         fixed: dict[str, Any] = {"url": hub.url("tcp"), "board": descriptor, "publishers": 1, "subscribers": 1}
         fixed |= {"topic": topic, "shared": plan.shared, "ring_bytes": plan.ring_bytes}
@@ -78,6 +79,7 @@ class Stage:
             BenchError: A process has failed or hangs.
         """
         plan = self.plan
+        self._place(mode)
         if mode not in self._warm:
             self._warm.add(mode)
             self._ask(mode, plan.pairs, min(_WARM_UP_S, plan.seconds), watch)
@@ -105,6 +107,14 @@ class Stage:
         if not isinstance(answer, Asked):
             raise BenchError(f"the requester answered {answer}")
         return answer
+
+    def _place(self, mode: Mode) -> None:
+        """Bind all processes to one CPU, or let them go."""
+        if self.plan.urls or not self.plan.pin:
+            return
+        cpus = {max(self._cpus)} if mode == "one" else self._cpus
+        for pid in (self._hub.pid, *(worker.pid for worker in self._workers.values())):
+            os.sched_setaffinity(pid, cpus)
 
     def _cpu_ns(self) -> dict[str, int]:
         charged = {name: read_usage(worker.pid).cpu_ns for name, worker in self._workers.items()}

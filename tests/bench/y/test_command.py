@@ -78,7 +78,7 @@ def test_a_hub_that_runs_already() -> None:
     try:
         done = bench_y(
             *("--url", hub.urls["unix"], "--hub-pid", str(hub.pid), "--pairs", "100", "--repeat", "1"),
-            *("--mode", "one", "--json", "-"),
+            *("--mode", "one", "--no-pin", "--json", "-"),
         )
     finally:
         hub.stop()
