@@ -51,7 +51,15 @@ def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
     Raises:
         InvalidNameError: One of them is none, or they are too many.
     """
-    checked = sorted({check_label(label) for label in labels})
+    checked = sorted(set(labels))
+    together = "".join(checked)
+    # All at once, and one by one only if something may be wrong with one: a fourth of the time.
+    if (
+        not (together.isascii() and together.isprintable() and all(checked))
+        or max(map(len, checked), default=0) > LABEL_LIMIT_BYTES
+    ):
+        for label in checked:
+            check_label(label)
     if len(checked) > LABELS_LIMIT:
         raise InvalidNameError(f"{len(checked)} labels, the limit is {LABELS_LIMIT}")
     return tuple(checked)

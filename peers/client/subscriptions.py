@@ -27,6 +27,7 @@ from peers.client.interest import Claim, Interest
 from peers.client.routes import Addressed, LocalRoutes, Route, Sink, Wanted
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.rules import RULES_PER_FRAME
 
 __all__ = ["Subscriptions"]
 
@@ -298,7 +299,8 @@ def _portions(wants: list[Wanted], limit_bytes: int) -> Iterator[list[Wanted]]:
     size = 0
     for want in sorted(wants, key=lambda want: isinstance(want, Rule)):
         cost = _size_of(want)
-        if portion and (size + cost > limit_bytes or type(want) is not type(portion[-1])):
+        is_full = size + cost > limit_bytes or len(portion) == RULES_PER_FRAME
+        if portion and (is_full or type(want) is not type(portion[-1])):
             yield portion
             portion, size = [], 0
         portion.append(want)
