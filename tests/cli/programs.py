@@ -135,7 +135,8 @@ def on_terminal(*arguments: str, url: str, columns: int = 80) -> tuple[subproces
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = environment(HUB_URL=url, TERM="xterm-256color")
-    variables.pop("NO_COLOR", None)
+    for set_by_others in ("NO_COLOR", "COLUMNS", "LINES"):
+        variables.pop(set_by_others, None)
     process = subprocess.Popen(
         [*HUB, *arguments], cwd=PROJECT, env=variables, stdin=theirs, stdout=theirs, stderr=theirs
     )
