@@ -30,6 +30,7 @@ from hub.frame import (
     FLAG_BATCH,
     FLAG_CONFIRM,
     FLAG_SHARED,
+    FLAG_TAGGED,
     HEADER,
     HEADER_BYTES,
     KEY_LIMIT_BYTES,
@@ -42,7 +43,7 @@ from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
 from peers.wire.frame_buffer import FrameBuffer
 
-__all__ = ["NEED_DATA", "NeedData", "Rejected", "RouteTable", "Scanner"]
+__all__ = ["NEED_DATA", "SEARCHED", "NeedData", "Rejected", "RouteTable", "Scanner", "Searched"]
 
 _KIND_AT = 4
 """Where a header says what its frame is."""
@@ -65,6 +66,16 @@ class NeedData(Enum):
 
 NEED_DATA: Final = NeedData.NEED_DATA
 """There is nothing more in what was read; as in h11."""
+
+
+class Searched(Enum):
+    """The type of `SEARCHED`."""
+
+    SEARCHED = "searched"
+
+
+SEARCHED: Final = Searched.SEARCHED
+"""A key with labels was looked for, and is known now: that costs as much as ten new topics, so the fair count it."""
 
 
 class RouteTable(Protocol[R]):
@@ -99,7 +110,7 @@ class Scanner(FrameBuffer, Generic[R]):
         super().__init__(frame_limit_bytes)
         self.routes = routes
 
-    def next_item(self) -> Run[R] | Stretch[R] | Frame | Rejected | NeedData:
+    def next_item(self) -> Run[R] | Stretch[R] | Frame | Rejected | Searched | NeedData:
         """Return what comes next in what was read.
 
         Raises:
@@ -122,6 +133,8 @@ class Scanner(FrameBuffer, Generic[R]):
                 self._hold(size)
                 continue
             odd = self._slow(data, position, size)
+            if odd is SEARCHED:
+                return odd
             if odd is not None:
                 self.go_to(position + size)
                 return odd
@@ -138,7 +151,7 @@ class Scanner(FrameBuffer, Generic[R]):
         size: int = HEADER_BYTES + key_length + body_length
         return size
 
-    def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | None:
+    def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | Searched | None:
         """What is no hit: a refusal, a frame (control, CONFIRM, SHARED), or None for a key that the table has now."""
         view = size > _VIEWED_BYTES and data[position + _KIND_AT] in _VIEWED_KINDS
         frame = frame_at(data, position, view=view)
@@ -155,4 +168,4 @@ class Scanner(FrameBuffer, Generic[R]):
             self.routes.miss(frame.routing_key)
         except RejectedError as error:
             return Rejected(error.code, error.text, frame.messages)
-        return None
+        return SEARCHED if frame.flags & FLAG_TAGGED else None

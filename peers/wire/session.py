@@ -257,8 +257,8 @@ class Session(Generic[R]):
 
         Behind messages that are the last of what was read, there is `NEED_DATA`: a shell need not ask.
 
-        None stands for something that is dealt with already (PING, refused messages) and has cost time: a shell that
-        wants to be fair counts it.
+        None stands for something that is dealt with already (PING, refused messages, labels that are new) and has cost
+        time: a shell that wants to be fair counts it.
         """
         if self.phase is _CLOSED:
             return NEED_DATA
@@ -272,6 +272,7 @@ class Session(Generic[R]):
                 return self._frame(item)
             if isinstance(item, Rejected):
                 self._count_rejected(item)
+            if item is not NEED_DATA:  # a refusal, or a search for labels
                 return None
         except ProtocolError as error:
             self.close(error.code, error.text)

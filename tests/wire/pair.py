@@ -10,7 +10,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.stretch import Run, Stretch
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
-from peers.wire.scanner import NEED_DATA, Rejected, Scanner
+from peers.wire.scanner import NEED_DATA, Rejected, Scanner, Searched
 from peers.wire.session import Closing, Event, Session
 
 HUB_ID = bytes(range(16))
@@ -91,7 +91,7 @@ def frames_of(stream: bytes) -> list[Frame]:
 
 # What comes out, in a form in which it can be compared whatever the runs are.
 
-Item = Run[Way] | Stretch[Way] | Frame | Rejected
+Item = Run[Way] | Stretch[Way] | Frame | Rejected | Searched
 
 Seen = tuple[Way, bytes] | Frame | Rejected
 """One message frame with its route, one control frame, or one refusal."""

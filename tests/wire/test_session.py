@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import Frame, encode_frame
+from hub.frame import FLAG_TAGGED, Frame, encode_frame
 from hub.stretch import Run
+from hub.tags.envelope import tagged
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
@@ -406,3 +408,15 @@ def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
     without_runs = [[event for event in side.events if not runs_in(event)] for side in (whole, pieces)]
     assert without_runs[0] == without_runs[1]
     assert whole.session.rejected_messages == pieces.session.rejected_messages
+
+
+def test_a_search_for_labels_is_counted() -> None:
+    """Who is fair can stop after each: what costs most is not done for a whole read at once."""
+    side = side_of("hub")
+    side.hear(CLIENT_HELLO.encode())
+    frames = [Batch.under(tagged("/t", [str(number)]).encode(), [number], FLAG_TAGGED).frames for number in range(3)]
+    side.session.feed(b"".join(frames))
+    kinds = []
+    while (event := side.session.next_event()) is not NEED_DATA:
+        kinds.append(type(event).__name__)
+    assert kinds == ["NoneType", "Run", "NoneType", "Run", "NoneType", "Run"]
