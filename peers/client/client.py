@@ -25,50 +25,32 @@ from typing import Any, Self
 
 from hub.batch import Message
 from hub.errors import (
-    CloseCode,
-    ClosedError,
-    HubError,
-    InternalError,
-    PeerError,
     RejectedError,
     UsageError,
 )
 from hub.names.grammar import check_name
-from hub.requests.layout import Reply, Request
 from hub.tags.rule import check_rule
 from peers.backoff import Backoff
-from peers.client.blocks import Blocks
-from peers.client.connection import Connection, Told
-from peers.client.conversation import Introduction, Refusal, Unreadable
-from peers.client.dial import converse, dial, shares
-from peers.client.endings import Ending
+from peers.client.exchange import Exchange
 from peers.client.follower import Follower, Start, Terms
 from peers.client.history import History, time_us
-from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess, JournalState
-from peers.client.names import LISTED_UNDER, KnownName, Names, ServiceName, list_names
-from peers.client.no_topic import NoTopic
+from peers.client.journal import Committed, JournalAccess, JournalState
+from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
 from peers.client.places import Places
-from peers.client.publishing import Publishing
 from peers.client.receipts import Receipt
-from peers.client.requests import TIMEOUT_S, Requests, unfailed
+from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
-from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
-from peers.client.services import Services
 from peers.client.settings import ClientSettings
-from peers.client.sharing_connection import SharingConnection
 from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.subscriptions import Subscriptions
 from peers.client.target import Target, target
-from peers.client.upkeep import Upkeep
-from peers.client.values import BadMessage, encode_value
-from peers.client.voice import Voice
+from peers.client.values import encode_value
 from peers.endpoints import Endpoint
 from peers.shm.ring import Block
-from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
+from peers.wire.records import FETCH_BYTES, Commit, Fetch, Stage
 
 __all__ = ["Client"]
 
@@ -89,21 +71,14 @@ class Client:
     def __init__(self, endpoint: Endpoint, settings: ClientSettings) -> None:
         self.endpoint = endpoint
         self.settings = settings
-        self.hub: Hello | None = None
-        self._voice = Voice(settings)
-        self._publishing = Publishing(settings.buffer_bytes)
-        self._subscriptions = Subscriptions(NoTopic(self._voice.bad), self._awaiting)
-        regulate = self._subscriptions.regulate
-        self._journal = JournalAccess(regulate)
-        self._requests = Requests(settings.buffer_bytes, self._publishing.write, regulate)
-        self._services = Services(regulate)
-        self._names = Names(regulate)
-        self._blocks = Blocks(settings) if shares(endpoint, wanted=settings.shared_memory) else None
-        self._followers: set[Follower] = set()
-        self._upkeep = Upkeep(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
-        self._connection: Connection | None = None
-        self._connections = 0
-        self._ended: HubError | None = None
+        self._exchange = exchange = Exchange(endpoint, settings)
+        self._voice = exchange.voice
+        self._publishing = exchange.publishing
+        self._subscriptions = exchange.subscriptions
+        self._journal = exchange.journal
+        self._requests = exchange.requests
+        self._services = exchange.services
+        self._names = exchange.names
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,7 +94,7 @@ class Client:
         Raises:
             ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
         """
-        await self._upkeep.open()
+        await self._exchange.upkeep.open()
 
     # Publishing.
 
@@ -159,9 +134,7 @@ class Client:
         """
         self._publishing.put_nowait(topic, packed, receipt)
 
-    async def publish(
-        self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = ""
-    ) -> None:
+    async def publish(self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = "") -> None:
         """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
 
         Cancellation: then the value is not published.
@@ -216,13 +189,17 @@ class Client:
         Raises:
             UsageError: There never will be room for so many.
         """
-        if self._blocks is None:
+        if self._exchange.blocks is None:
             return Block.alone(size_bytes)
-        return await self._blocks.allocate(size_bytes)
+        return await self._exchange.blocks.allocate(size_bytes)
 
     def allocate_nowait(self, size_bytes: int) -> Block:
         """As `allocate`, but raises `BusyError` instead of waiting."""
-        return Block.alone(size_bytes) if self._blocks is None else self._blocks.allocate_nowait(size_bytes)
+        return (
+            Block.alone(size_bytes)
+            if self._exchange.blocks is None
+            else self._exchange.blocks.allocate_nowait(size_bytes)
+        )
 
     async def drain(self) -> None:
         """Wait until everything that was published is handed to the operating system.
@@ -394,12 +371,12 @@ class Client:
     def _terms(self) -> Terms:
         """Return what streams that begin in the journal need."""
         backoff = self.settings.backoff or Backoff()
-        return Terms(self._line, self.settings.reconnect, backoff, self._voice.drop, self._followers)
+        return Terms(self._line, self.settings.reconnect, backoff, self._voice.drop, self._exchange.followers)
 
     def _line(self, again: bool, on_connect: Callable[[Hello], object]) -> Client:  # noqa: FBT001 -- on or off
         """Make another client of the same hub, for one stream, that tells nobody of what happens to it."""
-        if self._ended is not None:
-            raise self._ended.with_traceback(None)
+        if self._exchange.ended is not None:
+            raise self._exchange.ended.with_traceback(None)
         settings = replace(
             self.settings,
             reconnect=again,
@@ -504,6 +481,11 @@ class Client:
     # The rest.
 
     @property
+    def hub(self) -> Hello | None:
+        """What the hub that is connected, or was last, has said of itself."""
+        return self._exchange.hub
+
+    @property
     def access(self) -> JournalAccess:
         """To the hub's journal, a request at a time. For those that build on a client."""
         return self._journal
@@ -521,27 +503,11 @@ class Client:
     @property
     def ended(self) -> bool:
         """Whether the client is closed, or has ended with an error."""
-        return self._ended is not None
+        return self._exchange.ended is not None
 
     def statistics(self) -> ClientStatistics:
         """The client as it is now."""
-        return ClientStatistics(
-            connected=self._connection is not None,
-            connections=self._connections,
-            published_messages=self._publishing.publications.published_messages,
-            buffered_bytes=self._publishing.publications.buffered_bytes,
-            unsent_messages=self._publishing.unsent_messages,
-            received_messages=self._subscriptions.received_messages,
-            received_bytes=self._subscriptions.received_bytes,
-            dropped_messages=self._voice.dropped_messages,
-            rejected_messages=self._voice.rejected_messages,
-            bad_messages=self._voice.bad_messages,
-            prefixes=self._subscriptions.prefixes,
-            paused=self._subscriptions.holding,
-            pending_requests=self._requests.pending,
-            late_replies=self._requests.late_replies,
-            served_requests=self._services.requests,
-        )
+        return self._exchange.statistics()
 
     async def wait_closed(self) -> None:
         """Wait until the client has ended: closed, or with an error that no reconnecting cures.
@@ -549,144 +515,18 @@ class Client:
         Raises:
             PeerError: That error.
         """
-        await self._upkeep.wait()
-        if self._ended is not None and not isinstance(self._ended, ClosedError):
-            raise self._ended.with_traceback(None)
+        await self._exchange.wait_closed()
 
     async def close(self) -> None:
         """Send what was published, for at most `close_timeout_s`, then end the connection and all streams.
 
         Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
         """
-        connection = self._connection
-        try:
-            if connection is not None:
-                await self._publishing.wait_sent(self.settings.close_timeout_s)
-        except BaseException:
-            if connection is not None:
-                connection.abort()
-            raise
-        finally:
-            self._upkeep.cancel()
-            self._end(None)
-        if connection is not None:
-            await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
-        for follower in list(self._followers):
-            await follower.wait_closed()
-        await self._upkeep.wait()
-
-    # The connection.
-
-    async def _dial(self) -> tuple[Connection, Hello]:
-        settings = self.settings
-        introduction = Introduction(settings.name, settings.token, settings.queue)
-
-        routes = self._subscriptions.routes
-        receive, flush = self._subscriptions.receive, self._services.flush
-
-        def make() -> Connection:
-            if self._blocks is not None:
-                shared = self._blocks.converse(introduction, routes)
-                return SharingConnection(shared, settings, receive, self._told, self._write, flush)
-            conversation = converse(self.endpoint, introduction, routes)
-            return Connection(conversation, settings, receive, self._told, self._write, flush)
-
-        return await dial(self.endpoint, make, settings.connect_timeout_s)
-
-    def connected(self, connection: Connection, hello: Hello) -> None:
-        """Called by the upkeep: there is a connection."""
-        self._connection = connection
-        self._connections += 1
-        self.hub = hello
-        too_large = self._publishing.publications.fit(hello.frame)
-        if too_large:
-            text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
-            self.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
-        self._subscriptions.connected(connection, hello.frame)
-        self._journal.connected(connection, hello.journal)
-        self._services.connected(connection, hello.frame)
-        self._names.connected(connection)
-        self._publishing.connected(connection)
-        self._requests.connected(connection, hello.frame)
-        self._voice.call(self.settings.on_connect, hello)
-
-    def disconnected(self, ending: Ending, *, again: bool) -> None:
-        """Called by the upkeep: the connection is lost."""
-        self._connection = None
-        self._publishing.disconnected()
-        self._journal.disconnected()
-        self._requests.disconnected()
-        self._services.disconnected()
-        self._names.disconnected()
-        if again:
-            self._subscriptions.disconnected()
-        _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
-        self._voice.call(self.settings.on_disconnect, str(ending))
-
-    def gave_up(self, error: PeerError | InternalError) -> None:
-        """Called by the upkeep: there will be no connection any more."""
-        self._end(error)
-
-    def _end(self, error: PeerError | InternalError | None) -> None:
-        """The client does nothing more."""
-        if self._ended is not None:
-            return
-        self._ended = error or ClosedError("the client is closed")
-        self._connection = None
-        if self._blocks is not None:
-            self._blocks.close()
-        self._publishing.finish(self._ended)
-        self._journal.finish(error)
-        self._requests.finish(self._ended)
-        self._services.finish(error)
-        self._names.finish(error)
-        self._subscriptions.finish(error)
-        for follower in list(self._followers):
-            follower.finish(error)
+        await self._exchange.close()
 
     def give_up(self, messages: int) -> None:
         """Count messages that were published and will not be sent."""
         self._publishing.give_up(messages)
-
-    def _write(self) -> None:
-        """The operating system takes bytes again."""
-        self._publishing.write()
-        self._requests.write()
-
-    def _awaiting(self) -> bool:
-        """Whether the hub owes an answer, for which the connection must be read."""
-        rooms = (self._journal, self._requests, self._services, self._names)
-        return any(room.waiting for room in rooms)
-
-    def _told(self, told: Told) -> None:
-        if isinstance(told, Reply):
-            self._requests.receive(told)
-        elif isinstance(told, Request):
-            self._services.receive(told)
-        elif isinstance(told, Refusal):
-            self._requests.refuse(told)
-        elif not (isinstance(told, Notice) and self._names.takes(told)):
-            self._notice(told)
-
-    def _notice(self, notice: Notice | Records | Unreadable) -> None:
-        if isinstance(notice, Unreadable):
-            reason = "a batch does not hold the number of values it says"
-            self._voice.bad(BadMessage("", b"", notice.messages, reason))
-        elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:
-            self._journal.receive(notice)
-        elif notice.kind in {"recorded", "unrecorded"}:
-            self._publishing.publications.receipts.answer(notice)
-        elif notice.kind == "dropped":
-            self._subscriptions.put_gap(notice.count)
-            self._voice.drop(notice.count)
-        elif notice.request:
-            room = self._services if notice.request >= FIRST_SERVICE else self._subscriptions
-            error = room.answer(notice)
-            if error is not None and self._connection is not None:
-                text = f"the hub now refuses what it had granted before: {error.text}"
-                self._connection.leave(Ending(error.code, text))
-        elif notice.kind == "error":
-            self.reject(RejectedError(notice.code, notice.text), max(1, notice.count))
 
     def reject(self, error: RejectedError, messages: int) -> None:
         """Count published messages that were refused, and tell."""

@@ -57,7 +57,9 @@ _log = logging.getLogger("peers.client")
 class Line(Protocol):
     """A client, as far as it is needed here."""
 
-    hub: Hello | None
+    @property
+    def hub(self) -> Hello | None:
+        """What the hub has said of itself."""
 
     @property
     def access(self) -> JournalAccess:

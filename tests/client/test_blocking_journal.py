@@ -158,8 +158,8 @@ async def test_an_answer_that_does_not_come_is_a_timeout(url: str) -> None:
     def work() -> None:
         backoff = Backoff(base_s=3600.0, cap_s=3600.0)
         client = connect(url, backoff=backoff, on_disconnect=lambda _: lost.set())
-        assert client._client._connection is not None
-        client._loop.call_soon_threadsafe(client._client._connection.abort)
+        assert client._client._exchange.connection is not None
+        client._loop.call_soon_threadsafe(client._client._exchange.connection.abort)
         lost.wait()
         with pytest.raises(TimeoutError):
             client.journal(timeout_s=0.01)

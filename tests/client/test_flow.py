@@ -140,7 +140,7 @@ async def test_still_full_after_a_reconnect(hub: Hub) -> None:
             await until(lambda: client.statistics().paused)
             held = messages.buffered_bytes
             assert held > 10_000
-            client._connection.abort()  # type: ignore[union-attr]
+            client._exchange.connection.abort()  # type: ignore[union-attr]
             await told.connected.get()
             assert client.statistics().paused
             first = await anext(messages)

@@ -498,7 +498,7 @@ async def test_closing(hub: RecordingHub) -> None:
         left_open = client.subscribe("/n/", from_offset=0)
         await left_open.open()
         await client.subscribe("/n/", from_offset=0).open()
-    assert not client._followers
+    assert not client._exchange.followers
     await until(lambda: not hub.node.connections)
     await _read_on(left_open)
     with pytest.raises(ClosedError):
@@ -539,7 +539,7 @@ async def test_a_client_that_ends(hub: RecordingHub) -> None:
     """A client that ends with an error takes its streams along: they raise it."""
     async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
         await until(lambda: phase_of(messages) is Phase.LIVE)
-        client._end(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
+        client._exchange.finish(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
         with pytest.raises(RejectedError, match="so it is"):
             await anext(messages)
 

@@ -111,7 +111,7 @@ async def test_blocks(hub: SharingHub) -> None:
 async def confirmed(hub: SharingHub, client: Client) -> None:
     """Let a client's ring be known to the hub."""
     client.allocate_nowait(1)
-    await wait_until(lambda: client._blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
+    await wait_until(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
     assert hub.node.shared.segments > 0
 
 
@@ -129,7 +129,7 @@ async def test_a_block_is_free_when_its_readers_have_let_go(hub: SharingHub) -> 
             publisher.publish_nowait("/a", block)
             with (await anext(views)).view() as memory:
                 assert int.from_bytes(memory[:4], "big") == number
-        ring = publisher._blocks._ring  # type: ignore[union-attr]
+        ring = publisher._exchange.blocks._ring  # type: ignore[union-attr]
         assert ring is not None
         assert ring.expired_blocks == 0
 
@@ -266,7 +266,7 @@ async def test_another_connection_takes_the_ring_again(hub: SharingHub) -> None:
         async with connect(url_of(hub), views=True) as viewer, viewer.subscribe("/a") as views:
             await wait_until(lambda: publisher.statistics().connections == 2)
             await wait_until(lambda: hub.node.shared.segments == 1)
-            await wait_until(lambda: publisher._blocks._conversation._ring_number > 1)  # type: ignore[union-attr]
+            await wait_until(lambda: publisher._exchange.blocks._conversation._ring_number > 1)  # type: ignore[union-attr]
             for _ in range(8):
                 publisher.publish_nowait("/a", await publisher.allocate(MIB))
                 with (await anext(views)).view() as memory:

@@ -150,7 +150,7 @@ def _received(watcher: Watcher, recorded: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", _FAULTS.keys() - _BAD_BEGINNINGS.keys() - _CLOSED.keys() - _TAKEN_APART)
+@pytest.mark.parametrize("name", sorted(_FAULTS.keys() - _BAD_BEGINNINGS.keys() - _CLOSED.keys() - _TAKEN_APART))
 async def test_what_leaves_the_connection_open(hub: Hub, name: str) -> None:
     """The recorded frames in the recorded order, and as many messages for the others; the connection goes on."""
     session, result = _FAULTS[name], _FAULT_RESULTS[name]
