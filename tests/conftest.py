@@ -32,10 +32,14 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one worker, and all of Spark's: they share one session of Java."""
+    """Keep a file's tests in one worker, and all of Spark's: they share one session of Java, and are begun first."""
     for item in items:
-        path = item.path.relative_to(_TESTS)
-        item.add_marker(pytest.mark.xdist_group("spark" if path.parts[0] == "spark" else str(path)))
+        item.add_marker(pytest.mark.xdist_group("spark" if _is_spark(item) else str(item.path)))
+    items.sort(key=_is_spark, reverse=True)
+
+
+def _is_spark(item: pytest.Item) -> bool:
+    return item.path.relative_to(_TESTS).parts[0] == "spark"
 
 
 @pytest.hookimpl(wrapper=True)

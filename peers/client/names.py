@@ -24,6 +24,7 @@ from hub.names.claim import Wish
 from hub.names.grammar import check_name
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL
+from peers.client.waiters import Waiters
 from peers.wire.control import Notice
 from peers.wire.names import NameClaim, NameRelease
 
@@ -71,7 +72,7 @@ class ServiceName:
         self._names = names
         self._owned = False
         self._ended: HubError | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._changes = Waiters()
 
     def __repr__(self) -> str:
         return f"<ServiceName {self.name} {'owned' if self._owned else self.reason or 'not owned'}>"
@@ -100,12 +101,12 @@ class ServiceName:
         while not self._owned:
             if self._ended is not None:
                 raise self._ended.with_traceback(None)
-            await self._wait_change()
+            await self._changes.wait()
 
     async def wait_lost(self) -> str:
         """Wait until this client does not own it; return why. A lost connection is one of the reasons."""
         while self._owned:
-            await self._wait_change()
+            await self._changes.wait()
         return self.reason
 
     async def relabel(self, labels: Iterable[str]) -> None:
@@ -138,27 +139,14 @@ class ServiceName:
         """Take how the claim stands now."""
         self._owned = owned
         self.reason = reason
-        self._wake()
+        self._changes.wake()
 
     def end(self, error: HubError) -> None:
         """It is not claimed any more."""
         self._ended = self._ended or error
         self._owned = False
         self.reason = self.reason or str(error)
-        self._wake()
-
-    async def _wait_change(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.remove(waiter)
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._changes.wake()
 
 
 class _Change(NamedTuple):

@@ -19,6 +19,7 @@ from peers.client.connection import Connection
 from peers.client.publications import Publications
 from peers.client.receipts import Receipt
 from peers.client.target import Target
+from peers.client.waiters import Waiters
 
 __all__ = ["Publishing"]
 
@@ -46,7 +47,7 @@ class Publishing:
         self._ended: HubError | None = None
         self._flush_due = False
         self._unyielded_bytes = 0  # put by `put` since it let others run
-        self._progress: list[asyncio.Future[None]] = []  # of those who wait for room or for everything to be sent
+        self._progress = Waiters()  # for room, or for everything to be sent
 
     def put_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value. It leaves at the end of this turn of the loop, or when there is a connection.
@@ -75,7 +76,7 @@ class Publishing:
             try:
                 self.put_nowait(topic, packed, receipt)
             except BusyError:
-                await self._wait_progress()
+                await self._progress.wait()
             else:
                 break
         self._unyielded_bytes += len(packed) + _VALUE_OVERHEAD_BYTES
@@ -93,7 +94,7 @@ class Publishing:
         while not self._sent:
             if self._ended is not None:
                 raise self._ended.with_traceback(None)
-            await self._wait_progress()
+            await self._progress.wait()
 
     async def wait_sent(self, timeout_s: float) -> None:
         """Wait until the operating system has everything, the connection is lost, or the time is up."""
@@ -101,7 +102,7 @@ class Publishing:
         try:
             async with asyncio.timeout(timeout_s):
                 while self._connection is not None and not self._sent:
-                    await self._wait_progress()
+                    await self._progress.wait()
         except TimeoutError:
             _log.warning("closing although the hub does not read: what was written last may not reach it")
 
@@ -111,7 +112,7 @@ class Publishing:
         while connection is not None and connection.writable and publications:
             connection.publish(publications.take(_WRITE_BYTES))
         if self._progress and publications.buffered_bytes <= publications.limit_bytes // 2:
-            self._wake()
+            self._progress.wake()
 
     # For the client.
 
@@ -131,7 +132,7 @@ class Publishing:
         self._connection = None
         self.give_up(self.publications.clear(error))
         self.publications.receipts.disconnected()
-        self._wake()
+        self._progress.wake()
 
     def give_up(self, messages: int) -> None:
         """Count messages that were published and will not be sent."""
@@ -150,19 +151,3 @@ class Publishing:
         """End of the turn."""
         self._flush_due = False
         self.write()
-
-    async def _wait_progress(self) -> None:
-        """Wait until half of the buffer is free, all of it sent, or the client has ended."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._progress.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._progress:
-                self._progress.remove(waiter)
-
-    def _wake(self) -> None:
-        progress, self._progress = self._progress, []
-        for waiter in progress:
-            if not waiter.done():
-                waiter.set_result(None)

@@ -47,6 +47,7 @@ from peers.client.conversation import ABNORMAL, Refusal
 from peers.client.pending import Asked, Block, Many, Pending
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import encode_values, read_values
+from peers.client.waiters import Waiters
 from peers.shm.ring import joined
 from peers.wire.hello import FRAME_LIMIT_BYTES
 from peers.wire.reasons import reason_of
@@ -117,7 +118,7 @@ class Requests:
         self._flush_due = False
         self._timer: asyncio.TimerHandle | None = None  # for what waits
         self._sweeper: asyncio.TimerHandle | None = None  # for what is sent
-        self._progress: list[asyncio.Future[None]] = []
+        self._room = Waiters()
         self._ended: HubError | None = None
 
     @property
@@ -185,7 +186,7 @@ class Requests:
             try:
                 future = self.ask_nowait(target, packed, timeout_s, named=named)
             except BusyError:
-                await self._wait_room()
+                await self._room.wait()
             else:
                 return await future
 
@@ -205,7 +206,7 @@ class Requests:
         start = 0
         for packed, requests in pieces:
             while self._buffered_bytes and self._buffered_bytes + len(packed) > self._buffer_bytes:
-                await self._wait_room()
+                await self._room.wait()
             block = self._block(target, timeout_s, many, start, named=named)
             block.packed.append(packed)
             block.size, block.requests = len(packed), requests
@@ -265,7 +266,7 @@ class Requests:
         for timer in (self._timer, self._sweeper):
             if timer is not None:
                 timer.cancel()
-        self._wake()
+        self._room.wake()
 
     def write(self) -> None:
         """Hand over what waits, as long as the operating system takes it."""
@@ -285,8 +286,8 @@ class Requests:
             self._on_waiting()
             if self._sweeper is None:
                 self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
-        if self._progress and self._buffered_bytes <= self._buffer_bytes // 2:
-            self._wake()
+        if self._room and self._buffered_bytes <= self._buffer_bytes // 2:
+            self._room.wake()
 
     # Inside.
 
@@ -380,7 +381,7 @@ class Requests:
         for block in due:
             self._buffered_bytes -= block.size + _REQUEST_OVERHEAD_BYTES * block.requests
             block.fail(_timed_out)
-        self._wake()
+        self._room.wake()
         self._watch()
 
     def _sweep(self) -> None:
@@ -393,22 +394,6 @@ class Requests:
             self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
         elif overdue:
             self._on_waiting()
-
-    async def _wait_room(self) -> None:
-        """Wait until half of the buffer is free, or the client has ended."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._progress.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._progress:
-                self._progress.remove(waiter)
-
-    def _wake(self) -> None:
-        progress, self._progress = self._progress, []
-        for waiter in progress:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 def unfailed(answers: list[Any]) -> list[Any]:
