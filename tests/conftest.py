@@ -31,6 +31,7 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests in one worker, and all of Spark's: they share one session of Java, and are begun first."""
     for item in items:
