@@ -21,7 +21,7 @@ run: $(VENV)/.run ## set up and start a hub: TCP 7400, WebSocket and page 7401 (
 test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
 	@tests/spark/install-java
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope $(ARGS)
 
 soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks; the tests do the same in short
 	@tests/spark/install-java

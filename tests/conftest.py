@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-_TESTS = Path(__file__).parent
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile(
     "repeatable",
@@ -31,16 +30,18 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one worker, and all of Spark's: they share one session of Java, and are begun first."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if _is_spark(item) else str(item.path)))
-    items.sort(key=_is_spark, reverse=True)
+class _Together(LoadScopeScheduling):
+    """Keeps a file's tests in one worker, and all of Spark's, which share one session of Java."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::", 1)[0]
+        return "tests/spark" if path.startswith("tests/spark/") else path
 
 
-def _is_spark(item: pytest.Item) -> bool:
-    return item.path.relative_to(_TESTS).parts[0] == "spark"
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Together:
+    """Share the tests out."""
+    return _Together(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
