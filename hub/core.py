@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Any
 
 from hub.batch import Batch
+from hub.counted import check_limit, give_back, take
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left
 from hub.filter import Change, Filter
@@ -207,28 +208,15 @@ class Core:
             raise ClosedError("the handler is not attached to this hub")
         wanted = [check_prefix(prefix) for prefix in prefixes]
         held = handler.prefixes
-        if handler.role is Role.CLIENT and len(held) + len(wanted) > self._prefixes_limit:
-            total = len(held.keys() | set(wanted))
-            if total > self._prefixes_limit:
-                raise RejectedError(
-                    CloseCode.NOT_ALLOWED, f"{total} prefixes, the limit for a client is {self._prefixes_limit}"
-                )
-        for prefix in wanted:
-            count = held.get(prefix, 0)
-            held[prefix] = count + 1
-            if not count:
-                self._add(handler, prefix)
+        if handler.role is Role.CLIENT:
+            check_limit(held, wanted, self._prefixes_limit, "prefixes")
+        for prefix in take(held, wanted):
+            self._add(handler, prefix)
 
     def unsubscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
         """Take back one subscription for each prefix; those that the handler does not have are passed over."""
-        held = handler.prefixes
-        for prefix in prefixes:
-            count = held.get(prefix, 0)
-            if count > 1:
-                held[prefix] = count - 1
-            elif count:
-                del held[prefix]
-                self._remove(handler, prefix)
+        for prefix in give_back(handler.prefixes, prefixes):
+            self._remove(handler, prefix)
 
     def subscribe_rules(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Subscribe `handler` to each rule, all or none; counted, as prefixes are.

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hub.counted import check_limit, give_back, take
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.multimap import PrefixMultimap
@@ -113,26 +114,15 @@ class Services:
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
-        if not party.is_link and len(party.served) + len(prefixes) > self._prefixes_limit:
-            total = len(party.served.keys() | set(prefixes))
-            if total > self._prefixes_limit:
-                text = f"{total} prefixes to serve, the limit for a client is {self._prefixes_limit}"
-                raise RejectedError(CloseCode.NOT_ALLOWED, text)
-        for prefix in prefixes:
-            count = party.served.get(prefix, 0)
-            party.served[prefix] = count + 1
-            if not count:
-                self._add(party, prefix)
+        if not party.is_link:
+            check_limit(party.served, prefixes, self._prefixes_limit, "prefixes to serve")
+        for prefix in take(party.served, prefixes):
+            self._add(party, prefix)
 
     def unserve(self, party: Party, prefixes: list[str]) -> None:
         """Take back one for each prefix; those that it does not serve are passed over."""
-        for prefix in prefixes:
-            count = party.served.get(prefix, 0)
-            if count > 1:
-                party.served[prefix] = count - 1
-            elif count:
-                del party.served[prefix]
-                self._remove(party, prefix)
+        for prefix in give_back(party.served, prefixes):
+            self._remove(party, prefix)
 
     def forget(self, party: Party, budget: int) -> int:
         """Take back what a party serves that has left, as far as the budget goes; return what is left of that."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hub.errors import CloseCode, RejectedError
+from hub.counted import check_limit, give_back, take
 from hub.handler import Handler, Role
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
@@ -62,28 +62,18 @@ class RuleSubscriptions:
         """
         wanted = list(rules)
         held = self._held.get(handler, {})
-        if handler.role is Role.CLIENT and len(held) + len(wanted) > self._limit:
-            total = len(held.keys() | set(wanted))
-            if total > self._limit:
-                raise RejectedError(CloseCode.NOT_ALLOWED, f"{total} rules, the limit for a client is {self._limit}")
+        if handler.role is Role.CLIENT:
+            check_limit(held, wanted, self._limit, "rules")
         if wanted:
             self._held[handler] = held
-        for rule in wanted:
-            count = held.get(rule, 0)
-            held[rule] = count + 1
-            if not count:
-                self._add(handler, rule)
+        for rule in take(held, wanted):
+            self._add(handler, rule)
 
     def unsubscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Take back one subscription for each rule; those that the handler does not have are passed over."""
         held = self._held.get(handler, {})
-        for rule in rules:
-            count = held.get(rule, 0)
-            if count > 1:
-                held[rule] = count - 1
-            elif count:
-                del held[rule]
-                self._remove(handler, rule)
+        for rule in give_back(held, rules):
+            self._remove(handler, rule)
         if not held:
             self._held.pop(handler, None)
 
@@ -126,21 +116,15 @@ class RuleSubscriptions:
         self.index.add(rule, handler)
         self._forget(rule)
         if self._here is not None and not handler.is_link:
-            count = self._here.get(rule, 0)
-            self._here[rule] = count + 1
-            if not count:
-                self._tell(rule, added=True)
+            for new in take(self._here, (rule,)):
+                self._tell(new, added=True)
 
     def _remove(self, handler: Handler, rule: Rule) -> None:
         self.index.discard(rule, handler)
         self._forget(rule)
         if self._here is not None and not handler.is_link:
-            count = self._here[rule] - 1
-            if count:
-                self._here[rule] = count
-            else:
-                del self._here[rule]
-                self._tell(rule, added=False)
+            for gone in give_back(self._here, (rule,)):
+                self._tell(gone, added=False)
 
     def _tell(self, rule: Rule, *, added: bool) -> None:
         for on_rule in list(self._links.values()):
