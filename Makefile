@@ -1,16 +1,27 @@
 # The only door to this project. `make` lists what there is.
 #
-# Everything is set up in a virtual environment of its own, .venv; only Python 3.11 or newer must be there.
+# Everything is set up in a virtual environment of its own, .venv; only Python 3.11 or newer must be there. A C compiler
+# and Python's headers make the hub faster; without them it says so, and runs.
 
 PYTHON ?= python3
-VENV := .venv
+# `make test PYTHON=python3.13` beside a .venv of another version gets an environment of its own, .venv-3.13.0.
+VERSION_OF = $(shell $(1) -c 'import platform; print(platform.python_version())' 2>/dev/null)
+PRESENT := $(if $(wildcard .venv/bin/python),$(call VERSION_OF,.venv/bin/python))
+WANTED := $(if $(and $(PRESENT),$(filter-out file,$(origin PYTHON))),$(call VERSION_OF,$(PYTHON)))
+VENV := .venv$(if $(filter-out $(PRESENT),$(WANTED)),-$(WANTED))
 BIN := $(VENV)/bin
 ARGS ?=
+# Modules that tests do without, as on a machine where they are not installed: `make test-quick WITHOUT=uvloop`.
+WITHOUT ?=
+PYTEST = $(if $(WITHOUT),WITHOUT=$(WITHOUT) PYTHONPATH=$(CURDIR)/tests/without) \
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope
+# What talks to each other in sockets and needs nothing but Python.
+QUICK := $(wildcard $(addprefix tests/,wire node transport verbs connections tcp websocket client daemon shm zeek))
 # As a path, not as a hook of imports: Spark looks for packages named pyspark_* on the path, and finds `format("hub")` so.
 EDITABLE := --config-settings editable_mode=compat
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak check lint types contracts format bench bench-compare image clean
+.PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,7 +32,17 @@ run: $(VENV)/.run ## set up and start a hub: TCP 7400, WebSocket and page 7401 (
 test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
 	@tests/spark/install-java
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-quick: $(VENV)/.quick ## the tests of everything with sockets, without the slow ones (PYTHON=python3.13, WITHOUT=uvloop)
+	$(PYTEST) -m 'not slow' $(QUICK) $(ARGS)
+
+test-pure: $(VENV)/.quick ## the same on pure Python, as on a machine without a compiler
+	@$(MAKE) --no-print-directory test-quick \
+		WITHOUT=$$($(BIN)/python -c 'from hub.twins import TWINS; print(*TWINS, sep=",")')
+
+twins: $(VENV)/.run ## fail where a compiled twin is missing
+	@$(BIN)/python -m hub.twins
 
 soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks; the tests do the same in short
 	@tests/spark/install-java
@@ -31,6 +52,11 @@ soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks; the test
 	done; \
 	if [ -n "$$failed" ]; then echo "soak: failed:$$failed" >&2; exit 1; fi; \
 	echo "soak: all is as promised"
+
+fuzz: $(VENV)/.test ## look for inputs that do harm, 10 minutes for each parser (ARGS="frames --minutes 1")
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]' $(EDITABLE) || \
+		echo "fuzz: atheris is not to be had here: inputs are made by chance, without looking at coverage" >&2
+	$(BIN)/python -m tests.fuzz.fuzz $(ARGS)
 
 check: lint types contracts ## linters, types, import contracts
 
@@ -48,8 +74,8 @@ format: $(VENV)/.lint ## put the code into its form
 	$(BIN)/ruff format hub peers tests examples
 	$(BIN)/ruff check --fix hub peers tests examples
 
-bench: $(VENV)/.run ## measure the figures of docs/performance.md
-	$(BIN)/hub bench scenario targets $(ARGS)
+bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only one-topic --repeat 1")
+	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run (as root installs them)
 	$(BIN)/python tests/benchmarks/compare.py --json build/compare.json --html build/compare.html \
@@ -67,12 +93,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # uvloop is an extra: where no wheel fits and it cannot be built, the hub runs on asyncio's own loop.
-$(VENV)/.run: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[fast]' $(EDITABLE) || $(BIN)/python -m pip install --quiet --editable . $(EDITABLE)
+$(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.pxi) $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[server,fast]' $(EDITABLE) || \
+		$(BIN)/python -m pip install --quiet --editable '.[server]' $(EDITABLE)
+	@$(BIN)/python -m hub.twins || true
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[test,spark,delta]' $(EDITABLE)
+	@touch $@
+
+$(VENV)/.quick: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[test]' $(EDITABLE)
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

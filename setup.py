@@ -1,19 +1,67 @@
-"""Builds the compiled twins of the hot loops where that is possible; everything else is in pyproject.toml."""
+"""Builds the compiled twins of the hot loops where that is possible; everything else is in pyproject.toml.
+
+A twin is a `.pyx` beside the pure module that does the same: whatever lies under `hub` is built. An installation goes on
+without them, because many machines have no compiler, or one without Python's headers (Debian keeps these in a package
+of their own). It says so in one line. Whoever must not miss one (the image, CI) sets TOPICHUB_TWINS=required.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
-try:
-    from Cython.Build import cythonize
-except ImportError:
-    extensions = []
-else:
-    # Optional: without a C compiler the pure module serves, and the installation goes on.
-    extensions = cythonize(
-        [
-            Extension("hub._runs", ["hub/_runs.pyx"], optional=True),
-            Extension("hub.requests._block", ["hub/requests/_block.pyx"], optional=True),
-            Extension("hub.journal._packing", ["hub/journal/_packing.pyx"], optional=True),
-        ]
+REQUIRED = os.environ.get("TOPICHUB_TWINS") == "required"
+
+
+class BuildTwins(build_ext):
+    """Builds what can be built, and tells what could not."""
+
+    def run(self) -> None:
+        """Build all twins, then look which ones are there."""
+        super().run()
+        missing = [twin.name for twin in self.extensions if not Path(self.get_ext_fullpath(twin.name)).exists()]
+        if missing:
+            print(
+                f"topichub: not compiled: {', '.join(missing)}; pure Python serves, slower: "
+                "install a C compiler and Python's headers (Debian: gcc libc6-dev python3-dev), then install again",
+                file=sys.stderr,
+            )
+
+
+def twins() -> list[Extension]:
+    """Return one extension for each `.pyx`, none where there is no Cython to translate them."""
+    sources = sorted(Path("hub").rglob("*.pyx"))
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        if REQUIRED:
+            raise
+        return []
+    # The C files go to the build's folder: beside the sources they would end up in wheels.
+    made: list[Extension] = cythonize(
+        [Extension(".".join(source.with_suffix("").parts), [str(source)]) for source in sources],
+        build_dir="build/cython",
     )
+    for twin in made:
+        # Set on what `cythonize` returns, because it does not keep what its arguments say of this.
+        twin.optional = not REQUIRED
+    return made
 
-setup(ext_modules=extensions)
+
+def description() -> str:
+    """Return the README without its links to files, which lead nowhere outside the repository."""
+    readme = Path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\[([^]]+)\]\((?!https?:)[^)]*\)", r"\1", readme)
+
+
+setup(
+    ext_modules=twins(),
+    cmdclass={"build_ext": BuildTwins},
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)

@@ -52,17 +52,17 @@ class Message(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it is labelled with; see `TaggedMessage`."""
+        """Labels that the message bears; see `TaggedMessage`."""
         return ()
 
     @property
     def sender(self) -> str:
-        """Name of whoever has published it, empty where it was not said."""
+        """Name of whoever has published the message; empty where nobody has said it."""
         return ""
 
     @property
     def destination(self) -> str:
-        """Name to whose owner alone it was sent, empty for none."""
+        """Name to whose owner alone the message was sent; empty for none."""
         return ""
 
     def view(self) -> AbstractContextManager[memoryview]:
@@ -96,7 +96,11 @@ class Batch:
         self.messages = messages
         self.size_bytes = len(frames) + BATCH_OVERHEAD_BYTES
         self._forms: dict[Callable[[Batch], Any], Any] | None = None
-        self._is_sound = False  # the first frame is a BATCH whose values are known to be what it says
+        """None until somebody asks for another form; from then on each form that was made, by the function that makes
+        it."""
+        self._is_sound = False
+        """True once the first frame, a BATCH, is known to hold the values that it says; False as long as nobody has
+        looked."""
 
     def __repr__(self) -> str:
         return f"<Batch of {self.messages} messages, {len(self.frames)} bytes>"
@@ -133,7 +137,7 @@ class Batch:
         return made
 
     def parts(self) -> Iterable[Frame]:
-        """The frames, taken apart."""
+        """The frames, each taken apart."""
         return iterate_frames(self.frames)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:
@@ -167,7 +171,7 @@ class Batch:
         return Batch(frames[:position], counted), Batch(frames[position:], self.messages - counted)
 
     def messages_within(self, limit_messages: int, limit_bytes: int) -> int:
-        """How many of the first messages, as a batch of their own, stay within both limits. 0 if not even one."""
+        """Return how many of the first messages, made a batch, stay within both limits; 0 if not even one does."""
         within = 0
         for messages, head_bytes, _ in self._cuts():
             if messages > limit_messages or head_bytes > limit_bytes:
@@ -176,11 +180,11 @@ class Batch:
         return within
 
     def messages_beyond(self, limit_bytes: int) -> int:
-        """How many of the first messages must go so that the rest takes at most `limit_bytes`; all if need be."""
+        """Return how many of the first messages must go so that the rest takes at most `limit_bytes`."""
         return next((messages for messages, _, rest_bytes in self._cuts() if rest_bytes <= limit_bytes), self.messages)
 
     def _cuts(self) -> Iterator[tuple[int, int, int]]:
-        """Every place to cut: messages in the head, `size_bytes` of the head, `size_bytes` of the rest."""
+        """Yield every place to cut at: messages in the head, `size_bytes` of the head, `size_bytes` of the rest."""
         frames = self.frames
         size = len(frames)
         position = counted = 0
@@ -199,7 +203,7 @@ class Batch:
             yield counted, position + BATCH_OVERHEAD_BYTES, size - position + BATCH_OVERHEAD_BYTES
 
     def _value_ends(self, frame: Frame, position: int) -> Iterable[int]:
-        """Where the values of the frame at `position` end in its body; nothing if they cannot be told apart.
+        """Return where the values of the frame at `position` end in its body; nothing if they cannot be told apart.
 
         Whether they can is found out once for the frame in front: a queue that is cut again and again from there pays
         for what it drops, not for all that is left.

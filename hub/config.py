@@ -37,6 +37,7 @@ __all__ = [
     "closest",
     "merge",
     "parse_size",
+    "reloaded",
     "value_at",
 ]
 
@@ -83,7 +84,7 @@ class ConfigError(UsageError):
 
 
 class Kind(enum.Enum):
-    """What a key takes."""
+    """Kinds of values that a key may take."""
 
     COUNT = "whole number"
     SIZE = "size"
@@ -106,6 +107,7 @@ class Key:
         choices: The texts that a choice takes.
         default: The value without any layer.
         description: One sentence.
+        live: Whether a reload changes it; else it needs a restart.
     """
 
     path: str
@@ -116,11 +118,12 @@ class Key:
     choices: tuple[str, ...]
     default: object
     description: str
+    live: bool
     _type: Any
 
     @property
     def expected(self) -> str:
-        """What the key takes, for people."""
+        """What the key takes, said for people."""
         match self.kind:
             case Kind.COUNT:
                 return f"a whole number from {self.least} to {self.most} ({self.unit})"
@@ -196,9 +199,6 @@ def parse_size(text: str) -> int:
     return int(found[1]) * _UNITS_BYTES[(found[2] or "B").lower()]
 
 
-_QUEUE_OVERFLOW = "What goes when the queue is full: everything and the connection, the oldest, or the newest message."
-
-
 def _keys(section: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
     """Walk the fields of a section, and of the sections in it."""
     for field in msgspec.structs.fields(section):
@@ -213,7 +213,7 @@ def _key(path: str, annotated: Any, default: object) -> Key:
     """Turn one annotated field into a row of the table."""
     described = inspect.type_info(annotated)
     extra: dict[str, Any] = {}
-    description = _QUEUE_OVERFLOW
+    description = ""
     if isinstance(described, inspect.Metadata):
         extra = described.extra or {}
         description = (described.extra_json_schema or {}).get("description", "")
@@ -238,7 +238,7 @@ def _key(path: str, annotated: Any, default: object) -> Key:
             kind, choices = Kind.CHOICE, tuple(member.value for member in described.cls)
         case _:
             raise TypeError(f"{path}: a key needs a unit and a range: {annotated}")
-    return Key(path, kind, unit, least, most, choices, default, description, annotated)
+    return Key(path, kind, unit, least, most, choices, default, description, bool(extra.get("live")), annotated)
 
 
 KEYS: Mapping[str, Key] = {key.path: key for key in _keys(Settings, "")}
@@ -281,6 +281,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     settings = msgspec.structs.replace(settings, **chosen.get("", {}), **sections)
     _check_queue(settings, origins)
     _check_prefixes("zeek.topics", settings.zeek.topics, origins)
+    _check_prefixes("zeek.stores", settings.zeek.stores, origins)
     _check_prefixes("journal.topics", settings.journal.topics, origins)
     return settings, origins
 
@@ -291,6 +292,24 @@ def value_at(settings: Settings, path: str) -> Any:
     for part in path.split("."):
         value = getattr(value, part)
     return value
+
+
+def reloaded(old: Settings, new: Settings) -> tuple[Settings, list[str], list[str]]:
+    """Say what a reload makes of settings.
+
+    Returns:
+        The old settings with those keys of the new ones that are live, the paths of these that have changed, and the
+        paths of the others that have changed, and need a restart.
+    """
+    changed = [path for path in KEYS if value_at(old, path) != value_at(new, path)]
+    applied = [path for path in changed if KEYS[path].live]
+    chosen: dict[str, dict[str, Any]] = {}
+    for path in applied:
+        section, _, field = path.rpartition(".")
+        chosen.setdefault(section, {})[field] = value_at(new, path)
+    sections = {name: msgspec.structs.replace(getattr(old, name), **chosen[name]) for name in chosen if name}
+    effective = msgspec.structs.replace(old, **chosen.get("", {}), **sections)
+    return effective, applied, [path for path in changed if not KEYS[path].live]
 
 
 def _leaves(source: str, tree: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
@@ -345,7 +364,7 @@ def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
 
 
 def _check_prefixes(path: str, prefixes: tuple[str, ...], origins: Mapping[str, str]) -> None:
-    """See to it that prefixes are prefixes."""
+    """See to it that each of these texts can be subscribed to."""
     for prefix in prefixes:
         try:
             check_prefix(prefix)

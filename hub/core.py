@@ -7,7 +7,7 @@ what a socket brought ─▶ routes (one dict hit each) ─▶ one offer a handl
 ```
 
 Owner: one event loop (or one test). Everything here is plain and synchronous; nothing waits. Other threads reach the
-core through its shell's mailbox (`peers.local`). The order is fixed: take what a socket brought, route it, then write
+core over sockets of their own (`peers.embedding`). The order is fixed: take what a socket brought, route it, then write
 out each dirty handler once (`begin_read` ... `end_read`). What is offered outside of a read is written at the end of
 the turn, which the shell is asked for through `wake`.
 
@@ -19,40 +19,43 @@ Not here: sockets, the wire (`peers`), wall clock: what happens once a second is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 from hub.batch import Batch
-from hub.counted import check_limit, give_back, take
 from hub.errors import CloseCode, ClosedError, RejectedError
-from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left
+from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left, unreadable
 from hub.filter import Change, Filter
-from hub.frame import FLAG_TAGGED
-from hub.handler import Handler, HandlerStatistics, Role
-from hub.labels import check_labels
+from hub.handler import Handler, HandlerStatistics, QueueMemory, Role
+from hub.holdings import Allowance, give_back, take
+from hub.limits import CoreLimits
+from hub.memory import Memory
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
-from hub.names.names import NameLimits, Names
-from hub.requests.limits import RequestLimits
+from hub.names.claim import Claim
+from hub.names.names import Names
 from hub.requests.requests import Requests
-from hub.routes import ROUTES_LIMIT, ROUTES_LIMIT_BYTES, Route, Routes
+from hub.routes import Route, Routes
 from hub.stretch import Stretch
-from hub.tags.envelope import Envelope
+from hub.tags.envelope import key_of
 from hub.tags.rule import Rule
-from hub.tags.subscriptions import RULES_LIMIT, RuleSubscriptions
-from hub.topics import RESERVED, check_prefix, check_topic, printable
+from hub.tags.rules import RuleIndex
+from hub.tags.subscriptions import RuleSubscriptions
+from hub.topics import RESERVED, check_prefix, printable
+from hub.turn import Turn
 
 __all__ = ["Core"]
 
-PREFIXES_LIMIT = 1_000
-"""Default of most different prefixes of one client. Subscribing to so many in one frame takes about 15 ms."""
+_WORTH_CLEARING = 8
+"""Where memory is short, the routes are forgotten if they make up at least one of so many parts of what is wanted."""
 
-_LEAVING_PREFIXES_PER_TURN = 1_000
-"""How many subscriptions of handlers that have left are removed in one turn, so that losing a peer hub with 100,000
-prefixes does not block the loop for a second. Until then the handler stands in routes and takes nothing."""
+_STEPS_PER_DEPARTURE = 5
+"""What it costs to give back all that one far side had, beside its prefixes: about 50 µs."""
 
+_CHECKED_PER_STEP = 10
+"""How many prefixes are checked in one step: checking one takes about 1 µs, adding one 10 µs."""
 
 OnRefused = Callable[[RejectedError, int], object]
 """Tells a handler that so many of its messages were refused."""
@@ -71,6 +74,21 @@ def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
     )
 
 
+def _is_asked_of_links(handler: Handler, prefix: str) -> bool:
+    """Whether peer hubs are asked for what a subscriber wants: not for another of them, nor for what stays in each."""
+    return not handler.is_link and not prefix.startswith(RESERVED)
+
+
+def _any_prefix(_: str) -> bool:
+    """Stand in for a rule about what leaves are asked for: there is none."""
+    return True
+
+
+def _asks_for_hub(handler: Handler) -> bool:
+    """Whether one of its prefixes is for the hub's own topics alone."""
+    return any(prefix.startswith(RESERVED) for prefix in handler.prefixes)
+
+
 def _no_clock(_: int) -> None:
     """Stand in for a clock: nothing is timed out."""
 
@@ -79,36 +97,38 @@ class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
     Args:
-        wake: Called when a turn has something to write; must lead to `flush` before the loop waits for I/O again.
-        routes_limit: Most routing keys remembered.
-        routes_limit_bytes: Most memory that they take.
-        prefixes_limit: Most different prefixes of one client.
-        rules_limit: Most different rules of one client.
+        wake: Called when a turn has something to write; must lead to one call of `flush` before the loop waits for I/O
+            again. It is not called again before that.
+        limits: How much there may be of everything.
         asked_of_leaves: Prefixes that leaves are asked for even if nobody here subscribes to them.
-        requests: How many requests may be pending, and for how long.
+        may_ask_leaves: Whether leaves may be asked for a prefix because somebody here subscribes to it; always the same
+            answer for the same prefix.
         wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
             takes the place of an earlier one.
         hub_id: Of this hub, for what peers must tell apart.
-        name_limits: How many service names there may be.
+        memory: The budget of the process; without one there is no limit.
     """
 
-    def __init__(  # noqa: PLR0913 -- most of them are limits
+    def __init__(  # noqa: PLR0913 -- what it is told of the outside
         self,
         wake: Callable[[], object],
+        limits: CoreLimits = CoreLimits(),  # noqa: B008 -- frozen
         *,
-        routes_limit: int = ROUTES_LIMIT,
-        routes_limit_bytes: int = ROUTES_LIMIT_BYTES,
-        prefixes_limit: int = PREFIXES_LIMIT,
-        rules_limit: int = RULES_LIMIT,
         asked_of_leaves: Iterable[str] = (),
-        requests: RequestLimits | None = None,
+        may_ask_leaves: Callable[[str], bool] = _any_prefix,
         wake_at: Callable[[int], object] = _no_clock,
         hub_id: bytes = b"",
-        name_limits: NameLimits | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        self._wake = wake
+        self._turn = Turn(wake)
         self._asked_of_leaves = tuple(check_prefix(prefix) for prefix in asked_of_leaves)
-        self._prefixes_limit = prefixes_limit
+        self._may_ask_leaves = may_ask_leaves
+        client, peer = limits.client, limits.peer
+        self.memory = Memory() if memory is None else memory
+        self.memory.relieve = self._relieve
+        self.memory.on_due = self._turn.request
+        self._queue_memory = QueueMemory.of(self.memory)
+        self._prefixes_allowed = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory)
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
         self._filter = Filter()  # what links are told: prefixes of all but links
         self._links: dict[Handler, Callable[[Change], None]] = {}
@@ -117,26 +137,42 @@ class Core:
         )
         self._leaves: dict[Handler, Callable[[Change], None]] = {}
         self._dirty: list[Handler] = []
-        self._write_is_due = False  # somebody is going to, and need not be woken for it
+        self.write_is_due = False
+        """Whether somebody is going to write what is offered, and need not be woken for it. Set by whoever begins a
+        read (a connection does so itself, since a call for each read is one too many) and when the shell is woken;
+        cleared as the writing begins."""
         self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
-        self._leaving: deque[Handler] = deque()  # gone, but not yet out of the multimap
+        self._departing: deque[Callable[[], object]] = deque()
+        """What is still to be done for far sides that are gone, in their order."""
+        self._leaving: deque[Handler] = deque()
+        """Handlers that have left but still have prefixes or rules: they stand in routes, and take nothing. A handler
+        joins them as it is detached, and goes once the last of these is taken out."""
         self._last_id = 0
         self.handlers: dict[int, Handler] = {}
         self.on_refused: dict[Handler, OnRefused] = {}  # of those that can be told
         self.counters = Counters()
-        self.requests = Requests(wake, wake_at, requests or RequestLimits(), prefixes_limit)
-        self.names = Names(hub_id, lambda what, claim: self.announce(name_event(what, claim)), wake, name_limits)
-        self.rules = RuleSubscriptions(lambda rule: self.routes.forget_rule(rule), rules_limit)  # noqa: PLW0108
+        self.requests = Requests(
+            self._turn,
+            wake_at,
+            limits.requests,
+            Allowance("prefixes to serve", client.services, peer.services, self.memory),
+            self.memory,
+        )
+        self.names = Names(hub_id, self._announce_name, self._turn, limits.names, self.memory)
+        rule_index: RuleIndex[Handler] = RuleIndex()
         self.routes = Routes(
             self._multimap,
-            routes_limit,
-            limit_bytes=routes_limit_bytes,
-            rules=self.rules.index,
+            limits.routes,
+            rules=rule_index,
             owner_of=self.names.owner,
+            account=self.memory.account("routes"),
         )
+        rules_allowed = Allowance("rules", client.rules, peer.rules, self.memory)
+        self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
         self.names.on_change.append(self.routes.forget_name)
         self.requests.owner_of = self.names.owner_of
-        self.requests.own[RESERVED + "names"] = self.names.answer
+        self.requests.hub_services[RESERVED + "names"] = self.names.answer
+        self.requests.hub_services.on_asked = self._turn.request
 
     # Handlers come and go.
 
@@ -148,7 +184,7 @@ class Core:
             on_filter: For links and leaves: called now with what this hub wants, and later with each change of it.
         """
         self._last_id += 1
-        handler.attach(self._last_id, self._mark_dirty, self._mark_dropping)
+        handler.attach(self._last_id, self._mark_dirty, self._mark_dropping, self._queue_memory)
         self.handlers[handler.id] = handler
         if on_filter is not None:
             if handler.is_link:
@@ -176,21 +212,34 @@ class Core:
         if handler.role is not Role.LOCAL:
             self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
+    def depart(self, give_back: Callable[[], object]) -> None:
+        """Give back what a far side had that is gone: at once, or in a later turn, where many have gone in this one.
+
+        Args:
+            give_back: Called exactly once, behind all others that were brought here before; must not raise.
+        """
+        if self._departing or not self._turn.step(_STEPS_PER_DEPARTURE):
+            self._departing.append(give_back)
+        else:
+            give_back()
+
+    def _see_off(self) -> None:
+        """Give back what far sides had that are gone, for as many as this turn has steps for."""
+        departing, turn = self._departing, self._turn
+        while departing and turn.step(_STEPS_PER_DEPARTURE):
+            departing.popleft()()
+
     def _remove_leaving(self) -> None:
-        """Take a turn's share of subscriptions out that belong to handlers that have left."""
-        budget = _LEAVING_PREFIXES_PER_TURN
+        """Take out subscriptions of handlers that have left, as many as this turn has steps for."""
+        turn = self._turn
         while self._leaving:
             handler = self._leaving[0]
             while handler.prefixes:
-                if not budget:
-                    self._wake()
+                if not turn.step():
                     return
                 prefix, _ = handler.prefixes.popitem()
                 self._remove(handler, prefix)
-                budget -= 1
-            budget -= self.rules.forget(handler, budget)
-            if not budget:
-                self._wake()
+            if not self.rules.forget(handler, turn):
                 return
             self._leaving.popleft()
 
@@ -204,19 +253,44 @@ class Core:
             InvalidTopicError: One of them is no prefix.
             RejectedError: The handler would have too many.
         """
-        if handler.id not in self.handlers:
-            raise ClosedError("the handler is not attached to this hub")
-        wanted = [check_prefix(prefix) for prefix in prefixes]
-        held = handler.prefixes
-        if handler.role is Role.CLIENT:
-            check_limit(held, wanted, self._prefixes_limit, "prefixes")
-        for prefix in take(held, wanted):
+        for _ in self.subscribing(handler, prefixes):
+            pass
+
+    def subscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
+        """Subscribe in steps, for many prefixes that would hold up a turn: a step is done whenever one is asked for.
+
+        All prefixes are checked before the first is added. The rest is dropped when the handler leaves meanwhile.
+
+        Raises:
+            ClosedError, InvalidTopicError, RejectedError: As `subscribe`, from the steps.
+        """
+        self._check_attached(handler)
+        wanted: list[str] = []
+        for prefix in prefixes:
+            wanted.append(check_prefix(prefix))
+            if not len(wanted) % _CHECKED_PER_STEP:
+                yield
+        self._prefixes_allowed.check(handler, handler.prefixes, wanted)
+        for prefix in take(handler.prefixes, wanted):
             self._add(handler, prefix)
+            yield
+            if handler.id not in self.handlers:
+                return
 
     def unsubscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
         """Take back one subscription for each prefix; those that the handler does not have are passed over."""
+        for _ in self.unsubscribing(handler, prefixes):
+            pass
+
+    def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
+        """Unsubscribe in steps, as `subscribing`."""
         for prefix in give_back(handler.prefixes, prefixes):
             self._remove(handler, prefix)
+            yield
+
+    def _check_attached(self, handler: Handler) -> None:
+        if handler.id not in self.handlers:
+            raise ClosedError("the handler is not attached to this hub")
 
     def subscribe_rules(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Subscribe `handler` to each rule, all or none; counted, as prefixes are.
@@ -229,25 +303,30 @@ class Core:
             ClosedError: The handler is not attached.
             RejectedError: The handler would have too many.
         """
-        if handler.id not in self.handlers:
-            raise ClosedError("the handler is not attached to this hub")
+        self._check_attached(handler)
         self.rules.subscribe(handler, rules)
 
     def _add(self, handler: Handler, prefix: str) -> None:
         self._multimap.add(prefix, handler)
+        self._prefixes_allowed.took(prefix)
         self.routes.forget(prefix)
-        if not handler.is_link:
+        if _is_asked_of_links(handler, prefix):
             _tell(self._links, self._filter.add(prefix))
-        if self._leaf_filter is not None and handler.role is not Role.LEAF:
+        if self._leaf_filter is not None and self._is_asked_of_leaves(handler, prefix):
             _tell(self._leaves, self._leaf_filter.add(prefix))
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
+        self._prefixes_allowed.gave_back(prefix)
         self.routes.forget(prefix)
-        if not handler.is_link:
+        if _is_asked_of_links(handler, prefix):
             _tell(self._links, self._filter.discard(prefix))
-        if self._leaf_filter is not None and handler.role is not Role.LEAF:
+        if self._leaf_filter is not None and self._is_asked_of_leaves(handler, prefix):
             _tell(self._leaves, self._leaf_filter.discard(prefix))
+
+    def _is_asked_of_leaves(self, handler: Handler, prefix: str) -> bool:
+        """Whether leaves are asked for what a subscriber wants: not for another leaf, never for what is not theirs."""
+        return handler.role is not Role.LEAF and not prefix.startswith(RESERVED) and self._may_ask_leaves(prefix)
 
     def _filter_for_leaves(self) -> Filter:
         """What leaves are told. Kept from the first question on, so that a hub without leaves need not pay for it."""
@@ -257,8 +336,8 @@ class Core:
         for prefix in self._asked_of_leaves:
             wanted.add(prefix)
         for handler in (*self.handlers.values(), *self._leaving):
-            if handler.role is not Role.LEAF:
-                for prefix in handler.prefixes:
+            for prefix in handler.prefixes:
+                if self._is_asked_of_leaves(handler, prefix):
                     wanted.add(prefix)
         return wanted
 
@@ -325,14 +404,9 @@ class Core:
             RejectedError: The topic is the hub's own, or there are too many values.
             TypeError, ValueError, OverflowError: A value has no msgpack form.
         """
-        labelled = check_labels(labels)
-        check_topic(topic)
-        if labelled:
-            batch = Batch.under(Envelope(topic, labelled).encode(), values, FLAG_TAGGED)
-        else:
-            batch = Batch.of(topic, values)
-        key = next(iter(batch.parts())).routing_key
-        route = self.routes.table.get(key) or self.routes.miss(key)
+        key, flags = key_of(topic, labels)
+        batch = Batch.under(key, values, flags)
+        route = self.routes.of(next(iter(batch.parts())).routing_key)
         self.counters.local_messages += batch.messages
         for handler in route.handlers:
             handler.offer(batch)
@@ -346,23 +420,31 @@ class Core:
             for handler in here:
                 handler.offer(batch)
 
+    def _announce_name(self, what: Literal["appeared", "gone"], claim: Claim) -> None:
+        self.announce(name_event(what, claim))
+
     def is_wanted(self, topic: str) -> bool:
         """Whether a subscriber of this hub would get one of its own messages of this topic."""
         return bool(self._subscribers_here(topic))
 
     def _subscribers_here(self, topic: str) -> list[Handler]:
-        return [handler for handler in self.routes.find(topic).near if handler.role is not Role.LEAF]
+        return [
+            handler
+            for handler in self.routes.find(topic).near
+            if handler.role is not Role.LEAF and (handler.hears_hub or _asks_for_hub(handler))
+        ]
 
     # The turn.
 
     def begin_read(self) -> None:
         """What a socket brought is about to be published; `end_read` follows, so nobody need be woken to write it."""
-        self._write_is_due = True
+        self.write_is_due = True
 
     def end_read(self) -> None:
         """Each handler that was offered something writes once. See `flush` for what is offered from within."""
-        self._write_is_due = False  # what is offered from within wakes for the next turn
-        self.requests.own.begin_turn()
+        self.write_is_due = False  # what is offered from within wakes for the next turn
+        if self.memory.is_due:
+            self.memory.look()
         dirty, self._dirty = self._dirty, []
         for handler in dirty:
             handler.flush()
@@ -373,7 +455,11 @@ class Core:
         What is offered from within those writes (subscribers of this process that publish) is for the next turn, so
         that two that answer each other do not keep the loop for themselves.
         """
+        self._turn.begin()
+        self.requests.hub_services.begin_turn()
         self.end_read()
+        if self._departing:
+            self._see_off()
         if self._leaving:
             self._remove_leaving()
         if self.requests.is_busy:
@@ -381,10 +467,30 @@ class Core:
         if self.names.is_behind:
             self.names.go_on()
 
+    def _relieve(self, wanted_bytes: int) -> int:
+        """Free memory, as there is too little: what the routes remember, then the largest queues by their policy.
+
+        All queues that are larger than the largest that can stay are cut to that size.
+        """
+        freed = 0
+        if self.routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
+            freed = self.routes.size_bytes
+            self.routes.clear()
+        queues = sorted(((handler.queued_bytes, handler.id) for handler in self.handlers.values()), reverse=True)
+        sizes = [size for size, _ in queues]
+        level = _level(sizes, wanted_bytes - freed)
+        for size, number in queues:
+            if size <= level:
+                break
+            handler = self.handlers.get(number)  # closing one may have made others leave
+            if handler is not None:
+                freed += handler.drop(size - level)
+        return freed
+
     def _mark_dirty(self, handler: Handler) -> None:
-        if not self._write_is_due:
-            self._write_is_due = True
-            self._wake()
+        if not self.write_is_due:
+            self.write_is_due = True
+            self._turn.request()
         self._dirty.append(handler)
 
     def _mark_dropping(self, handler: Handler) -> None:
@@ -394,17 +500,20 @@ class Core:
         """Announce what each handler lost since the last report; to be called about once a second.
 
         Returns:
-            One event for each handler that lost messages, for the log.
+            An event for each handler whose queue was full, and one for each whose far side cannot read what came.
         """
         dropping, self._dropping = self._dropping, {}
         events = []
         for handler in dropping:
-            lost = handler.dropped_messages - handler.reported_messages
-            if not lost:
-                continue
-            handler.reported_messages += lost
-            event = overflow(handler, lost)
-            events.append(event)
+            unread = handler.unreadable_messages - handler.reported_unreadable_messages
+            lost = handler.dropped_messages - handler.reported_messages - unread
+            handler.reported_messages += lost + unread
+            handler.reported_unreadable_messages += unread
+            if lost:
+                events.append(overflow(handler, lost))
+            if unread:
+                events.append(unreadable(handler, unread))
+        for event in events:
             self.announce(event)
         return events
 
@@ -424,6 +533,14 @@ class Core:
         )
         return self.counters.statistics(self.handlers.values(), routing)
 
+    def refused_for_limits(self) -> dict[str, int]:
+        """How many prefixes, rules and served prefixes were refused, as their handler would have had too many."""
+        return {
+            "prefixes": self._prefixes_allowed.refused_total,
+            "rules": self.rules.allowed.refused_total,
+            "services": self.requests.services_allowed.refused_total,
+        }
+
     def handler_statistics(self) -> list[HandlerStatistics]:
         """Every handler as it is now."""
         return [handler.statistics() for handler in self.handlers.values()]
@@ -437,6 +554,22 @@ class Core:
     def minimal_filter_for_leaves(self) -> tuple[str, ...]:
         """The fewest prefixes that cover what clients, this process and links want; what a leaf is asked for."""
         return tuple(self._filter_for_leaves().minimal)
+
+
+def _level(sizes: list[int], surplus: int) -> int:
+    """Return the size to which the largest ones are cut so that all together shrink by the surplus.
+
+    Args:
+        sizes: Descending.
+        surplus: May be more than their sum, then nothing is left of them; or less than 0.
+    """
+    together = 0
+    for place, size in enumerate(sizes, 1):
+        together += size
+        following = sizes[place] if place < len(sizes) else 0
+        if together - place * following >= surplus:
+            return max(0, (together - surplus) // place)
+    return 0
 
 
 def _not_its_name(route: Route) -> RejectedError:

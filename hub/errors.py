@@ -59,6 +59,7 @@ class CloseCode(IntEnum):
     BAD_DATA = 1007
     NOT_ALLOWED = 1008
     TOO_BIG = 1009
+    INTERNAL_ERROR = 1011
     TRY_AGAIN_LATER = 1013
     OVERFLOW = 4008
     ALREADY_CONNECTED = 4009
@@ -74,7 +75,7 @@ class HubError(Exception):
 
 
 class UsageError(HubError):
-    """Our caller must act."""
+    """Our caller has done something wrong, and must act."""
 
 
 class InvalidTopicError(UsageError):
@@ -176,7 +177,7 @@ class ResponderGoneError(RequestError):
 
 
 class RequestTimeoutError(RequestError, TimeoutError):
-    """No answer in time; the service may still do what it was asked for."""
+    """There was no answer in time; the service may still do what it was asked for."""
 
 
 class RequestOverflowError(RequestError):
@@ -204,4 +205,4 @@ class JournalUnavailableError(StorageError):
 
 
 class InternalError(HubError):
-    """A bug of ours. Please report it."""
+    """We have made a mistake. Please report it."""

@@ -5,8 +5,10 @@
 | `$hub/client/joined`, `$hub/client/left` | a client came or went | `id`, `name`, `address`, and `reason` |
 | `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub, or a Zeek | the same |
 | `$hub/peers/added`, `/removed`, `/lost`, `/unavailable` | how a peering with a Zeek stands | see `peer_status` |
+| `$hub/links/lost` | messages were lost with a link to a peer hub, or turned out not to be | see `messages_lost` |
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
-| `$hub/overflow` | a handler lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
+| `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
+| `$hub/unreadable` | messages had no form in what a handler reads, once a second at most | and `lost`, `total` |
 | `$hub/statistics` | once a second, while somebody subscribes | see `peers.daemon` |
 
 They go to subscribers of this hub only, never over a link.
@@ -26,28 +28,30 @@ __all__ = [
     "PeerCodes",
     "client_joined",
     "client_left",
+    "messages_lost",
     "name_event",
     "overflow",
     "peer_joined",
     "peer_left",
     "peer_status",
+    "unreadable",
 ]
 
 STATISTICS_TOPIC = RESERVED + "statistics"
 
 
 class Event(NamedTuple):
-    """One message of the hub's own."""
+    """One message that the hub itself publishes."""
 
     topic: str
     value: dict[str, Any]
 
 
 class PeerCodes(NamedTuple):
-    """The hub's code and Broker's, side by side."""
+    """The code of the hub and the code of Broker for one event, side by side."""
 
     code: int
-    """As in CLOSE."""
+    """The code that a CLOSE would bear."""
     broker: str
     """What Broker calls it: `peer_added`, `peer_removed`, `peer_lost`, `peer_unavailable`."""
     broker_code: int
@@ -59,61 +63,86 @@ def _who(handler: Handler) -> dict[str, Any]:
 
 
 def client_joined(handler: Handler) -> Event:
-    """A client has finished its handshake."""
+    """Make the message that a client has finished its handshake."""
     return Event(RESERVED + "client/joined", _who(handler))
 
 
 def client_left(handler: Handler, reason: str) -> Event:
-    """A client is gone; `reason` says why."""
+    """Make the message that a client is gone; `reason` says why."""
     return Event(RESERVED + "client/left", _who(handler) | {"reason": reason})
 
 
 def peer_joined(handler: Handler) -> Event:
-    """A link to a peer hub is up."""
+    """Make the message that a link to a peer hub is up."""
     return Event(RESERVED + "peer/joined", _who(handler))
 
 
 def peer_left(handler: Handler, reason: str) -> Event:
-    """A link to a peer hub is gone; `reason` says why."""
+    """Make the message that a link to a peer hub is gone; `reason` says why."""
     return Event(RESERVED + "peer/left", _who(handler) | {"reason": reason})
 
 
 def peer_status(what: str, endpoint: str, address: str, reason: str, codes: PeerCodes) -> Event:
-    """How a peering with a Zeek stands.
+    """Make the message that says how a peering with a Zeek stands.
 
     Args:
         what: "added", "removed", "lost" or "unavailable".
         endpoint: Id of the far side as a UUID, empty if it is not known.
         address: Where it is.
         reason: Why, for people.
-        codes: For programs.
+        codes: The cause, for programs.
     """
     return Event(
         f"{RESERVED}peers/{what}", {"endpoint": endpoint, "address": address, "reason": reason} | codes._asdict()
     )
 
 
+def messages_lost(hub: str, name: str, address: str, fields: dict[str, Any]) -> Event:
+    """Make the message that messages were lost with a link to a peer hub.
+
+    Args:
+        hub: Id of the peer hub.
+        name: Its name, for people.
+        address: Where it was.
+        fields: `lost`, how many messages; `exactly`, whether so many, else at most; and `sent`, whether by this hub,
+            else to it.
+    """
+    return Event(f"{RESERVED}links/lost", {"hub": hub, "name": name, "address": address} | fields)
+
+
 def name_event(what: str, claim: Claim) -> Event:
-    """How a service name stands.
+    """Make the message that says how a service name stands.
 
     Args:
         what: "appeared" or "gone".
-        claim: Of its owner, or of the one that it had.
+        claim: The claim of its owner, or of the owner that it had.
     """
     return Event(f"{RESERVED}names/{what}", claim.description)
 
 
 def overflow(handler: Handler, lost: int) -> Event:
-    """`handler` lost so many messages since the last such event."""
+    """Make the message that the queue of `handler` has lost so many messages since the last such message."""
     statistics = handler.statistics()
     return Event(
         RESERVED + "overflow",
         _who(handler)
         | {
             "lost": lost,
-            "total": statistics.dropped_messages,
+            "total": statistics.dropped_messages - handler.unreadable_messages,
             "overflow": statistics.overflow,
             "queued": statistics.queued_messages,
             "prefixes": list(statistics.sample),
         },
+    )
+
+
+def unreadable(handler: Handler, lost: int) -> Event:
+    """Make the message that so many messages could not be brought into what `handler` reads, since the last such one.
+
+    Nothing was full: their values have no form in its encoding, or they are larger than what it takes.
+    """
+    prefixes = list(handler.statistics().sample)
+    return Event(
+        RESERVED + "unreadable",
+        _who(handler) | {"lost": lost, "total": handler.unreadable_messages, "prefixes": prefixes},
     )

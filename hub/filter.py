@@ -19,7 +19,7 @@ __all__ = ["Change", "Filter"]
 
 
 class Change(NamedTuple):
-    """What to tell the peers."""
+    """What peers must be told: prefixes that are wanted from now on, and prefixes that are no longer wanted."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -29,16 +29,19 @@ NOTHING = Change()
 
 
 class Filter:
-    """A counted set of prefixes and its minimal cover."""
+    """The prefixes that handlers want, each with how many want it, and the fewest prefixes that cover them all."""
 
     __slots__ = ("_counts", "minimal")
 
     def __init__(self) -> None:
-        self._counts: SortedDict = SortedDict()  # prefix → how many handlers want it
+        self._counts: SortedDict = SortedDict()
+        """Prefix → how many handlers want it. A prefix is there from the first handler that wants it to the last
+        one."""
         self.minimal: SortedList = SortedList()
+        """Those prefixes that no other one covers, in their order. `add` and `discard` keep it true."""
 
     def add(self, prefix: str) -> Change:
-        """One more handler wants `prefix`."""
+        """Take note that one more handler wants `prefix`; return what peers must be told."""
         count = self._counts.get(prefix, 0)
         self._counts[prefix] = count + 1
         if count or self._covered(prefix):
@@ -50,7 +53,7 @@ class Filter:
         return Change((prefix,), tuple(removed))
 
     def discard(self, prefix: str) -> Change:
-        """One handler less wants `prefix`; it did before."""
+        """Take note that one handler less wants `prefix`, which it wanted before; return what peers must be told."""
         count = self._counts[prefix] - 1
         if count:
             self._counts[prefix] = count
@@ -73,7 +76,7 @@ class Filter:
 
     @staticmethod
     def _below(ordered: SortedList | SortedDict, prefix: str) -> list[str]:
-        """All entries that begin with `prefix`."""
+        """Return all entries that begin with `prefix`."""
         found = []
         for entry in ordered.irange(prefix):
             if not entry.startswith(prefix):

@@ -115,7 +115,7 @@ class Frame(NamedTuple):
 
 
 def topic_of(flags: int, key: bytes) -> bytes:
-    """Return the topic that a key holds. The one place that knows, beside the envelope's own."""
+    """Return the topic that a key holds. Beside the envelope itself, this is the one place that knows where it is."""
     if not flags & FLAG_TAGGED:
         return key
     return key[_TOPIC_LENGTH.size : _TOPIC_LENGTH.size + _TOPIC_LENGTH.unpack_from(key)[0]]
@@ -131,7 +131,7 @@ def frame_at(frames: bytes, position: int, *, view: bool = False) -> Frame:
 
     Args:
         frames: Checked by the scanner of `peers.wire`.
-        position: Of its header.
+        position: Place at which its header begins.
         view: Let its body be a view, without a copy, for whoever copies what is needed of it at once.
     """
     body_length, kind, flags, key_length = HEADER.unpack_from(frames, position)

@@ -11,8 +11,9 @@ offer(batch) ────────────────────▶ pen
 ```
 
 Requests and replies (`post`) are written among the messages of the turn, in the order in which they came. While the
-outlet takes no bytes they wait in a lane of their own, which is written before the queue: overflow policies are for
-messages, a request has one answer in any case.
+outlet takes no bytes they wait in a line of their own (`hub.requests.lane`), which is written before the queue:
+overflow
+policies are for messages, a request has one answer in any case.
 
 Owner: the core. Invariants: `offer` and `post` never wait and never raise; batches reach the outlet in the order
 offered; a gap is told where the lost messages would have stood; what comes while the outlet does not take bytes is
@@ -20,7 +21,7 @@ bounded.
 
 Cost: `offer` O(1). Memory: about 0.5 KiB a handler without a queue.
 
-Not here: the bytes (`peers.tcp`, `peers.websocket`), which batches come here (`hub.core`).
+Not here: the bytes (`peers.connections`), which batches come here (`hub.core`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import NamedTuple, Protocol, cast
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
+from hub.memory import Account, HeldBatches, Memory
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
 from hub.requests.lane import Item, Lane
@@ -73,14 +75,14 @@ class Outlet(Protocol):
 
 
 class Poster(Protocol):
-    """The part of an outlet that writes requests and replies. Who has none neither asks nor serves."""
+    """The part of an outlet that writes requests and replies. A handler without one neither asks nor serves."""
 
     def post(self, items: list[Item]) -> None:
         """Write them with one write, or buffer them; never wait, never raise."""
 
 
 class HandlerStatistics(NamedTuple):
-    """A handler at one moment."""
+    """What a handler has done, and what it holds, at one moment."""
 
     id: int
     role: str
@@ -89,33 +91,60 @@ class HandlerStatistics(NamedTuple):
     prefixes: int
     """How many different prefixes it subscribes to."""
     sample: tuple[str, ...]
-    """The first few of them."""
+    """The first few of these prefixes."""
     published_messages: int
-    """Taken from it."""
+    """How many messages were taken from it."""
     delivered_messages: int
-    """Written to it."""
+    """How many messages were written to it."""
     delivered_bytes: int
     queued_messages: int
     queued_bytes: int
-    """Of messages, requests and replies."""
+    """How much waits for it: messages, requests and replies."""
     dropped_messages: int
     overflow: str
     paused: bool
     """Whether its transport takes no bytes now."""
 
 
+class HandlerSums(NamedTuple):
+    """What one handler adds to the sums over all of them."""
+
+    delivered_messages: int
+    dropped_messages: int
+    queued_messages: int
+    queued_bytes: int
+
+
 _SAMPLE_PREFIXES = 5
+
+
+class QueueMemory(NamedTuple):
+    """Where what waits for handlers is charged."""
+
+    batches: HeldBatches
+    requests: Account
+    """Requests and replies are charged here."""
+
+    @classmethod
+    def of(cls, memory: Memory) -> QueueMemory:
+        """Return the accounts of this budget that are charged for what waits."""
+        account = memory.account("queues")
+        return cls(HeldBatches(account), account)
+
+
+_UNBOUNDED = QueueMemory.of(Memory())
+"""The accounts of handlers that belong to no core."""
 
 
 class Handler:
     """One data sink.
 
     Args:
-        outlet: Where it writes.
+        outlet: The object to which it writes batches.
         role: What stands behind it.
         limits: Of its queue, and what happens when that is full.
-        name: For people.
-        address: For people.
+        name: Text for people.
+        address: Text for people.
         poster: Where it writes requests and replies, None for one that takes none.
         frame_limit_bytes: Largest body that the far side takes.
     """
@@ -125,6 +154,7 @@ class Handler:
         "_dirty",
         "_dropped_messages",
         "_lane",
+        "_memory",
         "_offered_messages",
         "_on_dirty",
         "_on_drop",
@@ -138,6 +168,7 @@ class Handler:
         "closed",
         "delivered_bytes",
         "frame_limit_bytes",
+        "hears_hub",
         "hears_itself",
         "id",
         "is_link",
@@ -150,8 +181,10 @@ class Handler:
         "published_messages",
         "reaches_leaves",
         "reported_messages",
+        "reported_unreadable_messages",
         "role",
         "takes_shared",
+        "unreadable_messages",
     )
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
@@ -165,56 +198,94 @@ class Handler:
         poster: Poster | None = None,
         frame_limit_bytes: int = ANY_FRAME_BYTES,
     ) -> None:
-        self.id = 0  # given by the core
+        # 0 until the core gives the handler a number, as it is attached.
+        self.id = 0
         self.role = role
         # Asked for every message; looking the enum's member up takes 70 ns.
         self.is_link = role is Role.LINK
+        # False for a leaf, unless `restrict` says otherwise: what it publishes does not come back to it.
         self.hears_itself = role is not Role.LEAF
+        # False once `restrict` has said that wide prefixes do not bring it the hub's own topics.
+        self.hears_hub = True
+        # False once `restrict` has said that leaves do not get what it publishes.
         self.reaches_leaves = True
-        self.is_plain = self.hears_itself and not self.is_link  # whoever wants it gets what it publishes
+        # True while everybody who wants what it publishes gets it; `restrict` works it out again.
+        self.is_plain = self.hears_itself and not self.is_link
         self.name = name
         self.address = address
         self.limits = limits
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
-        self.takes_shared = False  # values in shared memory; whoever does not, gets them as bytes
-        self.prefixes: dict[str, int] = {}  # prefix → how often it was subscribed; kept by the core
+        # True for a far side that takes values in shared memory; every other one gets them as bytes.
+        self.takes_shared = False
+        # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
+        self.prefixes: dict[str, int] = {}
+        # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
         self.closed = False
+        # How many messages were taken from it; the core counts them.
         self.published_messages = 0
         self.delivered_bytes = 0
-        self.reported_messages = 0  # of the dropped ones, how many `$hub/overflow` has told; kept by the core
-        self._offered_messages = 0  # without what was thrown away with the connection
+        # Of the dropped messages, those that had no form in what the far side reads.
+        self.unreadable_messages = 0
+        # Of these, how many `$hub/unreadable` has told; the core keeps the number.
+        self.reported_unreadable_messages = 0
+        # Of the dropped messages, how many `$hub/overflow` has told; the core keeps the number.
+        self.reported_messages = 0
+        # How many messages it was offered, without those that were thrown away with the connection.
+        self._offered_messages = 0
         self._dropped_messages = 0
+        # None while nothing waits: it is made with the first batch that cannot be written, and let go when it is empty
+        # again.
         self._queue: BoundedQueue | None = None
+        # Batches of this turn that the outlet has not been given yet; the end of the read or the turn empties it.
         self._pending: list[Batch] = []
-        self._pending_bytes = 0  # of what is posted, too
-        self._posted: list[tuple[int, Item]] = []  # each behind so many of the pending batches
+        # How much is pending, bytes: batches, and what is posted among them.
+        self._pending_bytes = 0
+        # Requests and replies of this turn, each with the number of pending batches that go before it.
+        self._posted: list[tuple[int, Item]] = []
+        # None while no request or reply waits for the outlet to take bytes again.
         self._lane: Lane | None = None
+        # False from `pause` to `resume`: the outlet takes no bytes.
         self._writable = True
-        self._direct = True  # the outlet takes bytes, and neither lane nor queue has to go before what is offered
-        self._writing = False  # inside the outlet: nothing else may be written before it returns
+        # True while the outlet takes bytes and nothing that waits has to go before what is offered. While False, offers
+        # wait, too.
+        self._direct = True
+        # True while the outlet is being called: nothing else may be written before it returns, else it would overtake.
+        self._writing = False
+        # True from the first thing that is pending to the flush: the core is told once that there is something to
+        # flush.
         self._dirty = False
         self._on_dirty: Callable[[Handler], None] = _ignore
         self._on_drop: Callable[[Handler], None] = _ignore
+        self._memory = _UNBOUNDED
 
     def __repr__(self) -> str:
         return f"<Handler {self.id} {self.role.value} {self.name or self.address!r}>"
 
-    def attach(self, number: int, on_dirty: Callable[[Handler], None], on_drop: Callable[[Handler], None]) -> None:
-        """Belong to a core from now on. Called by `Core.attach`."""
+    def attach(
+        self,
+        number: int,
+        on_dirty: Callable[[Handler], None],
+        on_drop: Callable[[Handler], None],
+        memory: QueueMemory | None = None,
+    ) -> None:
+        """Make the handler belong to a core from now on. `Core.attach` calls it."""
         self.id = number
+        self._memory = memory or _UNBOUNDED
         self._on_dirty = on_dirty
         self._on_drop = on_drop
 
-    def restrict(self, *, itself: bool = True, leaves: bool = True) -> None:
-        """Say who does not get what this handler publishes, from now on.
+    def restrict(self, *, itself: bool = True, leaves: bool = True, hub: bool = True) -> None:
+        """Say who does not get what this handler publishes, and what it does not get, from now on.
 
         Args:
             itself: Whether it gets that too, if it subscribes to it. A leaf does not, unless told otherwise.
             leaves: Whether leaves get it.
+            hub: Whether a prefix that covers more than the hub's own topics brings it these, too.
         """
         self.hears_itself = itself
+        self.hears_hub = hub
         self.reaches_leaves = leaves
         self.is_plain = itself and leaves and not self.is_link
 
@@ -226,7 +297,7 @@ class Handler:
     @property
     def delivered_messages(self) -> int:
         """How many messages were written to it."""
-        return self._offered_messages - self.dropped_messages - self._held_messages()
+        return self._offered_messages - self.dropped_messages - self.held_messages
 
     @property
     def writable(self) -> bool:
@@ -248,14 +319,14 @@ class Handler:
             self.write_pending()
 
     def post(self, item: Item, *, keep: bool = False) -> bool:
-        """Take a request or a reply: to be written at the end of the turn, or to wait in the lane.
+        """Take a request or a reply: to be written at the end of the turn, or to wait until the outlet takes bytes.
 
         Args:
             item: Within `frame_limit_bytes`.
-            keep: Take it even if the lane is full.
+            keep: Take it even if there is no room for what waits.
 
         Returns:
-            Whether it was taken. Not, if the lane is full, the handler is closed, or nobody here can write it.
+            Whether it was taken. It is not where there is no room, the handler is closed, or nobody here can write it.
         """
         if item.flags & FLAG_SHARED and not self.takes_shared:
             plain = as_bytes(item)
@@ -274,10 +345,12 @@ class Handler:
         return True
 
     def flush(self) -> None:
-        """End of a read or a turn: write what it brought, with one write."""
+        """Write what a read or a turn brought, at its end, with one write."""
         self._dirty = False
-        if self._pending or self._posted:
-            self.write_pending()
+        if (self._pending or self._posted) and not self._writing:  # as `write_pending`, with a call less for each read
+            self._send_pending()
+            if self._queue is not None or self._lane is not None:
+                self._go_on()
 
     def write_pending(self) -> None:
         """Write what is pending. What is offered from within that write waits for the next flush."""
@@ -288,11 +361,11 @@ class Handler:
             self._go_on()
 
     def pause(self) -> None:
-        """The outlet takes no more bytes: queue from now on."""
+        """Queue from now on: the outlet takes no more bytes."""
         self._writable = self._direct = False
 
     def resume(self) -> None:
-        """The outlet takes bytes again: hand it the queue, until it pauses again or all is written."""
+        """Hand the queue to the outlet, which takes bytes again, until it pauses again or all is written."""
         if self.closed:
             return
         self._writable = True
@@ -302,7 +375,7 @@ class Handler:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Empty lane and queue, after what the turn had brought before them; until the outlet pauses."""
+        """Write what waits, after what the turn had brought before it, until the outlet pauses."""
         while self._writable and (self._queue is not None or self._lane is not None):
             if self._pending or self._posted:
                 self._send_pending()
@@ -325,7 +398,7 @@ class Handler:
             self._writing = False
 
     def _send_mixed(self, pending: list[Batch]) -> None:
-        """Write batches and what was posted between them."""
+        """Write batches, and what was posted between them, in the order in which they came."""
         posted, self._posted = self._posted, []
         poster = cast("Poster", self.poster)
         items: list[Item] = []
@@ -343,7 +416,7 @@ class Handler:
             self.outlet.send(pending[start:])
 
     def _write_lane(self, lane: Lane) -> None:
-        """Write the lane. What is posted from within goes behind it."""
+        """Write the requests and replies that wait. What is posted from within goes behind them."""
         self._writing = True
         try:
             while lane and self._writable:
@@ -384,8 +457,9 @@ class Handler:
         self.outlet.send(batches)
 
     def lose(self, messages: int) -> None:
-        """Count messages that the outlet could not bring into its form, and tell the far side."""
+        """Count messages that the outlet could not bring into what the far side reads, and tell it."""
         self._dropped_messages += messages
+        self.unreadable_messages += messages
         self._on_drop(self)
         self.outlet.send_gap(messages)
 
@@ -397,19 +471,34 @@ class Handler:
         self.outlet.close(code, text)
 
     def shut(self) -> None:
-        """Take nothing more. Called when the connection is gone."""
+        """Take nothing more. It is called when the connection is gone."""
         self.closed = True
         self._writable = self._direct = False
-        self._offered_messages -= self._held_messages()
+        self._offered_messages -= self.held_messages
         self._dropped_messages = self.dropped_messages
-        self._queue = None
-        self._lane = None
+        self._forget_waiting()
         self._pending = []
         self._posted = []
         self._pending_bytes = 0
 
+    def sums(self) -> HandlerSums:
+        """Return what is summed up over all handlers: it is made for thousands at once, most of which are idle."""
+        queue, dropped = self._queue, self._dropped_messages
+        if queue is None and self._lane is None and not self._pending:
+            return HandlerSums(self._offered_messages - dropped, dropped, 0, 0)
+        return HandlerSums(
+            self.delivered_messages,
+            self.dropped_messages,
+            queue.messages if queue is not None else 0,
+            self._waiting_bytes(),
+        )
+
+    def _waiting_bytes(self) -> int:
+        """Return how much waits in the queue, and how much of requests and replies beside it."""
+        return self.queued_bytes + (self._lane.size_bytes if self._lane is not None else 0)
+
     def statistics(self) -> HandlerStatistics:
-        """The handler as it is now."""
+        """Return what the handler has done, and what it holds now."""
         queue = self._queue
         return HandlerStatistics(
             id=self.id,
@@ -422,15 +511,15 @@ class Handler:
             delivered_messages=self.delivered_messages,
             delivered_bytes=self.delivered_bytes,
             queued_messages=queue.messages if queue is not None else 0,
-            queued_bytes=(queue.size_bytes if queue is not None else 0)
-            + (self._lane.size_bytes if self._lane is not None else 0),
+            queued_bytes=self._waiting_bytes(),
             dropped_messages=self.dropped_messages,
             overflow=self.limits.overflow.value,
             paused=not self._writable,
         )
 
-    def _held_messages(self) -> int:
-        """Messages that wait for the end of the turn or in the queue."""
+    @property
+    def held_messages(self) -> int:
+        """Return how many messages wait for the end of the turn or in the queue."""
         pending = sum(batch.messages for batch in self._pending)
         return pending + (self._queue.messages if self._queue is not None else 0)
 
@@ -438,7 +527,7 @@ class Handler:
         """Let a request or a reply wait, if there is room."""
         if self.closed or self.poster is None:
             return False
-        lane = self._lane or Lane(self.limits)
+        lane = self._lane or Lane(self.limits, self._memory.requests)
         if not lane.add(item, keep=keep):
             return False
         self._lane = lane
@@ -451,7 +540,7 @@ class Handler:
         self._offered_messages += batch.messages
         queue = self._queue
         if queue is None:
-            queue = self._queue = BoundedQueue(self.limits)
+            queue = self._queue = BoundedQueue(self.limits, self._memory.batches)
         if queue.fits(batch):
             queue.append(batch)
             return
@@ -466,18 +555,54 @@ class Handler:
         self._on_drop(self)
 
     def _overrun(self, batch: Batch) -> None:
-        """Lose everything, what the turn had brought before the queue too, and close."""
-        lost = self._held_messages() + batch.messages
+        """Lose everything, also what the turn had brought before the queue, and close."""
+        limits = self.limits
+        self._lose_all(batch.messages, f"queue full ({limits.messages} messages, {limits.bytes} bytes)")
+
+    def drop(self, surplus_bytes: int) -> int:
+        """Drop so much of the queue by its policy, as there is too little memory; return how much that was."""
+        queue = self._queue
+        if queue is None or self._writing:
+            return 0
+        before = queue.size_bytes
+        match self.limits.overflow:
+            case Overflow.DROP_OLDEST:
+                queue.drop_oldest(surplus_bytes)
+            case Overflow.DROP_NEWEST:
+                queue.drop_newest(surplus_bytes)
+            case Overflow.DISCONNECT:
+                self._lose_all(0, "the hub has too little memory for this queue")
+                return before
+        self._on_drop(self)
+        return before - queue.size_bytes
+
+    @property
+    def queued_bytes(self) -> int:
+        """Return how much waits in the queue of messages."""
+        return self._queue.size_bytes if self._queue is not None else 0
+
+    def _lose_all(self, more_messages: int, why: str) -> None:
+        """Lose what waits and so many more messages, and close."""
+        lost = self.held_messages + more_messages
         self._dropped_messages = self.dropped_messages + lost
-        self._queue = None
+        self._forget_queue()
         self._pending = []
         self._on_drop(self)
-        limits = self.limits
-        self.close(
-            CloseCode.OVERFLOW,
-            f"queue full ({limits.messages} messages, {limits.bytes} bytes), {lost} messages lost: read faster or "
-            "choose a drop policy",  # with the largest numbers still within the 123 bytes of a close
-        )
+        # With the largest numbers this is still within the 123 bytes of a close.
+        self.close(CloseCode.OVERFLOW, f"{why}, {lost} messages lost: read faster or choose a drop policy")
+
+    def _forget_queue(self) -> None:
+        """Let the queue go, with what is charged for it."""
+        if self._queue is not None:
+            self._queue.clear()
+            self._queue = None
+
+    def _forget_waiting(self) -> None:
+        """Let go of everything that waits for the outlet."""
+        self._forget_queue()
+        if self._lane is not None:
+            self._lane.clear()
+            self._lane = None
 
 
 def _ignore(_: Handler) -> None:

@@ -46,10 +46,10 @@ def check_label(label: str) -> str:
 
 
 def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return them sorted, each once.
+    """Return the labels sorted, each once.
 
     Raises:
-        InvalidNameError: One of them is none, or they are too many.
+        InvalidNameError: One of them is no label, or they are too many.
     """
     checked = sorted(set(labels))
     together = "".join(checked)

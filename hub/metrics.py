@@ -4,7 +4,7 @@ Owner: the core. Counting is an integer addition on the handler that the message
 handlers are made at reading time, so that a scrape pays for them and not a message. What left with its handler is kept
 in `Counters`.
 
-Not here: the Prometheus form (`peers.metrics`).
+Not here: the Prometheus form (`peers.node.metrics`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class RoutingStatistics(NamedTuple):
 
     subscriptions: int
     routes: int
-    """Routing keys remembered."""
+    """How many routing keys are remembered."""
     misses_total: int
     clears_total: int
     """How often the cache was full, or lost too much to one subscription, and was emptied."""
     filter_prefixes: int
-    """What peers are told."""
+    """How many prefixes peers are told that this hub wants."""
     rules: int = 0
-    """Pairs of rule and handler."""
+    """How many pairs of rule and handler there are."""
     tagged: int = 0
-    """Of the routing keys, those with labels or names."""
+    """How many of the routing keys have labels or names."""
     size_bytes: int = 0
-    """What the routing keys take, about."""
+    """How much memory the routing keys take, about, bytes."""
 
 
 class CoreStatistics(NamedTuple):
@@ -42,20 +42,20 @@ class CoreStatistics(NamedTuple):
     clients: int
     links: int
     leaves: int
-    """Zeeks."""
+    """How many Zeeks are connected."""
     routing: RoutingStatistics
     published_messages_total: int
     delivered_messages_total: int
     delivered_bytes_total: int
     dropped_messages_total: dict[str, int]
-    """By overflow policy."""
+    """Messages that were dropped, by overflow policy."""
     queued_messages: int
     queued_bytes: int
     paused_handlers: int
 
 
 class Counters:
-    """What handlers that are gone have counted, and what passes no handler."""
+    """The sums of handlers that are gone, and of what passes no handler."""
 
     __slots__ = (
         "_delivered_bytes",
@@ -67,13 +67,16 @@ class Counters:
 
     def __init__(self) -> None:
         self.local_messages = 0
+        """Messages that the hub itself has published; they come from no handler."""
         self._published_messages = 0
+        """What follows are the sums of handlers that have left: `forget` adds to them, and nothing takes away from
+        them."""
         self._delivered_messages = 0
         self._delivered_bytes = 0
         self._dropped_messages: dict[str, int] = {}
 
     def forget(self, handler: Handler) -> None:
-        """Keep what a leaving handler has counted."""
+        """Keep the sums of a leaving handler."""
         self._published_messages += handler.published_messages
         self._delivered_messages += handler.delivered_messages
         self._delivered_bytes += handler.delivered_bytes
@@ -82,22 +85,33 @@ class Counters:
 
     def statistics(self, handlers: Iterable[Handler], routing: RoutingStatistics) -> CoreStatistics:
         """Sum up over the handlers that are there and those that have left."""
-        present = [(handler, handler.statistics()) for handler in handlers]
+        roles = dict.fromkeys(Role, 0)
+        published = self.local_messages + self._published_messages
+        delivered, delivered_bytes = self._delivered_messages, self._delivered_bytes
         dropped = dict(self._dropped_messages)
-        for _, one in present:
-            dropped[one.overflow] = dropped.get(one.overflow, 0) + one.dropped_messages
+        queued = queued_bytes = paused = 0
+        for handler in handlers:
+            roles[handler.role] += 1
+            published += handler.published_messages
+            delivered_bytes += handler.delivered_bytes
+            paused += not handler.writable
+            sums = handler.sums()
+            delivered += sums.delivered_messages
+            queued += sums.queued_messages
+            queued_bytes += sums.queued_bytes
+            if sums.dropped_messages:
+                policy = handler.limits.overflow.value
+                dropped[policy] = dropped.get(policy, 0) + sums.dropped_messages
         return CoreStatistics(
-            clients=sum(handler.role is Role.CLIENT for handler, _ in present),
-            links=sum(handler.is_link for handler, _ in present),
-            leaves=sum(handler.role is Role.LEAF for handler, _ in present),
+            clients=roles[Role.CLIENT],
+            links=roles[Role.LINK],
+            leaves=roles[Role.LEAF],
             routing=routing,
-            published_messages_total=self.local_messages
-            + self._published_messages
-            + sum(one.published_messages for _, one in present),
-            delivered_messages_total=self._delivered_messages + sum(one.delivered_messages for _, one in present),
-            delivered_bytes_total=self._delivered_bytes + sum(one.delivered_bytes for _, one in present),
+            published_messages_total=published,
+            delivered_messages_total=delivered,
+            delivered_bytes_total=delivered_bytes,
             dropped_messages_total=dropped,
-            queued_messages=sum(one.queued_messages for _, one in present),
-            queued_bytes=sum(one.queued_bytes for _, one in present),
-            paused_handlers=sum(one.paused for _, one in present),
+            queued_messages=queued,
+            queued_bytes=queued_bytes,
+            paused_handlers=paused,
         )

@@ -54,7 +54,9 @@ class _Tails(Generic[V]):
 
     def __init__(self) -> None:
         self.values: dict[str, V | dict[V, None]] = {}
-        self.lengths: dict[int, int] = {}  # length → how many tails have it
+        """Tail → its only value, or a dict of values while there are several."""
+        self.lengths: dict[int, int] = {}
+        """Length → how many tails have it. A length is there as long as one tail has it: `find` tries no other one."""
 
     def add(self, tail: str, value: V) -> bool:
         held = self.values.get(tail)
@@ -105,7 +107,7 @@ class _Tails(Generic[V]):
 
 
 def _cut(prefix: str) -> int:
-    """Where the tail's slash stands: before the last component, -1 if there is none."""
+    """Return where the slash before the last component stands; -1 if there is none."""
     return prefix.rfind("/", 0, max(0, len(prefix) - 1))
 
 
@@ -116,15 +118,18 @@ class PrefixMultimap(Generic[V]):
 
     def __init__(self) -> None:
         self._trie: pygtrie.StringTrie = pygtrie.StringTrie(separator="/")
+        """The tails beside each node but the root. A node is there as long as a tail stands beside it."""
         self._root: _Tails[V] = _Tails()
+        """The tails of prefixes without a slash before their last component: a topic always meets them."""
         self._size = 0
+        """How many pairs of prefix and value are held."""
 
     def __len__(self) -> int:
-        """How many pairs of prefix and value are held."""
+        """Return how many pairs of prefix and value are held."""
         return self._size
 
     def add(self, prefix: str, value: V) -> bool:
-        """Put `value` under `prefix`; False if it stands there already."""
+        """Put `value` under `prefix`; return False if it stands there already."""
         cut = _cut(prefix)
         tail = prefix[cut + 1 :]
         added = self._root.add(tail, value) if cut < 0 else self._add_below(prefix[:cut], tail, value)
@@ -145,7 +150,7 @@ class PrefixMultimap(Generic[V]):
         return tails.add(tail, value)
 
     def discard(self, prefix: str, value: V) -> bool:
-        """Take `value` from `prefix`; False if it did not stand there."""
+        """Take `value` from `prefix`; return False if it did not stand there."""
         cut = _cut(prefix)
         tail = prefix[cut + 1 :]
         node = prefix[: max(cut, 0)]

@@ -19,7 +19,7 @@ class Overflow(StrEnum):
     """Throw the queue away and close the connection, with a code and a text that say why."""
 
     DROP_OLDEST = "drop-oldest"
-    """Oldest messages go until the new one fits."""
+    """The oldest messages go until the new one fits."""
 
     DROP_NEWEST = "drop-newest"
     """The new message goes."""
@@ -36,7 +36,7 @@ class QueueLimits(msgspec.Struct, frozen=True):
     """Most messages held, 1 or more."""
 
     bytes: int = 64 * 1024 * 1024
-    """Most memory held, bytes, counted as `Batch.size_bytes`, 1 or more."""
+    """Most memory held, bytes, as `Batch.size_bytes` says, 1 or more."""
 
     overflow: Overflow = Overflow.DROP_OLDEST
-    """What goes when either is reached."""
+    """What goes when either bound is reached."""

@@ -24,6 +24,7 @@ from collections import deque
 
 from hub.batch import Batch
 from hub.errors import InternalError
+from hub.memory import HeldBatches
 from hub.overflow import QueueLimits
 
 __all__ = ["BoundedQueue"]
@@ -32,7 +33,7 @@ __all__ = ["BoundedQueue"]
 class BoundedQueue:
     """Batches in order, with the gaps that overflow has left between them."""
 
-    __slots__ = ("_front_gap", "_items", "_skip", "limits", "lost_messages", "messages", "size_bytes")
+    __slots__ = ("_front_gap", "_held", "_items", "_skip", "limits", "lost_messages", "messages", "size_bytes")
 
     limits: QueueLimits
 
@@ -45,21 +46,25 @@ class BoundedQueue:
     lost_messages: int
     """Messages lost since the queue was made."""
 
-    def __init__(self, limits: QueueLimits) -> None:
+    def __init__(self, limits: QueueLimits, held: HeldBatches) -> None:
         self.limits = limits
+        self._held = held
         self.messages = 0
         self.size_bytes = 0
         self.lost_messages = 0
-        self._items: deque[Batch | int] = deque()  # an int is a gap: so many messages were lost here
+        self._items: deque[Batch | int] = deque()
+        """What waits, in its order. An int among the batches is a gap: so many messages were lost there."""
         self._front_gap = 0
-        self._skip = 0  # messages of the first batch that are lost already; 0 unless that is a batch
+        """Messages lost before the oldest batch that is left; 0 once `take_gap` has told them."""
+        self._skip = 0
+        """Messages of the first batch that are lost already; 0 once they were cut off, and unless a batch is first."""
 
     def __bool__(self) -> bool:
-        """Whether anything is left to tell: batches or gaps."""
+        """Return whether anything is left to tell: batches or gaps."""
         return bool(self._items) or self._front_gap > 0
 
     def fits(self, batch: Batch) -> bool:
-        """Whether `batch` as a whole can be added without dropping anything."""
+        """Return whether `batch` as a whole can be added without dropping anything."""
         return (
             self.messages + batch.messages <= self.limits.messages
             and self.size_bytes + batch.size_bytes <= self.limits.bytes
@@ -68,6 +73,7 @@ class BoundedQueue:
     def append(self, batch: Batch) -> None:
         """Add a batch that fits."""
         self._items.append(batch)
+        self._held.hold(batch)
         self.messages += batch.messages
         self.size_bytes += batch.size_bytes
 
@@ -122,6 +128,7 @@ class BoundedQueue:
             if isinstance(batch, int):
                 break
             self._items.popleft()
+            self._held.let_go(batch)
             taken.append(batch)
             taken_bytes += batch.size_bytes
             self.messages -= batch.messages
@@ -130,14 +137,45 @@ class BoundedQueue:
 
     def clear(self) -> None:
         """Lose everything that is held; it becomes one gap."""
-        gaps = sum(item for item in self._items if isinstance(item, int))
+        gaps = 0
+        for item in self._items:
+            if isinstance(item, int):
+                gaps += item
+            else:
+                self._held.let_go(item)
         self._items.clear()
         self._front_gap += self.messages + gaps
         self.lost_messages += self.messages
         self.messages = self.size_bytes = self._skip = 0
 
+    def drop_oldest(self, surplus_bytes: int) -> None:
+        """Lose the oldest batches, so many bytes of them, and what else is in the last of them."""
+        left = self.size_bytes - surplus_bytes
+        while self._items and self.size_bytes > left:
+            self._lose(self._first().messages - self._skip)
+            self._discard_first()
+
+    def drop_newest(self, surplus_bytes: int) -> None:
+        """Lose the newest batches, so many bytes of them, and what else is in the last of them."""
+        left = self.size_bytes - surplus_bytes
+        gap = 0
+        while self._items and self.size_bytes > left:
+            last = self._items.pop()
+            if isinstance(last, int):
+                gap += last
+                continue
+            gap += last.messages
+            self.lost_messages += last.messages
+            self.messages -= last.messages
+            self.size_bytes -= last.size_bytes
+            self._held.let_go(last)
+        if self._items and isinstance(self._items[-1], int):
+            gap += self._items.pop()  # type: ignore[operator]
+        if gap:
+            self._items.append(gap)
+
     def _lose(self, messages: int) -> None:
-        """Count messages that were held and are lost now."""
+        """Take note that messages which were held are lost now."""
         self.messages -= messages
         self._front_gap += messages
         self.lost_messages += messages
@@ -161,7 +199,7 @@ class BoundedQueue:
                 self._discard_first()
 
     def _drop_surplus_bytes(self, surplus_bytes: int) -> None:
-        """Drop from the first batch what frees so many bytes, or all of it where that is not enough."""
+        """Drop so much of the first batch that so many bytes are freed, or all of it where that is not enough."""
         first = self._first()
         if first.size_bytes <= surplus_bytes:
             self._lose(first.messages - self._skip)
@@ -176,8 +214,10 @@ class BoundedQueue:
             self._cut_off_skipped()
 
     def _discard_first(self) -> None:
-        self.size_bytes -= self._first().size_bytes
+        first = self._first()
+        self.size_bytes -= first.size_bytes
         self._items.popleft()
+        self._held.let_go(first)
         self._skip = 0
 
     def _cut_off_skipped(self) -> None:
@@ -190,6 +230,7 @@ class BoundedQueue:
         self._discard_first()
         if rest is not None:
             self._items.appendleft(rest)
+            self._held.hold(rest)
             self.size_bytes += rest.size_bytes
 
     def _newest_that_fit(self, batch: Batch) -> Batch | None:

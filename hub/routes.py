@@ -30,6 +30,8 @@ from sortedcontainers import SortedList
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED, KIND_MESSAGES
 from hub.handler import Handler
+from hub.limits import RouteLimits
+from hub.memory import Account, Memory
 from hub.multimap import PrefixMultimap
 from hub.tags.envelope import Envelope
 from hub.tags.remembered import TaggedKeys, charge
@@ -37,13 +39,7 @@ from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
 from hub.topics import RESERVED, decode_topic, printable
 
-__all__ = ["ROUTES_LIMIT", "ROUTES_LIMIT_BYTES", "Route", "Routes"]
-
-ROUTES_LIMIT = 65_536
-"""Default of most keys remembered; about 400 bytes each, with labels 1 to 20 KiB."""
-
-ROUTES_LIMIT_BYTES = 64 * 1024 * 1024
-"""Default of most memory that they take: topics of ordinary length come to half of it, or 20,000 keys of 8 labels."""
+__all__ = ["Route", "Routes"]
 
 _KEY_HEADER_BYTES = 4
 _KNOWN_FLAGS = 0b11 | FLAG_TAGGED  # BATCH and the low bit of the encoding: msgpack or Broker
@@ -58,26 +54,26 @@ _PLAIN_CHARGE_BYTES = 250
 
 
 def nobody(_: str) -> Handler | None:
-    """Stand in for the owners of names: there are none."""
+    """Stand in for the owners of names where there are none."""
     return None
 
 
 class Route:
-    """Where messages go."""
+    """The handlers that get the messages of some routing keys."""
 
     __slots__ = ("__weakref__", "handlers", "near", "sender", "source")
 
     handlers: tuple[Handler, ...]
-    """All handlers that want them."""
+    """All handlers that want these messages."""
 
     near: tuple[Handler, ...]
     """Those of them that are no links: where messages go that came over a link."""
 
     sender: str
-    """The name that they bear; empty for none, which is what most have."""
+    """The name that the messages bear; empty for none, which is what most have."""
 
     source: Handler | None
-    """With a sender: who owns that name, so that nobody else of this hub may publish them; None for nobody."""
+    """With a sender: the handler that owns this name, so that no other one here may publish them; None for nobody."""
 
     def __init__(self, handlers: tuple[Handler, ...], sender: str = "", source: Handler | None = None) -> None:
         self.handlers = handlers
@@ -87,7 +83,7 @@ class Route:
         self.source = source
 
     def may_bring(self, source: Handler) -> bool:
-        """Whether `source` may publish on this route. A peer hub may: it has asked its own clients."""
+        """Return whether `source` may publish on this route. A peer hub may: it has asked its own clients."""
         return not self.sender or source is self.source or source.is_link
 
 
@@ -96,13 +92,14 @@ class Routes:
 
     Args:
         multimap: Handlers by prefix.
-        limit: Most keys remembered.
-        limit_bytes: Most memory that they take.
+        limits: How many keys are remembered, and how much memory they may take.
         rules: Handlers by rule.
         owner_of: Gives the handler that owns a name: a client, or the link to its hub.
+        account: Is charged for what is remembered.
     """
 
     __slots__ = (
+        "_account",
         "_by_topic",
         "_interned",
         "_multimap",
@@ -121,39 +118,56 @@ class Routes:
     def __init__(
         self,
         multimap: PrefixMultimap[Handler],
-        limit: int = ROUTES_LIMIT,
+        limits: RouteLimits = RouteLimits(),  # noqa: B008 -- frozen
         *,
-        limit_bytes: int = ROUTES_LIMIT_BYTES,
         rules: RuleIndex[Handler] | None = None,
         owner_of: Callable[[str], Handler | None] = nobody,
+        account: Account | None = None,
     ) -> None:
         self.table: dict[bytes, Route] = {}
-        self.limit = limit
-        self.limit_bytes = limit_bytes
+        """Routing key → route. A key is there from its first miss until something changes who gets it, or all is
+        cleared."""
+        self.limit, self.limit_bytes = limits
         self.size_bytes = 0
+        """How much memory the remembered keys take, bytes; 0 after `clear`."""
         self.misses = 0
+        """How often a key was not in the table; nothing takes away from it."""
         self.clears = 0
+        """How often the table was emptied; nothing takes away from it."""
         self.has_senders = False
-        """Whether some of the routes may not be used by everybody."""
+        """True once a remembered route may be used by one sender alone; False again after `clear`."""
         self._multimap = multimap
         self._rules: RuleIndex[Handler] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
+        self._account = Memory().account("routes") if account is None else account
         self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
-        self._by_topic: SortedList = SortedList()  # topic + key header, so that one prefix is one range
+        """Handlers, sender and source → the one route of these, as long as somebody holds it: `is` compares routes."""
+        self._by_topic: SortedList = SortedList()
+        """The remembered keys without labels, as topic + key header, so that the topics under a prefix are one
+        range."""
         self._tagged = TaggedKeys()
+        """The remembered keys with labels or names, by what they could be forgotten for."""
 
     @property
     def tagged_keys(self) -> int:
-        """How many of the keys remembered have labels or names."""
+        """Return how many of the remembered keys have labels or names."""
         return len(self._tagged)
 
+    def of(self, key: bytes) -> Route:
+        """Return the route of a key, remembered. The scanner, which asks once a frame, looks into `table` itself.
+
+        Raises:
+            RejectedError: No client may send messages under this key; the text says why.
+        """
+        return self.table.get(key) or self.miss(key)
+
     def find(self, topic: str) -> Route:
-        """Return the route of a topic, not remembered."""
+        """Return the route of a topic, without remembering it."""
         # Sorted, so that the same handlers are the same tuple, in whatever order their prefixes were found.
         return self._route(tuple(sorted(self._multimap.find(topic), key=_by_id)))
 
     def find_tagged(self, envelope: Envelope) -> Route:
-        """Return the route of a topic with labels and names, not remembered.
+        """Return the route of a topic with labels and names, without remembering it.
 
         Raises:
             RejectedError: Nobody has the name that it is for.
@@ -210,6 +224,7 @@ class Routes:
         if len(self.table) >= self.limit or self.size_bytes + size_bytes > self.limit_bytes:
             self.clear()
         self.size_bytes += size_bytes
+        self._account.update(self.size_bytes)
 
     def forget(self, prefix: str) -> None:
         """Forget the routes of all topics under `prefix`: its subscriptions have changed."""
@@ -262,6 +277,7 @@ class Routes:
             self._by_topic.clear()
             self._tagged.clear()
             self.size_bytes = 0
+            self._account.update(0)
             self.has_senders = False
 
 

@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 def batch_count(data: bytes, body_start: int, body_length: int) -> int:
-    """How many values a BATCH body says it holds; 0 if it cannot be: each value takes at least one byte."""
+    """Return how many values a BATCH body says it holds; 0 if it cannot be: each value takes at least one byte."""
     if body_length <= BATCH_COUNT.size:
         return 0
     count: int = BATCH_COUNT.unpack_from(data, body_start)[0]
@@ -50,7 +50,7 @@ def find_runs(
     """Walk over complete frames from `position` on whose keys are in `table`.
 
     Args:
-        data: What was read.
+        data: The bytes that were read.
         position: Where a frame begins.
         table: Routing key → route.
         limit_bytes: Largest body.
@@ -114,8 +114,8 @@ def join_runs(
     """Put runs one behind the other.
 
     Args:
-        data: What was read.
-        start: Where the first run begins.
+        data: The bytes that were read.
+        start: Place at which the first run begins.
         ends: Where each run ends.
         messages: How many messages each holds.
         chosen: Numbers of runs, ascending.

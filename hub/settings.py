@@ -3,7 +3,8 @@
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.config`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
-vouches for the values. No key but `shm.over_bytes` uses 0 for "none" or "no limit".
+vouches for the values. No key but `shm.over_bytes` uses 0 for "none"; `limits.memory_bytes` uses it for "as much as
+there is allows".
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hub.overflow import QueueLimits
-from hub.requests.limits import RequestLimits
+from hub.limits import RequestLimits
+from hub.overflow import Overflow, QueueLimits
 
 __all__ = [
     "RANGED",
@@ -26,6 +27,7 @@ __all__ = [
     "QueueMaximum",
     "Settings",
     "SharedMemorySettings",
+    "UnixSettings",
     "WebSocketSettings",
     "ZeekSettings",
 ]
@@ -52,6 +54,14 @@ _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 _ORIGIN = r"^(null|[a-z][a-z0-9+.-]*://[^/?#@\s\x00-\x1f\x7fA-Z]+)$"
 """An origin as browsers send it: scheme, host, perhaps a port. Capitals or a slash at its end would never match."""
 
+_HOST_NAME = r"^(\*|[^\s/?#@:\[\]\\\x00-\x1f\x7fA-Z]{1,253})$"
+"""A host name as browsers send it, without a port; or `*`."""
+
+
+_LIVE = Meta(extra={"live": True})
+"""A reload changes it, for those who come and for what is due from then on. Other keys need a restart: what was made of
+them at the start stays as it was made."""
+
 
 def _between(unit: str, least: float, most: float, description: str) -> Meta:
     """Describe a number of `unit` within a closed range."""
@@ -59,9 +69,17 @@ def _between(unit: str, least: float, most: float, description: str) -> Meta:
 
 
 # A billion messages or a tebibyte is no bound that anybody means: above it is a slip of the keyboard.
-_QueueMessages = Annotated[int, _between("messages", 1, 10**9, "Most messages that a queue holds.")]
+_QueueMessages = Annotated[int, _between("messages", 1, 10**9, "Most messages that a queue holds."), _LIVE]
 _QueueBytes = Annotated[
-    int, _between("bytes", _SMALLEST_QUEUE_BYTES, _TIB, "Most memory that the messages in a queue take.")
+    int, _between("bytes", _SMALLEST_QUEUE_BYTES, _TIB, "Most memory that the messages in a queue take."), _LIVE
+]
+_QueueOverflow = Annotated[
+    Overflow,
+    Meta(
+        description="What goes when the queue is full: "
+        "everything and the connection, the oldest, or the newest message."
+    ),
+    _LIVE,
 ]
 
 _LONGEST_TIMEOUT_S = 86_400.0
@@ -87,11 +105,12 @@ class QueueMaximum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The largest queue that a client may wish for; a larger wish is granted this much."""
 
     messages: Annotated[
-        int, _between("messages", 1, 10**9, "Most messages that a client or a listener's URL may ask for.")
+        int, _between("messages", 1, 10**9, "Most messages that a client or a listener's URL may ask for."), _LIVE
     ] = 1_000_000
     bytes: Annotated[
         int,
         _between("bytes", _SMALLEST_QUEUE_BYTES, _TIB, "Most memory that a client or a listener's URL may ask for."),
+        _LIVE,
     ] = 256 * _MIB
 
 
@@ -99,8 +118,20 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one hub takes from its clients, and how long it waits for them."""
 
     connections: Annotated[
-        int, _between("connections", 1, 1_000_000, "Connections open at one time; one more is closed with 1013.")
+        int, _between("connections", 1, 1_000_000, "Connections open at one time; one more is closed with 1013."), _LIVE
     ] = 10_000
+    connections_per_address: Annotated[
+        int,
+        _between("connections", 1, 1_000_000, "Of these, from one address that is not this machine's; one more: 1013."),
+        _LIVE,
+    ] = 5_000
+    newcomers: Annotated[
+        int,
+        _between(
+            "connections", 1, 1_000_000, "Connections before the end of their handshake; one more ends the oldest."
+        ),
+        _LIVE,
+    ] = 1_024
     prefixes_per_client: Annotated[
         int,
         _between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
@@ -109,17 +140,37 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         _between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is refused with 1008."),
     ] = 1_000
+    services_per_client: Annotated[
+        int,
+        _between("prefixes", 1, 10_000_000, "Prefixes that a client may serve; one more is refused with 1008."),
+    ] = 1_000
+    prefixes_per_peer: Annotated[
+        int,
+        _between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is refused with 1008."),
+    ] = 100_000
+    rules_per_peer: Annotated[
+        int,
+        _between("rules", 1, 10_000_000, "Rules that a peer hub may subscribe by; one more is refused with 1008."),
+    ] = 100_000
+    services_per_peer: Annotated[
+        int,
+        _between("prefixes", 1, 10_000_000, "Prefixes that a peer hub may serve; one more is refused with 1008."),
+    ] = 100_000
     frame_bytes: Annotated[
         int,
         _between("bytes", _SMALLEST_FRAME_BYTES, _GIB, "Largest body of a frame or WebSocket message; above it 1009."),
     ] = 16 * _MIB
     handshake_bytes: Annotated[
-        int, _between("bytes", _SMALLEST_FRAME_BYTES, 16 * _MIB, "Most that is read before the handshake is over.")
+        int,
+        _between("bytes", _SMALLEST_FRAME_BYTES, 16 * _MIB, "Most that is read before the handshake is over."),
+        _LIVE,
     ] = 64 * _KIB
-    handshake_s: Annotated[float, _between("seconds", 0.1, 3600.0, "Time for the handshake, then closed.")] = 5.0
-    ping_after_s: Annotated[float, _between("seconds", 0.1, 86_400.0, "Silence after which a ping is sent.")] = 20.0
+    handshake_s: Annotated[float, _between("seconds", 0.1, 3600.0, "Time for the handshake, then closed."), _LIVE] = 5.0
+    ping_after_s: Annotated[float, _between("seconds", 0.1, 86_400.0, "Silence after which a ping is sent."), _LIVE] = (
+        20.0
+    )
     ping_timeout_s: Annotated[
-        float, _between("seconds", 0.1, 3600.0, "Time for the answer to a ping, then closed with 1002.")
+        float, _between("seconds", 0.1, 3600.0, "Time for the answer to a ping, then closed with 1002."), _LIVE
     ] = 10.0
     routes: Annotated[
         int, _between("routing keys", 1, 10_000_000, "Routing keys whose handlers are remembered between messages.")
@@ -127,8 +178,17 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routes_bytes: Annotated[
         int, _between("bytes", 64 * _KIB, 64 * _GIB, "Most memory that those routing keys take; long ones bear labels.")
     ] = 64 * _MIB
+    memory_bytes: Annotated[
+        int,
+        _between(
+            "bytes",
+            0,
+            16 * _TIB,
+            "Memory of the hub; above it queues drop, what is new is refused (1013); 0 is 60 % of what there is.",
+        ),
+    ] = 0
     drain_s: Annotated[
-        float, _between("seconds", 0.0, 3600.0, "Time to flush queues when the hub stops; 0 closes at once.")
+        float, _between("seconds", 0.0, 3600.0, "Time to flush queues when the hub stops; 0 closes at once."), _LIVE
     ] = 5.0
 
 
@@ -141,6 +201,15 @@ class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             description="Web pages (by origin) that may connect, beside the hub's own page.",
             extra={"unit": "origins such as 'https://example.org'"},
         ),
+        _LIVE,
+    ] = ()
+    hosts: Annotated[
+        tuple[Annotated[str, Meta(pattern=_HOST_NAME)], ...],
+        Meta(
+            description="Names that browsers may reach the hub by, beside addresses and private names; `*` is any.",
+            extra={"unit": "host names such as 'hub.example.org'"},
+        ),
+        _LIVE,
     ] = ()
 
 
@@ -164,6 +233,13 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"unit": "prefixes such as '/zeek/'"},
         ),
     ] = ()
+    stores: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
+        Meta(
+            description="What names of Zeeks' data stores begin with; no Zeek is asked for what covers one.",
+            extra={"unit": "beginnings of names such as 'zeek/known/'"},
+        ),
+    ] = ("zeek/known/", "___sync_store_")
     forwarding: Annotated[
         Literal["on", "off"],
         Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),
@@ -181,6 +257,9 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 64
     total: Annotated[
         int, _between("names", 1, 10_000_000, "Names in all, with those of peer hubs; one more is refused with 1013.")
+    ] = 100_000
+    per_peer: Annotated[
+        int, _between("names", 1, 10_000_000, "Names that a peer hub may announce; one more is refused with 1008.")
     ] = 100_000
 
 
@@ -214,6 +293,9 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     readers: Annotated[
         int, _between("processes", 1, 64, "Processes that read for clients, each once it is needed.")
     ] = 2
+    fetch_s: Annotated[
+        float, _between("seconds", 0.1, 3600.0, "Time without a byte from such a process; then it is ended: 1013.")
+    ] = 30.0
     staged_bytes: Annotated[
         int,
         _between(
@@ -245,15 +327,29 @@ class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     segment_bytes: Annotated[int, _between("bytes", 64 * _KIB, _TIB, "Largest segment.")] = 256 * _MIB
 
 
+class UnixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may connect to Unix sockets."""
+
+    mode: Annotated[
+        str,
+        Meta(
+            pattern=r"^0?[0-7]{3}$",
+            description="Permissions of Unix sockets: who may write may connect; '0660' is owner and group.",
+            extra={"most_bytes": 4},
+        ),
+    ] = "0600"
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is logged, and in which form."""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least severe lines that are written.")
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severe lines that are written."), _LIVE
     ] = "info"
     format: Annotated[
         Literal["auto", "text", "json"],
         Meta(description="Form of a line; auto is text on a terminal and JSON otherwise."),
+        _LIVE,
     ] = "auto"
 
 
@@ -291,8 +387,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: NamesSettings = NamesSettings()
     journal: JournalSettings = JournalSettings()
     shm: SharedMemorySettings = SharedMemorySettings()
+    unix: UnixSettings = UnixSettings()
     log: LogSettings = LogSettings()
 
 
-RANGED: Mapping[str, Any] = {"queue.messages": _QueueMessages, "queue.bytes": _QueueBytes, **_REQUESTS_RANGED}
+RANGED: Mapping[str, Any] = {
+    "queue.messages": _QueueMessages,
+    "queue.bytes": _QueueBytes,
+    "queue.overflow": _QueueOverflow,
+    **_REQUESTS_RANGED,
+}
 """`QueueLimits` and `RequestLimits` are values of the core and carry no ranges; these are those for what people set."""

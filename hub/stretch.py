@@ -40,9 +40,9 @@ class Run(Batch, Generic[R]):
     """A batch with its route: messages of one read that go the same way.
 
     Args:
-        route: Of all of them.
+        route: The route of all of them.
         frames: Whole MESSAGES frames.
-        messages: How many values they hold, 1 or more.
+        route: The route of all of them.
         is_last: Whether nothing that was read stands behind it.
     """
 
@@ -58,8 +58,8 @@ class Stretch(Generic[R]):
     """Several runs of one read that stand behind one another.
 
     Args:
-        data: What was read.
-        start: Where the first run begins.
+        data: The bytes that were read.
+        start: Place at which the first run begins.
         runs: Routes, ends and numbers of messages, as `find_runs` returns them.
         is_last: Whether nothing that was read stands behind it.
     """
@@ -67,7 +67,7 @@ class Stretch(Generic[R]):
     __slots__ = ("_data", "_start", "ends", "is_last", "messages", "routes")
 
     routes: list[R]
-    """Of each run."""
+    """The route of each run."""
 
     ends: list[int]
     """Where each run ends in what was read."""
@@ -76,7 +76,7 @@ class Stretch(Generic[R]):
     """How many messages each run holds."""
 
     is_last: bool
-    """Whether nothing that was read stands behind it."""
+    """Whether nothing that was read stands behind the stretch."""
 
     def __init__(
         self, data: bytes, start: int, runs: tuple[list[R], list[int], list[int]], *, is_last: bool = True
@@ -87,22 +87,22 @@ class Stretch(Generic[R]):
         self.is_last = is_last
 
     def whole(self) -> Batch:
-        """All of it as one batch. What was read is not copied if there is nothing else in it."""
+        """Return all of it as one batch. What was read is not copied if there is nothing else in it."""
         data, start, end = self._data, self._start, self.ends[-1]
         return Batch(data if end - start == len(data) else data[start:end], sum(self.messages))
 
     def __iter__(self) -> Iterator[Run[R]]:
-        """The runs, in order, each as a batch of its own."""
+        """Yield the runs, in order, each as a batch of its own."""
         start = self._start
         for route, end, messages in zip(self.routes, self.ends, self.messages, strict=True):
             yield Run(route, self._data[start:end], messages)
             start = end
 
     def gathered(self, handlers_of: Callable[[R], Sequence[H]]) -> Iterator[tuple[Sequence[H], Batch]]:
-        """Yield who gets what: handlers, and the batch that each of them gets, in the order in which it came.
+        """Yield handlers, and the batch that each of them gets, in the order in which it came.
 
         Args:
-            handlers_of: Who wants what goes this way. No handler is in two of the pairs.
+            handlers_of: Gives the handlers of a route. No handler is in two of the pairs.
         """
         places: dict[R, list[int]] = {}  # route → numbers of its runs
         for number, route in enumerate(self.routes):
@@ -122,7 +122,7 @@ class Stretch(Generic[R]):
     def _by_interest(
         self, places: dict[R, list[int]], wanting: dict[R, Sequence[H]]
     ) -> Iterator[tuple[Sequence[H], Batch]]:
-        """Handlers that want the same of these routes get one batch."""
+        """Give one batch to all handlers that want the same of these routes."""
         interests: dict[H, list[R]] = {}
         for route, some in wanting.items():
             for handler in some:

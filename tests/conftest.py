@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
+
+from tests.suite.plugin import pytest_configure, pytest_xdist_make_scheduler  # noqa: F401 -- hooks
 
 settings.register_profile(
     "repeatable",
@@ -28,20 +28,6 @@ settings.register_profile(
     stateful_step_count=80,
 )
 settings.load_profile("repeatable")
-
-
-class _Together(LoadScopeScheduling):
-    """Keeps a file's tests in one worker, and all of Spark's, which share one session of Java."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::", 1)[0]
-        return "tests/spark" if path.startswith("tests/spark/") else path
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Together:
-    """Share the tests out."""
-    return _Together(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -44,32 +44,32 @@ class Record(NamedTuple):
 
     offset: int
     time_us: int
-    """When the hub took it, µs since 1970 UTC."""
+    """Time at which the hub took the message, µs since 1970 UTC."""
 
     topic: str
     encoding: int
     """`hub.frame.Encoding` of the body."""
 
     body: bytes
-    """One value, as it was published."""
+    """The value, as it was published."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block:
-    """A checked block.
+    """A checked block, and views of its columns.
 
     Attributes:
-        data: All of it.
-        count: Records, 1 to 65,536.
+        data: All bytes of the block.
+        count: How many records it has, 1 to 65,536.
         first: Offset of the first record.
         next: Offset behind the last record.
-        times: µs since 1970 UTC.
-        offsets: None if they have no gaps: record i has `first` + i.
-        topic_nos: Indexes into `topics`.
+        times: Times of the records, µs since 1970 UTC.
+        offsets: Offsets of the records; None if they have no gaps: record i has `first` + i.
+        topic_nos: Numbers of their topics, as indexes into `topics`.
         value_ends: Value i is `values[value_ends[i]:value_ends[i + 1]]`.
-        topics: Those of the records, each once.
-        encodings: None if all are msgpack.
-        values: Back to back.
+        topics: The topics of the records, each once.
+        encodings: Encodings of the values; None if all are msgpack.
+        values: The values, back to back.
     """
 
     data: bytes | memoryview
@@ -93,7 +93,7 @@ class Block:
 
         Args:
             data: All of one block.
-            verify: Whether to look at the checksum too. False: whoever gave it to us has done that.
+            verify: Whether to look at the checksum, too. It need not be where the giver of the block has done that.
 
         Raises:
             JournalCorruptError: It is not a block, or damaged.

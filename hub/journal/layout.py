@@ -69,13 +69,13 @@ BLOCK_HEADER = Struct("<4sIIIIIQq")
 """Magic, checksum, count, topics, topic_bytes, flags, value_bytes, first."""
 
 CHECKED_FROM = 8
-"""What stands behind the checksum is what it speaks of."""
+"""Place of the first byte that the checksum covers; it covers all from there on."""
 
 SPARSE = 0b01
 """Offsets have gaps and stand in a column of their own."""
 
 ENCODINGS = 0b10
-"""Not all values are msgpack: a column says which are what."""
+"""Some values are not msgpack: a column says how each one is spelled."""
 
 RECORDS_LIMIT = 65_536
 """Most records in one block: as many as one frame may hold."""
@@ -112,17 +112,17 @@ class Layout(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The sections of a block."""
+    """The sections of a block, as views."""
 
     times: memoryview
     offsets: memoryview | range
-    """A range if the block is dense."""
+    """It is a range if the block is dense."""
 
     topic_nos: memoryview
     value_ends: memoryview
     topic_ends: memoryview
     encodings: memoryview | bytes
-    """All zeros if the block has no such column."""
+    """All of them are zeros if the block has no such column."""
 
     text: memoryview
     values: memoryview
@@ -137,7 +137,7 @@ class Columns(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What a block is made of."""
+    """The records that a block is made of, column by column."""
 
     times: Sequence[int]
     offsets: Sequence[int]

@@ -112,14 +112,18 @@ def pack(
 
 
 class _Draft:
-    """A dense block that grows."""
+    """A dense block, to which records are appended."""
 
     def __init__(self, first: int) -> None:
         self.times: list[int] = []
+        """Times of the records so far; there are as many as records."""
         self.value_bytes = 0
+        """Length of all values so far, bytes; with `topic_bytes` it decides when the block is full."""
         self.topic_bytes = 0
+        """Length of the text of all different topics so far, bytes."""
         self._first = first
         self._numbers: dict[bytes, int] = {}
+        """Topic → its number in the dictionary of the block."""
         self._topic_nos: list[int] = []
         self._encodings = bytearray()
         self._values: list[bytes] = []
@@ -142,7 +146,7 @@ class _Draft:
         self.value_bytes += len(value)
 
     def block(self) -> bytes:
-        """Return what was appended."""
+        """Return the block of the records that were appended."""
         offsets = range(self._first, self._first + len(self.times))
         return write_block(
             Records(self.times, offsets, self._topic_nos, self._encodings, list(self._numbers), self._values)
@@ -150,7 +154,7 @@ class _Draft:
 
 
 def _whole_frames(frames: bytes) -> Iterator[Frame]:
-    """Take frames apart, as `iterate_frames`, but believe nothing.
+    """Take frames apart, as `iterate_frames` does, but believe nothing that they say.
 
     Raises:
         ValueError: Bytes are left that are no whole MESSAGES frame, or a value is too large.

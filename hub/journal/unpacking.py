@@ -119,20 +119,27 @@ def _rows(
 
 
 class _Writer:
-    """Joins messages to frames, and frames to bytes."""
+    """A writer of frames: it joins messages to frames, and frames to larger bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._topic = b""
-        self._run: list[bytes] = []  # values of that topic which go in one frame
+        """Topic of the run that is being collected."""
+        self._run: list[bytes] = []
+        """Values of that topic in a row which go in one frame; empty once that was ended."""
         self._run_bytes = 0
+        """Length of these values, bytes."""
         self._frames: list[bytes] = []
+        """Frames that are whole and were not handed out yet."""
         self._size = 0
+        """Length of these frames, bytes."""
         self._messages = 0
+        """How many messages they hold."""
         self._done: list[tuple[bytes, int]] = []
+        """What is ready to be handed out, each with its number of messages."""
 
     def add(self, topic: bytes, encoding: int, value: bytes) -> None:
-        """Append a message."""
+        """Append one message."""
         if encoding != Encoding.MSGPACK or skip_value(value, 0, len(value)) != len(value):
             self._end_run()
             self._put(encode_frame(KIND_MESSAGES, value, key=topic, flags=encoding << 1), 1)
@@ -148,7 +155,7 @@ class _Writer:
         self._run_bytes += len(value)
 
     def take(self) -> list[tuple[bytes, int]]:
-        """Return all that was appended."""
+        """Return all frames that were made of what was appended."""
         self._end_run()
         self._end_frames()
         return self._done

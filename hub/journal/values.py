@@ -40,7 +40,7 @@ for _tag, _width, _each in ((0xDC, 2, 1), (0xDD, 4, 1), (0xDE, 2, 2), (0xDF, 4, 
 def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
     """Return where the msgpack value at `position` ends; -1 if it is malformed or does not end before `end`.
 
-    Nested as deep as may be: what is still due is a number, not a stack.
+    Nesting may be as deep as can be: what is still due is a number, not a stack.
     """
     due = 1
     while due:

@@ -18,7 +18,7 @@ __all__ = ["Wanted"]
 
 
 class Wanted:
-    """Prefixes of topics.
+    """The prefixes of topics that one reader wants.
 
     Args:
         prefixes: One or more.
@@ -34,11 +34,11 @@ class Wanted:
 
     @property
     def is_all(self) -> bool:
-        """Whether every topic is wanted."""
+        """Return whether every topic is wanted."""
         return self._prefixes == [""]
 
     def holds(self, topic: str) -> bool:
-        """Whether a topic is wanted."""
+        """Return whether a topic is wanted."""
         place = bisect_right(self._prefixes, topic)
         return place > 0 and topic.startswith(self._prefixes[place - 1])
 
@@ -49,10 +49,10 @@ class Wanted:
         return bytes([self.holds(topic) for topic in topics])
 
     def may_hold(self, listed: bytes) -> bool:
-        """Whether a block with this listing (`hub.journal.listing`) may hold a topic that is wanted."""
+        """Return whether a block with this listing (`hub.journal.listing`) may hold a topic that is wanted."""
         return self.is_all or any(self.holds(text) or self._continues(text) for text in listed_texts(listed))
 
     def _continues(self, text: str) -> bool:
-        """Whether one of the prefixes begins with `text`: then what begins with it may be wanted."""
+        """Return whether one of the prefixes begins with `text`: then what begins with `text` may be wanted."""
         place = bisect_left(self._prefixes, text)
         return place < len(self._prefixes) and self._prefixes[place].startswith(text)

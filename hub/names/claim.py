@@ -26,29 +26,29 @@ class Standing(Enum):
 
 
 class Change(NamedTuple):
-    """How somebody's claim stands now, other than it was told."""
+    """How a claim stands now, where that differs from what its client was told."""
 
     name: str
     standing: Standing
     text: str = ""
-    """Why, for people."""
+    """The cause, for people."""
 
 
 Tell = Callable[[Change], object]
 
 
 def untold(_: Change) -> None:
-    """Stand in for what nobody wants to know."""
+    """Stand in for a function where nobody wants to know of a change."""
 
 
 class Wish(NamedTuple):
-    """What a client asks for."""
+    """The name that a client asks for, and how."""
 
     name: str
     labels: Iterable[str] = ()
-    """Announced with it."""
+    """Labels that are announced with the name."""
     queue: bool = False
-    """Whether to wait where somebody else owns it."""
+    """Whether the client waits where somebody else owns the name."""
 
 
 class Announced(NamedTuple):
@@ -61,26 +61,26 @@ class Announced(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One claim."""
+    """One claim of one client to one name, here or at a peer hub."""
 
     name: str
     handler: Handler
-    """Of the client, or of the link to the peer hub whose client it is."""
+    """The handler of the client, or of the link to the peer hub whose client it is."""
     labels: tuple[str, ...]
     """Sorted, without duplicates."""
     time_us: int
     """When it was made, µs since 1970 by the clock of its hub; later than any claim that its hub knew of."""
     hub: bytes
-    """Id of the hub where it was made."""
+    """Id of the hub where the claim was made."""
     owner: int
-    """Id of the client there."""
+    """Id of the client at that hub."""
     queue: bool = False
-    """Whether it waits where it cannot own the name."""
+    """Whether the claim waits while somebody else owns the name."""
     tell: Tell = untold
 
     @property
     def rank(self) -> tuple[int, bytes]:
-        """The least owns the name."""
+        """What claims are ordered by: the least owns the name."""
         return self.time_us, self.hub
 
     @property
@@ -94,7 +94,7 @@ class Claim(NamedTuple):
         return {"name": self.name, "labels": list(self.labels), "owner": self.owner, "hub": self.hub.hex()}
 
     def is_same_to_others(self, other: Claim | None) -> bool:
-        """Whether subscribers of `$hub/names/` cannot tell the two apart."""
+        """Return whether subscribers of `$hub/names/` cannot tell the two apart."""
         return other is not None and (self.labels, self.rank, self.owner) == (other.labels, other.rank, other.owner)
 
     def __str__(self) -> str:

@@ -10,11 +10,12 @@ A held claim that meets an earlier far one is lost: it waits again if it was mad
 linked to one another so come to the same owner in whatever order they hear: the earliest claim is never given up.
 
 Owner: `hub.names.names`. Invariants, after `settle`: where something is held it is the owner; where something waits
-there is an owner. Cost: O(links), and O(waiting) for a claim that is lost and waits again.
+there is an owner. Cost: O(links).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -31,35 +32,40 @@ class Settled(NamedTuple):
     """What settling has changed for clients of this hub."""
 
     raised: Claim | None = None
-    """It waited, and is the owner now."""
+    """A claim that had waited, and is the owner now."""
     lost: Claim | None = None
-    """It was the owner, and a far claim was earlier."""
+    """A claim that was the owner until a peer hub told of an earlier one."""
+    passed_over: tuple[Handler, ...] = ()
+    """Clients that waited before the one that was raised, but have left: their claims are dropped."""
 
 
 class Contest:
-    """The claims to one name."""
+    """The claims to one name, here and at peer hubs."""
 
     __slots__ = ("_far", "announced", "held", "owner", "waiting")
 
     def __init__(self) -> None:
         self.held: Claim | None = None
+        """The claim of a client of this hub that peers are told of; None where none holds the name."""
         self.owner: Claim | None = None
-        """As of the last `settle`."""
+        """The earliest claim as of the last `settle`; None where there is none."""
         self.announced: Announced | None = None
-        """What peers were told last, None for nothing or that it is over."""
-        self.waiting: dict[Handler, Claim] = {}
+        """What peers were told last; None where they were told nothing, or that it is over."""
+        self.waiting: OrderedDict[Handler, Claim] = OrderedDict()
+        """In the order of their coming; a plain dict would walk over all that had gone to find the first."""
         self._far: dict[Handler, Claim] = {}
+        """Link → the claim that its hub announces; from `put_far` to `drop_far`."""
 
     def __bool__(self) -> bool:
-        """Whether anybody claims the name."""
+        """Return whether anybody claims the name."""
         return self.held is not None or bool(self._far) or bool(self.waiting)
 
     def put_far(self, claim: Claim) -> None:
-        """A peer hub has announced a claim, or another one than before."""
+        """Take note that a peer hub has announced a claim, or another one than before."""
         self._far[claim.handler] = claim
 
     def drop_far(self, link: Handler) -> bool:
-        """It holds it no longer, or is gone; return whether it did."""
+        """Take note that a peer hub holds the name no longer, or is gone; return whether it did hold it."""
         return self._far.pop(link, None) is not None
 
     def settle(self) -> Settled:
@@ -70,11 +76,21 @@ class Contest:
         if held is not None and first is not None and first.rank < held.rank:
             self.held = None
             if held.queue:
-                self.waiting = {held.handler: held, **self.waiting}
+                self.waiting[held.handler] = held
+                self.waiting.move_to_end(held.handler, last=False)
             settled = Settled(lost=held)
         elif held is None and first is None and self.waiting:
-            handler = next(iter(self.waiting))
-            self.held = self.waiting.pop(handler)
-            settled = Settled(raised=self.held)
+            settled = self._raise_next()
         self.owner = self.held or first
         return settled
+
+    def _raise_next(self) -> Settled:
+        """Let the first of those who wait, and have not left, hold the name."""
+        passed_over: list[Handler] = []
+        while self.waiting:
+            handler, claim = self.waiting.popitem(last=False)
+            if not handler.closed:
+                self.held = claim
+                break
+            passed_over.append(handler)
+        return Settled(raised=self.held, passed_over=tuple(passed_over))

@@ -11,8 +11,8 @@ what clients of this hub hold, and nothing that came from another peer (one hop)
 Owner: the core. Invariants: replaying `appeared` and `gone` gives `list`; replaying what a link was told gives what is
 held here; `owner` is the same on all hubs that are linked to one another, once they have heard each other.
 
-Cost: a dict hit for `owner`; O(log n) for a name that comes or goes; a client that leaves costs its own names, a link
-that goes is taken out in turns' shares. Memory: see docs/names-and-labels.md.
+Cost: a dict hit for `owner`; O(log n) for a name that comes or goes. Whoever leaves is taken out in steps of the turn,
+which all that leave share. Memory: see docs/names-and-labels.md.
 
 Not here: clocks (times are arguments), the wire (`peers.wire.names`), messages to names (`hub.tags`, `hub.requests`).
 """
@@ -29,17 +29,23 @@ from sortedcontainers import SortedDict
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
 from hub.handler import Handler
 from hub.labels import check_labels
+from hub.limits import NameLimits
+from hub.memory import Memory
 from hub.names.claim import Announced, Change, Claim, Standing, Tell, Wish, untold
 from hub.names.contest import Contest
 from hub.names.grammar import check_name
+from hub.turn import Turn
 
-__all__ = ["NameLimits", "Names", "NamesStatistics", "OnNames"]
+__all__ = ["Names", "NamesStatistics", "OnNames"]
 
 LIST_LIMIT = 1_000
 """Most names of one answer: 2 ms of work."""
 
-_LEAVING_NAMES_PER_TURN = 500
-"""How many names of links that are gone are removed in one turn: about 10 ms."""
+_STEPS_PER_NAME = 2
+"""Taking a name out takes about as long as two prefixes, 20 µs, as there are those who must be told."""
+
+_NAME_BYTES = 700
+"""What a name takes, with its claim and its labels, measured over 50,000 of them."""
 
 OnNames = Callable[[str, Announced | None], object]
 """Tells a peer hub that a name is held here, or no longer."""
@@ -50,21 +56,10 @@ Announce = Callable[[Literal["appeared", "gone"], Claim], object]
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
-    """Which names are asked for."""
+    """The page of the list of names that is asked for."""
 
     prefix: str = ""
     after: str = ""
-
-
-class NameLimits(NamedTuple):
-    """How many names there may be."""
-
-    per_client: int = 64
-    """Owned by one client, or waited for."""
-    queue: int = 64
-    """Clients that wait for one name."""
-    total: int = 100_000
-    """In all, those of peer hubs among them."""
 
 
 class NamesStatistics(NamedTuple):
@@ -72,16 +67,16 @@ class NamesStatistics(NamedTuple):
 
     names: int
     far: int
-    """Announced by peer hubs, by each of them."""
+    """Names announced by peer hubs, each as often as there are hubs that announce it."""
     waiting: int
-    """Claims that wait."""
+    """Claims that wait for a name that somebody else owns."""
     appeared_total: int
     refused_total: int
     """Claims of clients that were refused."""
     lost_total: int
-    """Owners here that a peer's claim came before."""
+    """Owners here that lost their name to an earlier claim at a peer hub."""
     unheard_total: int
-    """Names of peers that were not taken: bad, or too many."""
+    """Names announced by peers that were not taken: they were bad, or too many."""
 
 
 class Names:
@@ -90,30 +85,43 @@ class Names:
     Args:
         hub: Id of this hub.
         announce: Called when a name has got an owner, and when it has one no longer.
-        wake: Called when there is something to `go_on` with in the next turn.
+        turn: Gives the steps in which names of those who have left go.
         limits: How many there may be.
+        memory: Must have room for them.
     """
 
     def __init__(
-        self, hub: bytes, announce: Announce, wake: Callable[[], object], limits: NameLimits | None = None
+        self,
+        hub: bytes,
+        announce: Announce,
+        turn: Turn,
+        limits: NameLimits | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.on_change: list[Callable[[str], object]] = []
         """Called with a name whose owner has changed, for those who remember owners."""
         self.limits = limits or NameLimits()
         self._hub = hub
         self._announce = announce
-        self._wake = wake
+        self._turn = turn
+        self._memory = Memory() if memory is None else memory
+        self._account = self._memory.account("names")
         self._contests: SortedDict[str, Contest] = SortedDict()
-        self._names: dict[Handler, dict[str, None]] = {}  # of clients: owned or waited for; of links: held there
+        """Every name that somebody claims, in its order; it goes with its last claim."""
+        self._names: dict[Handler, dict[str, None]] = {}
+        """Handler → names: those that a client owns or waits for, and those that a link announces."""
         self._links: dict[Handler, tuple[bytes, OnNames]] = {}
-        self._leaving: deque[Handler] = deque()  # links that are gone, with names that are not yet
+        """Link → the id of its hub, and the function that announces to it; from `link` until it leaves."""
+        self._leaving: deque[Handler] = deque()
+        """Handlers that have left and have names still. One joins them when it leaves, and goes with its last name."""
         self._far = self._waiting = 0
+        """How many claims links announce, and how many wait. Raised as one comes, lowered as it goes."""
         self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
 
-    # Whose a name is.
+    # The owners of names.
 
     def owner(self, name: str) -> Handler | None:
-        """Return the handler of a name's owner: a client's, or that of the link to its hub. None if it has none."""
+        """Return the handler of a name's owner: a client's, that of the link to its hub, or None."""
         claim = self.claim_of(name)
         return None if claim is None or claim.handler.closed else claim.handler
 
@@ -140,7 +148,7 @@ class Names:
         return found
 
     def owner_of(self, raw: bytes) -> Handler | None:
-        """As `owner`, of a name as it stands on the wire: what is no name has no owner."""
+        """Return the owner of a name as it stands on the wire; bytes that are no name have none."""
         return self.owner(raw.decode("ascii", "replace"))
 
     def answer(self, value: Any) -> Descriptions:
@@ -167,8 +175,8 @@ class Names:
         """Claim a name. Whoever has claimed it already changes labels and `queue` of that claim.
 
         Args:
-            handler: Of the client.
-            wish: What it asks for.
+            handler: Handler of the client.
+            wish: The name that it asks for, and how.
             now_us: The time, µs since 1970.
             tell: Called later, when the claim stands otherwise than this returns.
 
@@ -192,10 +200,12 @@ class Names:
 
     def _claim(self, handler: Handler, claim: Claim) -> Standing:
         name = claim.name
+        self._take_out_left(name)
         contest: Contest | None = self._contests.get(name)
         if contest is None or contest.owner is None:
             self._check_room(handler, name, None)
             contest = self._contests.setdefault(name, Contest())
+            self._account.update(len(self._contests) * _NAME_BYTES)
             self._names.setdefault(handler, {})[name] = None
         elif contest.held is None or contest.held.handler is not handler:
             return self._wait(handler, contest, contest.owner, claim)
@@ -206,7 +216,7 @@ class Names:
         return Standing.OWNED
 
     def _wait(self, handler: Handler, contest: Contest, owner: Claim, claim: Claim) -> Standing:
-        """Somebody else owns the name."""
+        """Let a claim wait, or refuse it, since somebody else owns the name."""
         name, earlier = claim.name, contest.waiting.get(handler)
         if not claim.queue:
             if earlier is not None:
@@ -223,7 +233,8 @@ class Names:
         return Standing.QUEUED
 
     def _check_room(self, handler: Handler, name: str, contest: Contest | None) -> None:
-        per_client, queue, total = self.limits
+        self._memory.check_room()
+        per_client, queue, total, _ = self.limits
         if len(self._names.get(handler, ())) >= per_client:
             text = f"name {name}: this client has claimed {per_client} names, which is the limit"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -246,24 +257,36 @@ class Names:
             by = f"it is owned by {owner}" if owner is not None else "nobody owns it"
             raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is not claimed by this client; {by}")
         self._forget_name(handler, name)
-        self._give_up(handler, name)
+        self._take_out(handler, name)
 
     def forget(self, handler: Handler) -> None:
-        """A handler has left: its names go, and the next in their queues own them."""
-        if self._links.pop(handler, None) is not None:
+        """Let the names of a handler that has left go, as many as this turn has steps for.
+
+        The next in their queues own them. What is left has no owner that could be reached, and goes when somebody
+        claims it.
+        """
+        self._links.pop(handler, None)
+        if handler in self._names:
             self._leaving.append(handler)
             self.go_on()
-            return
-        for name in self._names.pop(handler, {}):
-            self._give_up(handler, name)
 
-    def _give_up(self, handler: Handler, name: str) -> None:
+    def _take_out(self, handler: Handler, name: str) -> None:
+        """Remove what a handler has of a name: a claim that it holds, one that waits, or what a link announced."""
         contest = self._contests[name]
         if contest.waiting.pop(handler, None) is not None:
             self._waiting -= 1
             return
-        contest.held = None
+        if contest.drop_far(handler):
+            self._far -= 1
+        else:
+            contest.held = None
         self._settle(name, contest)
+
+    def _take_out_left(self, name: str) -> None:
+        """Remove the owners of a name that have left, now that somebody asks for it, whenever their turn comes."""
+        while (owner := self.claim_of(name)) is not None and owner.handler.closed:
+            self._forget_name(owner.handler, name)
+            self._take_out(owner.handler, name)
 
     def _forget_name(self, handler: Handler, name: str) -> None:
         names = self._names[handler]
@@ -274,10 +297,10 @@ class Names:
     # Peer hubs.
 
     def link(self, handler: Handler, hub: bytes, on_names: OnNames) -> None:
-        """A link to a peer hub is up: tell it what is held here, and from now on each change of that.
+        """Tell a peer hub, whose link is up, what is held here, and from now on each change of that.
 
         Args:
-            handler: Of the link.
+            handler: Handler of the link.
             hub: Id of the peer hub.
             on_names: Called with each name, and what is to be announced of it.
         """
@@ -287,10 +310,10 @@ class Names:
                 on_names(name, contest.announced)
 
     def hear(self, link: Handler, held: Iterable[Announced], released: Iterable[str]) -> None:
-        """Take what a peer hub announces. What is good is taken, whatever else there is.
+        """Take what a peer hub announces. The good part of it is taken, whatever else there is.
 
         Raises:
-            RejectedError: Some of it is no name, or too much; the text says how much, and why.
+            RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
         """
         if link not in self._links:  # lost while the rest of a read waited for its turn
             return
@@ -303,8 +326,11 @@ class Names:
                 unheard, cause = unheard + 1, cause or RejectedError(CloseCode.BAD_DATA, str(error))
             except RejectedError as error:
                 unheard, cause = unheard + 1, cause or error
+        names = self._names.get(link, {})
         for name in released:
-            self._drop_far(link, name)
+            if name in names:
+                self._forget_name(link, name)
+                self._take_out(link, name)
         if cause is not None:
             self._unheard_total += unheard
             raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
@@ -313,52 +339,57 @@ class Names:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
         contest = self._contests.get(name)
+        names = self._names.setdefault(link, {})
+        if name not in names and len(names) >= self.limits.per_peer:
+            text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
         if contest is None:
+            self._memory.check_room()
             if len(self._contests) >= self.limits.total:
                 text = f"{self.limits.total} names are known, which is the limit of this hub"
                 raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
             contest = self._contests[name] = Contest()
-        names = self._names.setdefault(link, {})
+            self._account.update(len(self._contests) * _NAME_BYTES)
         self._far += name not in names
         names[name] = None
         contest.put_far(Claim(name, link, labels, announced.time_us, self._links[link][0], announced.owner))
         self._settle(name, contest)
 
-    def _drop_far(self, link: Handler, name: str) -> None:
-        contest = self._contests.get(name)
-        if contest is not None and contest.drop_far(link):
-            self._far -= 1
-            self._forget_name(link, name)
-            self._settle(name, contest)
-
     def go_on(self) -> None:
-        """Do a turn's share of what links that are gone have left behind."""
-        left = _LEAVING_NAMES_PER_TURN
+        """Remove names of those who have left, as many as this turn has steps for."""
         while self._leaving:
-            link = self._leaving[0]
-            while names := self._names.get(link):
-                if not left:
-                    self._wake()
+            handler = self._leaving[0]
+            while names := self._names.get(handler):
+                if not self._turn.step(_STEPS_PER_NAME):
                     return
-                self._drop_far(link, next(reversed(names)))
-                left -= 1
+                name = names.popitem()[0]
+                if not names:
+                    del self._names[handler]
+                self._take_out(handler, name)
+            self._names.pop(handler, None)  # empty where all that a link announced was refused
             self._leaving.popleft()
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to `go_on` with."""
+        """Return whether there is something to `go_on` with."""
         return bool(self._leaving)
 
-    # Inside.
+    # Settling.
 
     def _settle(self, name: str, contest: Contest) -> None:
-        """Find the owner again, and tell who must know: all state first, so that who is told may ask and claim."""
+        """Find the owner again after a change, and tell those concerned.
+
+        All state is changed before anybody is told, so that whoever is told may ask for names and claim some.
+        """
         before, was_announced = contest.owner, contest.announced
-        raised, lost = contest.settle()
+        raised, lost, passed_over = contest.settle()
         held = contest.held
         contest.announced = None if held is None else held.announced
         if raised is not None:
             self._waiting -= 1
+        for handler in passed_over:
+            self._waiting -= 1
+            self._forget_name(handler, name)
         if lost is not None:
             self._lost_total += 1
             if lost.queue:
@@ -367,7 +398,7 @@ class Names:
                 self._forget_name(lost.handler, name)
         owner = contest.owner
         if not contest:
-            del self._contests[name]
+            self._remove(name)
         if contest.announced != was_announced:
             for _, on_names in list(self._links.values()):
                 on_names(name, contest.announced)
@@ -377,6 +408,13 @@ class Names:
         if lost is not None:
             standing = Standing.QUEUED if lost.queue else Standing.LOST
             lost.tell(Change(name, standing, f"name {name} is owned by {owner}, whose claim was earlier"))
+
+    def _remove(self, name: str) -> None:
+        """Remove a name that nobody claims any more."""
+        del self._contests[name]
+        if not self._contests:
+            self._contests.clear()  # an emptied dictionary keeps its room otherwise
+        self._account.update(len(self._contests) * _NAME_BYTES)
 
     def _tell_owner(self, name: str, before: Claim | None, owner: Claim | None) -> None:
         """Tell those who remember owners, and subscribers of `$hub/names/`."""
@@ -392,7 +430,7 @@ class Names:
             self._announce("appeared", owner)
 
     def statistics(self) -> NamesStatistics:
-        """Names as they are now."""
+        """Return how many names there are now, and what has become of claims so far."""
         return NamesStatistics(
             names=len(self._contests),
             far=self._far,

@@ -1,1 +1,3 @@
-from hub.requests.block import Block as Block
+from hub.requests.pending import PureBlock
+
+Block = PureBlock

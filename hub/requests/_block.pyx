@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled twin of `hub.requests.block`: same contracts, same tests; its numbers are no objects.
+"""The compiled twin of `hub.requests.pending`: same contracts, same tests; its numbers are no objects.
 
 Optional: built where a C compiler is there, chosen at import by `hub.requests.pending`. The garbage collector does not
 know blocks, nor the dictionaries that hold nothing else: so a million of them cost it nothing. What is settled stands
@@ -67,7 +67,7 @@ cdef class Block:
             self.bucket.clear()
 
     def pending(self, Py_ssize_t start=0, stop=None):
-        """Return where what is pending begins and ends: see `hub.requests.block`."""
+        """Return where what is pending begins and ends: see `hub.requests.pending`."""
         cdef Py_ssize_t begin, end = self.count if stop is None else stop
         cdef list found = []
         if self.answered is None:

@@ -13,32 +13,33 @@ class RequestStatistics(NamedTuple):
     """Requests at one moment. Totals count from the start of the hub, in requests, not in frames."""
 
     services: int
-    """Prefixes that are served, here or at peer hubs."""
+    """How many prefixes are served, here or at peer hubs."""
     pending: int
     asked_total: int
-    """Taken from clients and links, refused ones not counted."""
+    """Requests that were taken from clients and links, without refused ones."""
     answered_total: dict[str, int]
-    """By status."""
+    """Requests that were answered, by status."""
     abandoned_total: int
-    """Whose requester left before the answer."""
+    """Requests whose requester left before the answer."""
     duplicate_total: int
-    """Refused: their transaction id was pending."""
+    """Requests that were refused because their transaction id was pending."""
     late_total: int
     """Replies that came when their request was not pending any more."""
     unasked_total: int
-    """Replies to what this service was never asked."""
+    """Replies to what the service was never asked."""
     refused_total: int
-    """Requests of those that may not ask, replies with a status that is the hub's own."""
+    """Requests of those that may not ask, and replies with a status that only the hub itself may give."""
 
 
 class RequestCounters:
-    """What is counted as it happens."""
+    """The totals of `RequestStatistics`, each raised as it happens and never lowered."""
 
     __slots__ = ("abandoned", "answered", "asked", "duplicate", "late", "refused", "unasked")
 
     def __init__(self) -> None:
         self.asked = 0
         self.answered = [0] * len(Status)
+        """How many requests were answered, at the number of each status."""
         self.abandoned = 0
         self.duplicate = 0
         self.late = 0
@@ -46,7 +47,7 @@ class RequestCounters:
         self.refused = 0
 
     def statistics(self, services: int, pending: int) -> RequestStatistics:
-        """Return them all."""
+        """Return all of them as they are now."""
         return RequestStatistics(
             services=services,
             pending=pending,

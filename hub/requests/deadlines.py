@@ -11,7 +11,7 @@ never later than the first bucket that holds something.
 Cost: O(1) to enter and to leave a bucket; O(log buckets) for each new one. A bucket that was left empty costs about
 200 bytes until its time.
 
-Not here: the clock; whoever has one calls `take` (`peers.node`).
+Not here: the clock; whoever has one calls `take` (`peers.node.node`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ class Deadlines:
     def __init__(self, wake_at: Callable[[int], object]) -> None:
         self._wake_at = wake_at
         self._buckets: dict[int, dict[Block, None]] = {}
-        self._numbers: list[int] = []  # of the buckets, as a heap
-        self._armed: float = math.inf  # the bucket that `wake_at` was called for
+        """Number of a bucket → the blocks that are due then. A bucket is there from its first block until `take` finds
+        it empty."""
+        self._numbers: list[int] = []
+        """The numbers of all buckets, as a heap."""
+        self._armed: float = math.inf
+        """The bucket that `wake_at` was called for last; infinite while nothing is to be waited for."""
 
     def bucket(self, due_ms: int) -> dict[Block, None]:
         """Return the bucket of what is due then."""
@@ -56,15 +60,15 @@ class Deadlines:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When to call `take` next, None if nothing is pending."""
+        """Return when to call `take` next; None if nothing is pending."""
         return None if math.isinf(self._armed) else int(self._armed) * BUCKET_MS
 
     def take(self, now_ms: int, most: int) -> list[Block]:
-        """Take blocks that are due out of their buckets; see to it that the rest is asked for. Whoever takes settles.
+        """Take blocks that are due out of their buckets, and ask for the rest later. The caller settles them.
 
         Args:
-            now_ms: The time.
-            most: As many as a turn may bear.
+            now_ms: The time now, ms.
+            most: As many as one turn may take.
         """
         taken: list[Block] = []
         self._armed = math.inf

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from hub.memory import Account
 from hub.overflow import QueueLimits
 from hub.requests.layout import Reply, Request
 
@@ -25,31 +26,33 @@ ITEM_OVERHEAD_BYTES = 200
 
 
 class Lane:
-    """Items in order."""
+    """The items of one handler, in the order in which they will be written."""
 
-    __slots__ = ("_items", "_limits", "requests", "size_bytes")
+    __slots__ = ("_account", "_items", "_limits", "requests", "size_bytes")
 
     requests: int
-    """Requests and replies held; those of a batch count one by one."""
+    """How many requests and replies are held; those of a batch are added up one by one."""
 
     size_bytes: int
-    """Memory held, bytes."""
+    """How much memory they take, bytes."""
 
-    def __init__(self, limits: QueueLimits) -> None:
+    def __init__(self, limits: QueueLimits, account: Account) -> None:
         self._limits = limits
+        self._account = account
         self._items: deque[Item] = deque()
+        """What waits, the oldest first."""
         self.requests = 0
         self.size_bytes = 0
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._items)
 
     def add(self, item: Item, *, keep: bool) -> bool:
-        """Put `item` behind the others.
+        """Put `item` behind the others, if there is room.
 
         Args:
-            item: What waits.
+            item: A request or a reply that is to wait.
             keep: Add it even if there is no room.
 
         Returns:
@@ -61,6 +64,7 @@ class Lane:
             return False
         self._items.append(item)
         self.requests = requests
+        self._account.charge(size_bytes - self.size_bytes)
         self.size_bytes = size_bytes
         return True
 
@@ -78,4 +82,11 @@ class Lane:
             taken_bytes += item.size_bytes + ITEM_OVERHEAD_BYTES
             self.requests -= item.requests
         self.size_bytes -= taken_bytes
+        self._account.charge(-taken_bytes)
         return taken
+
+    def clear(self) -> None:
+        """Throw everything away."""
+        self._items.clear()
+        self._account.charge(-self.size_bytes)
+        self.requests = self.size_bytes = 0

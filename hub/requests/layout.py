@@ -54,17 +54,17 @@ _REPLY_HEAD = Struct(">IB")
 
 
 class Status(IntEnum):
-    """What has become of a request."""
+    """What has become of a request, and so what its answer says."""
 
     OK = 0
     FAILED = 1
-    """The service says so; the value is its reason."""
+    """The service has failed; the value is its reason."""
     NO_RESPONDER = 2
     """Nobody serves this topic, or has this name."""
     RESPONDER_GONE = 3
     """The service was lost before it answered."""
     TIMED_OUT = 4
-    """No answer within the time that the request gives."""
+    """There was no answer within the time that the request gives."""
     OVERFLOW = 5
     """The queue of the service, or a limit of the requester's, is full."""
     NOT_ALLOWED = 6
@@ -76,14 +76,14 @@ class Request(NamedTuple):
     """One REQUEST frame: one request, or several of the same target."""
 
     target: bytes
-    """Topic or service name, as the key has it; not checked."""
+    """The topic or service name, as the key has it; it is not checked."""
     first: int
     """Transaction id of the first."""
     timeout_ms: int
     values: bytes
     """As in the body of MESSAGES: one value, or with BATCH a count and values."""
     flags: int = 0
-    """BATCH, encoding, NAMED."""
+    """Bits of BATCH, NAMED and the encoding."""
 
     @property
     def requests(self) -> int:
@@ -130,7 +130,7 @@ class Reply(NamedTuple):
     values: bytes
     """As in `Request`; where the status is not OK, one value for all."""
     flags: int = 0
-    """BATCH, encoding."""
+    """Bits of BATCH and the encoding."""
 
     @property
     def requests(self) -> int:
@@ -165,8 +165,8 @@ class Reply(NamedTuple):
         values = bytes(frame.body[_REPLY_HEAD.size :])
         if status == Status.OK:
             _check_count("REPLY", frame.flags, values)
-        elif frame.flags & FLAG_BATCH and not 0 < int.from_bytes(values[: BATCH_COUNT.size]) <= BATCH_LIMIT_MESSAGES:
-            raise RejectedError(CloseCode.BAD_DATA, "REPLY: BATCH of no replies, or of too many")
+        elif frame.flags & FLAG_BATCH:
+            _check_failures(values)
         return cls(first, status, values, frame.flags)
 
 
@@ -179,7 +179,7 @@ def failure(first: int, count: int, status: Status, text: str) -> Reply:
 
 
 def _values_bytes(values: bytes, flags: int) -> int:
-    """Length of values, with what a handle stands for."""
+    """Return the length of values; of a handle, with what it stands for."""
     beyond: int = getattr(values, "shared_bytes", 0) if flags & FLAG_SHARED else 0
     return len(values) + beyond
 
@@ -187,6 +187,12 @@ def _values_bytes(values: bytes, flags: int) -> int:
 def _check_flags(kind: str, flags: int, known: int) -> None:
     if flags & ~known:
         raise RejectedError(CloseCode.BAD_DATA, f"{kind}: flags 0b{flags:08b}, known are 0b{known:08b}")
+
+
+def _check_failures(values: bytes) -> None:
+    """See to it that a BATCH of failures has a count and the one value behind it."""
+    if len(values) <= BATCH_COUNT.size or not 0 < BATCH_COUNT.unpack_from(values)[0] <= BATCH_LIMIT_MESSAGES:
+        raise RejectedError(CloseCode.BAD_DATA, "REPLY: BATCH of no replies, of too many, or without a value")
 
 
 def _check_count(kind: str, flags: int, values: bytes) -> None:

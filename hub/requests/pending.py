@@ -1,4 +1,4 @@
-"""`Party` and `Spans`: what is pending, as who has asked knows it and as who is to answer.
+"""Requests that are pending, as the requester knows them and as the service knows them.
 
 ```
 requester's ids            hub's ids at this service          every 10 ms
@@ -8,14 +8,19 @@ requester's ids            hub's ids at this service          every 10 ms
 40   one frame ── Block ──  3
 ```
 
-A frame of requests is one `Block` (`hub.requests.block`). Both sides know it by where it begins, in small maps of their
-own: requests that came alone in a dictionary, the others in order of their first id.
+A frame of requests, or a part of it at one service, is one `Block` until the last of its requests is answered. It
+stands in three places: in the map (`Spans`) of the requester, in that of the service, and in the bucket of what is due
+at the same time. Both sides (`Participant`) know it by where it begins: requests that came alone in a dictionary,
+the others in order of their first id. Requests of a block may be answered one by one: then `answered` says which.
 
 Owner: `hub.requests.requests`. Invariants: what is pending of one requester never overlaps in its ids, nor what is
-pending at one service in the hub's; a block is in both maps and in its bucket, or settled.
+pending at one service in the hub's; a block stands in all three places, or is settled (`left` is 0).
 
 Cost: a request that came alone is a dictionary hit in each map; a block of several O(log n) for the frame, not for the
-request.
+request. What is answered out of a block costs a byte per request of it, once.
+
+`_block.pyx` is the compiled twin of `PureBlock`, of 80 bytes instead of 190, and unknown to the garbage collector,
+which looks for 0.3 s through a million of these. `Block` is the twin where it is built.
 
 Not here: who gets what (`hub.requests.requests`), who serves what (`hub.requests.services`).
 """
@@ -29,18 +34,148 @@ from sortedcontainers import SortedDict
 from hub.handler import Handler
 from hub.requests.layout import TRANSACTIONS
 
-try:
-    from hub.requests._block import Block
-except ImportError:
-    from hub.requests.block import Block
-
-__all__ = ["Block", "Party", "Spans"]
+__all__ = ["Block", "Participant", "PureBlock", "Spans"]
 
 _MASK = TRANSACTIONS - 1
 
 
-class Party:
-    """A handler as one that asks and one that serves."""
+class PureBlock:
+    """Those requests of one frame that went to one service, until all of them are answered."""
+
+    __slots__ = ("answered", "asker", "bucket", "count", "first", "left", "own", "responder")
+
+    asker: Participant
+
+    responder: Participant
+
+    first: int
+    """Transaction id of the first, as the requester has it."""
+
+    own: int
+    """The same, as the hub has told it to the service: the first of the ids that the service was given for them."""
+
+    count: int
+
+    left: int
+    """How many of them are pending; 0 when the block is settled."""
+
+    answered: bytearray | None
+    """A byte for each, 1 for those that are not pending; None while all are."""
+
+    bucket: dict[PureBlock, None]
+    """What is due at the same time; the block is in it until it is settled or due."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- made for each request: by place is quicker than by name
+        self,
+        asker: Participant,
+        responder: Participant,
+        first: int,
+        own: int,
+        count: int,
+        bucket: dict[PureBlock, None],
+    ) -> None:
+        self.asker = asker
+        self.responder = responder
+        self.first = first
+        self.own = own
+        self.count = self.left = count
+        self.answered = None
+        self.bucket = bucket
+
+    def enter(self) -> None:
+        """Put the block into both maps and into the bucket."""
+        self.bucket[self] = None
+        asker, responder = self.asker, self.responder
+        asker.asked_requests += self.left
+        responder.owed_requests += self.left
+        if self.count == 1:
+            asker.asked.singles[self.first] = self
+            responder.owed.singles[self.own] = self
+        else:
+            asker.asked.ranges[self.first] = self
+            responder.owed.ranges[self.own] = self
+
+    def leave(self) -> None:
+        """Take the block out of all three places: it is settled. This does no harm if it was settled before."""
+        left = self.left
+        if not left:
+            return
+        self.left = 0
+        asker, responder = self.asker, self.responder
+        asker.asked_requests -= left
+        responder.owed_requests -= left
+        if self.count == 1:
+            del asker.asked.singles[self.first]
+            del responder.owed.singles[self.own]
+        else:
+            del asker.asked.ranges[self.first]
+            del responder.owed.ranges[self.own]
+        bucket = self.bucket
+        bucket.pop(self, None)  # a block that is due was taken out of it already
+        if not bucket:
+            bucket.clear()  # a dictionary that was large keeps its room otherwise
+
+    def pending(self, start: int = 0, stop: int | None = None) -> list[tuple[int, int]]:
+        """Return where what is pending begins and ends, within places `start` to `stop` of the block."""
+        stop = self.count if stop is None else stop
+        answered = self.answered
+        if answered is None:
+            return [(start, stop)]
+        found: list[tuple[int, int]] = []
+        while (begin := answered.find(0, start, stop)) >= 0:
+            start = answered.find(1, begin, stop)
+            if start < 0:
+                start = stop
+            found.append((begin, start))
+        return found
+
+    def settle(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Take note that the places `start` to `stop` are answered; return which of them were pending."""
+        if self.answered is None:
+            if stop - start == self.count:
+                self.leave()
+                return [(start, stop)]
+            self.answered = bytearray(self.count)
+        fresh = self.pending(start, stop)
+        settled = sum(end - begin for begin, end in fresh)
+        if settled == self.left:
+            self.leave()
+        elif settled:
+            for begin, end in fresh:
+                self.answered[begin:end] = b"\x01" * (end - begin)
+            self.left -= settled
+            self.asker.asked_requests -= settled
+            self.responder.owed_requests -= settled
+        return fresh
+
+    def part(self, start: int, stop: int) -> None:
+        """Make two blocks of this one: what stands before `start`, and what stands from `stop` on.
+
+        The ids between are not pending, and the requester uses them again.
+        """
+        if self.answered is None or self.answered.find(0, start, stop) >= 0:
+            raise ValueError("what is pending cannot be cut out of a block")
+        answered = self.answered
+        self.leave()
+        for begin, end in ((0, start), (stop, len(answered))):
+            rest = answered[begin:end]
+            left = rest.count(0)
+            if left:
+                first = (self.first + begin) & _MASK
+                block = PureBlock(self.asker, self.responder, first, self.own + begin, len(rest), self.bucket)
+                block.left = left
+                block.answered = rest
+                block.enter()
+
+
+try:
+    from hub.requests._block import Block
+except ImportError:  # not built: no compiler was there
+    Block = PureBlock  # type: ignore[misc]
+
+
+class Participant:
+    """A handler in both of its parts: as one that asks, and as one that serves."""
 
     __slots__ = ("asked", "asked_requests", "gone", "handler", "is_link", "issued", "owed", "owed_requests", "served")
 
@@ -65,7 +200,7 @@ class Party:
     """Prefix → how often it said that it serves it; kept by `hub.requests.services`."""
 
     gone: bool
-    """Whether its handler has left."""
+    """True once its handler has left: it gets no further request, and what is pending is settled in steps."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
@@ -89,13 +224,13 @@ class Party:
             if self.owed.is_free(first, count):  # not after 2^32 requests, if an old one is still pending
                 return first
 
-    def was_issued(self, own: int) -> bool:
-        """Whether this service was ever given this id."""
-        return (self.issued - 1 - own) & _MASK < self.issued
+    def was_issued(self, number: int) -> bool:
+        """Return whether this service was ever given this id."""
+        return (self.issued - 1 - number) & _MASK < self.issued
 
 
 class Spans:
-    """Blocks by an id that their requests have."""
+    """Blocks, found by an id of one of their requests."""
 
     __slots__ = ("_ranges", "singles")
 
@@ -105,20 +240,21 @@ class Spans:
     def __init__(self) -> None:
         self.singles = {}
         self._ranges: SortedDict | None = None
+        """Blocks of several requests, by their first id; None until there is one."""
 
     @property
     def ranges(self) -> SortedDict:
-        """Blocks of several, by their first id."""
+        """The blocks of several requests, by their first id."""
         if self._ranges is None:
             self._ranges = SortedDict()
         return self._ranges
 
     def blocks(self) -> list[Block]:
-        """Every block, those of one request first."""
+        """Return every block, those of one request first."""
         return [*self.singles.values(), *(self._ranges.values() if self._ranges is not None else ())]
 
     def covering(self, number: int) -> tuple[Block, int] | None:
-        """Return the block of several that `number` is in, and its place there, whether it is pending or not."""
+        """Return the block of several that `number` is in, and its place there, whether that is pending or not."""
         if not self._ranges:
             return None
         start, block = self._ranges.peekitem(self._ranges.bisect_right(number) - 1)  # -1: the last may go over the end
@@ -126,7 +262,7 @@ class Spans:
         return (block, place) if place < block.count else None
 
     def is_free(self, first: int, count: int) -> bool:
-        """Whether none of these ids is pending. Blocks whose answered part is in the way are parted."""
+        """Return whether none of these ids is pending. A block whose answered part is in the way is cut in two."""
         if self.singles and not self._is_free_of_singles(first, count):
             return False
         if not self._ranges:

@@ -14,7 +14,7 @@ over a link goes to no link.
 Cost: a request that came alone costs a few dictionary hits each way; a batch costs about the same as one. Whoever
 leaves costs what it had asked, and was asked: a share each turn.
 
-Not here: frames (`hub.requests.layout`), the lane in which they wait (`hub.handler`), sockets and the clock (`peers`).
+Not here: frames (`hub.requests.layout`), waiting for an outlet (`hub.requests.lane`), sockets and the clock (`peers`).
 """
 
 from __future__ import annotations
@@ -28,31 +28,42 @@ from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
 from hub.frame import FLAG_SHARED
 from hub.handler import Handler
+from hub.holdings import Allowance
+from hub.limits import RequestLimits
+from hub.memory import Memory
+from hub.requests.answers import AnswerRuns, cut_values
 from hub.requests.counters import RequestCounters, RequestStatistics
-from hub.requests.cutting import cut_values
 from hub.requests.deadlines import Deadlines
+from hub.requests.hub_services import HubServices
 from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
-from hub.requests.limits import RequestLimits
-from hub.requests.own import OwnServices
-from hub.requests.pending import Block, Party
-from hub.requests.runs import Runs
+from hub.requests.pending import Block, Participant
 from hub.requests.services import Services
 from hub.requests.shared import as_bytes
 from hub.topics import RESERVED
+from hub.turn import Turn
 
 __all__ = ["Refused", "Requests"]
 
 _RESERVED = RESERVED.encode()
 
-_BLOCKS_PER_TURN = 2_000
-"""Blocks that are dropped, or answered with a status, in one turn: about 10 ms."""
+_EXPIRED_PER_TURN = 2_000
+"""Blocks that are answered with a time-out in one turn: about 10 ms."""
+
+_LEAVING_AT_ONCE = 100
+"""Blocks of whoever has left that are settled together, so that answers to one requester travel as one frame."""
+
+_PENDING_BYTES = 500
+"""How much memory a pending request takes that came alone, bytes."""
+
+_CHARGED_TOGETHER = 256
+"""Memory is charged for pending requests once for about so many of them, by the ids that a service gets."""
 
 _SERVICE_STATUSES = (Status.OK, Status.FAILED)
 _KNOWN_STATUSES = frozenset(map(int, Status))
 
 
 class Refused(NamedTuple):
-    """What whoever sent something is told, beside the answers."""
+    """What the sender of a frame is told when some of it was refused without an answer."""
 
     code: int
     text: str
@@ -64,59 +75,83 @@ class Requests:
     """What is asked, by whom and of whom.
 
     Args:
-        wake: Called when there is more to do in the next turn; must lead to `go_on`.
+        turn: Gives the steps in which what those have left who are gone is settled (`go_on`).
         wake_at: Called with a time, ms, at which `expire` is to be called; a later call takes the place of an earlier
             one.
         limits: How much may be pending, and for how long.
-        prefixes_limit: Most different prefixes that a client serves.
+        services_allowed: How many different prefixes one handler may serve.
+        memory: Is charged for what is pending.
     """
 
     def __init__(
         self,
-        wake: Callable[[], object],
+        turn: Turn,
         wake_at: Callable[[int], object],
         limits: RequestLimits,
-        prefixes_limit: int,
+        services_allowed: Allowance,
+        memory: Memory,
     ) -> None:
-        self._wake = wake
+        self._turn = turn
         self._limits = limits
         self._timeout_ms = int(limits.timeout_s * 1000)
         self._timeout_max_ms = int(limits.timeout_max_s * 1000)
-        self._parties: dict[Handler, Party] = {}
-        self._services = Services(prefixes_limit)
+        self._participants: dict[Handler, Participant] = {}
+        """Every handler that has asked or served something, until it leaves."""
+        self.services_allowed = services_allowed
+        self._services = Services(services_allowed)
         self._deadlines = Deadlines(wake_at)
         self._pending = 0
-        self._leaving: deque[tuple[Party, Iterator[Block]]] = deque()
+        """How many requests are pending, of all requesters: raised when one is passed on, lowered when it is
+        settled."""
+        self._account = memory.account("requests")
+        self._leaving: deque[tuple[Participant, Iterator[Block]]] = deque()
+        """Those who have left with blocks that are still to be settled. One joins when it leaves, and goes with its
+        last block."""
         self.counters = RequestCounters()
-        self.own = OwnServices()
+        self.hub_services = HubServices()
+        """What the hub itself answers, under `$hub/`."""
         self.owner_of: Callable[[bytes], Handler | None] = _nobody
-        """Who has a service name; `hub.names` puts itself here."""
+        """Gives the handler that has a service name; `hub.names` puts its function here."""
 
     # Services.
 
     def serve(self, handler: Handler, prefixes: list[str]) -> None:
-        """Let `handler` serve each prefix, all or none. Counted: the same prefix twice must be taken back twice.
+        """Let `handler` serve each prefix, all or none. A prefix that is served twice must be taken back twice.
 
         Raises:
             ClosedError: The handler has left.
             InvalidTopicError: One of them is no prefix.
             RejectedError: One is the hub's own, there would be too many, or this kind of handler cannot serve.
         """
+        for _ in self.serving(handler, prefixes):
+            pass
+
+    def serving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
+        """Serve in steps, for many prefixes that would hold up a turn; the rest is dropped when the handler leaves.
+
+        Raises:
+            ClosedError, InvalidTopicError, RejectedError: As `serve`, from the first step.
+        """
         if handler.closed:
             raise ClosedError("the handler is not attached to this hub")
         if handler.poster is None:
             raise RejectedError(CloseCode.NOT_ALLOWED, "requests do not reach what is connected in this way")
-        self._services.serve(self._party(handler), prefixes)
+        yield from self._services.serving(self._participant(handler), prefixes)
 
     def unserve(self, handler: Handler, prefixes: list[str]) -> None:
         """Take back one for each prefix; those that the handler does not serve are passed over."""
-        party = self._parties.get(handler)
-        if party is not None:
-            self._services.unserve(party, prefixes)
+        for _ in self.unserving(handler, prefixes):
+            pass
+
+    def unserving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
+        """Take back in steps, as `serving` serves in steps."""
+        participant = self._participants.get(handler)
+        if participant is not None:
+            yield from self._services.unserving(participant, prefixes)
 
     def tell(self, link: Handler, on_change: Callable[[Change], None]) -> None:
         """Tell a link what is served here: now, if there is something, and each change of it."""
-        self._services.tell(self._party(link), on_change)
+        self._services.tell(self._participant(link), on_change)
 
     # Requests.
 
@@ -124,9 +159,9 @@ class Requests:
         """Pass a request on, or answer it with a status; `request` is the requester's, with its own ids.
 
         Args:
-            handler: Who asks.
+            handler: The one that asks.
             request: One frame.
-            now_ms: The time.
+            now_ms: The time now, ms.
 
         Returns:
             Why it was refused without an answer, None if it was not.
@@ -137,7 +172,7 @@ class Requests:
         if handler.poster is None:
             self.counters.refused += count
             return Refused(CloseCode.NOT_ALLOWED, "whoever is connected in this way cannot ask", count)
-        asker = self._party(handler)
+        asker = self._participant(handler)
         if not asker.asked.is_free(request.first, count):
             self.counters.duplicate += count
             return Refused(CloseCode.BAD_DATA, "REQUEST: a transaction id that is pending already", count)
@@ -149,15 +184,15 @@ class Requests:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
         elif request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
-            status, values, flags = self.own.answer(request)
+            status, values, flags = self.hub_services.answer(request)
             self._reply(asker, Reply(request.first, status, values, flags), count)
         else:
             self._ask_one(asker, request, count, now_ms)
         return None
 
-    def _ask_one(self, asker: Party, request: Request, count: int, now_ms: int) -> None:
+    def _ask_one(self, asker: Participant, request: Request, count: int, now_ms: int) -> None:
         """Find who answers, and pass the request on."""
-        responder: Party | None
+        responder: Participant | None
         try:
             if request.flags & FLAG_NAMED:
                 responder = self._owner(asker, request.target)
@@ -174,22 +209,24 @@ class Requests:
             self._fail(asker, request.first, count, Status.TOO_BIG, text)
             return
         timeout_ms = min(request.timeout_ms or self._timeout_ms, self._timeout_max_ms)
-        own = responder.take_ids(count)
+        issued = responder.take_ids(count)
         bucket = self._deadlines.bucket(now_ms + timeout_ms)
-        block = Block(asker, responder, request.first, own, count, bucket)
+        block = Block(asker, responder, request.first, issued, count, bucket)
         block.enter()
         self._pending += count
-        if not responder.handler.post(Request(request.target, own, timeout_ms, request.values, request.flags)):
+        if not issued % _CHARGED_TOGETHER:
+            self._account.update(self._pending * _PENDING_BYTES)
+        if not responder.handler.post(Request(request.target, issued, timeout_ms, request.values, request.flags)):
             block.leave()
             self._pending -= count
             text = "the service does not keep up: its queue is full"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
 
-    def _owner(self, asker: Party, name: bytes) -> Party | None:
+    def _owner(self, asker: Participant, name: bytes) -> Participant | None:
         owner = self.owner_of(name)
         if owner is None or owner.poster is None or owner.closed or (owner.is_link and asker.is_link):
             return None
-        return self._party(owner)
+        return self._participant(owner)
 
     # Replies.
 
@@ -203,27 +240,27 @@ class Requests:
         if status not in (_KNOWN_STATUSES if handler.is_link else _SERVICE_STATUSES):
             self.counters.refused += count
             return Refused(CloseCode.BAD_DATA, f"REPLY: status {status}, a service says 0 (OK) or 1 (FAILED)", count)
-        party = self._parties.get(handler)
-        if party is None:
+        participant = self._participants.get(handler)
+        if participant is None:
             self.counters.unasked += count
             return _unasked(count)
         if count == 1:
-            block = party.owed.singles.get(reply.first)
+            block = participant.owed.singles.get(reply.first)
             if block is not None:
                 block.leave()
                 self._pending -= 1
                 self._reply(block.asker, Reply(block.first, status, reply.values, reply.flags), 1)
                 return None
-        return self._answer_many(party, reply, count)
+        return self._answer_many(participant, reply, count)
 
-    def _answer_many(self, party: Party, reply: Reply, count: int) -> Refused | None:
-        """Pass on what is pending of so many replies in a row: to each requester what is its own."""
-        runs = Runs()
-        for place, block, start, stop in _blocks(party, reply.first, count):
+    def _answer_many(self, participant: Participant, reply: Reply, count: int) -> Refused | None:
+        """Pass on what is pending of so many replies in a row: to each requester, those to its own requests."""
+        runs = AnswerRuns()
+        for place, block, start, stop in _blocks(participant, reply.first, count):
             for begin, end in block.settle(start, stop):
                 self._pending -= end - begin
                 runs.add(block.asker, (block.first + begin) % TRANSACTIONS, end - begin, place + begin - start)
-        refused = self._unpended(party, reply.first, count, runs.requests)
+        refused = self._unpended(participant, reply.first, count, runs.requests)
         whole = len(runs.runs) == 1 and runs.requests == count
         if whole:
             run = runs.runs[0]
@@ -240,19 +277,19 @@ class Requests:
             self._reply(run.asker, Reply(run.first, reply.status, values, flags), run.count)
         return refused
 
-    def _unpended(self, party: Party, first: int, count: int, settled: int) -> Refused | None:
-        """Count the replies that nobody waits for."""
+    def _unpended(self, participant: Participant, first: int, count: int, settled: int) -> Refused | None:
+        """Take note of the replies that nobody waits for; return what the service is told of them."""
         lost = count - settled
         if not lost:
             return None
-        if party.was_issued(first) or settled:
+        if participant.was_issued(first) or settled:
             self.counters.late += lost
             return Refused(CloseCode.BAD_DATA, "REPLY: too late, its request is not pending any more", lost)
         self.counters.unasked += lost
         return _unasked(lost)
 
-    def _reply(self, asker: Party, reply: Reply, count: int) -> None:
-        """Say to a requester what its answer is."""
+    def _reply(self, asker: Participant, reply: Reply, count: int) -> None:
+        """Give a requester its answer."""
         handler = asker.handler
         if reply.size_bytes > handler.frame_limit_bytes:
             text = f"a reply of {reply.size_bytes} bytes, you take {handler.frame_limit_bytes}"
@@ -262,62 +299,66 @@ class Requests:
         else:
             self._fail(asker, reply.first, count, Status.OVERFLOW, "your queue is full: read faster")
 
-    def _fail(self, asker: Party, first: int, count: int, status: Status, text: str) -> None:
-        """Say to a requester why there is no value; this is always kept."""
+    def _fail(self, asker: Participant, first: int, count: int, status: Status, text: str) -> None:
+        """Tell a requester why there is no value; this answer is always kept."""
         if asker.handler.post(failure(first, count, status, text), keep=True):
             self.counters.answered[status] += count
         else:
             self.counters.abandoned += count
 
-    # Time, and who leaves.
+    # Time, and those who leave.
 
     @property
     def next_due_ms(self) -> int | None:
-        """When something is due next, None if nothing is pending."""
+        """Return when something is due next; None if nothing is pending."""
         return self._deadlines.next_due_ms
 
     def expire(self, now_ms: int) -> None:
-        """Answer what is due: time-out. A turn's share of it; `wake_at` is called for the rest."""
-        self._fail_all(self._deadlines.take(now_ms, _BLOCKS_PER_TURN), Status.TIMED_OUT, "no answer in time")
+        """Answer what is due with a time-out: a turn's share of it; `wake_at` is called for the rest."""
+        self._fail_all(self._deadlines.take(now_ms, _EXPIRED_PER_TURN), Status.TIMED_OUT, "no answer in time")
 
     def forget(self, handler: Handler) -> None:
-        """Drop what a handler that has left had asked; answer what it was asked: gone. A share of it, for now."""
-        party = self._parties.pop(handler, None)
-        if party is None:
+        """Settle what a handler that has left had asked and was asked: a share of it now, the rest in `go_on`."""
+        participant = self._participants.pop(handler, None)
+        if participant is None:
             return
-        party.gone = True
-        self._leaving.append((party, iter(party.asked.blocks() + party.owed.blocks())))
+        participant.gone = True
+        self._leaving.append((participant, iter(participant.asked.blocks() + participant.owed.blocks())))
         self.go_on()
 
     @property
     def is_busy(self) -> bool:
-        """Whether `go_on` has something to do."""
+        """Return whether `go_on` has something to do."""
         return bool(self._leaving)
 
     def go_on(self) -> None:
-        """Do a turn's share of what those have left that are gone."""
-        budget = _BLOCKS_PER_TURN
-        while self._leaving:
-            party, blocks = self._leaving[0]
-            budget = self._services.forget(party, budget)
-            owed: list[Block] = []
-            for block in islice(blocks, budget):
-                budget -= 1
-                if block.responder is party:
-                    owed.append(block)
-                elif block.left:
-                    self.counters.abandoned += block.left
-                    self._pending -= block.left
-                    block.leave()
-            self._fail_all(owed, Status.RESPONDER_GONE, "the service was lost before it answered")
-            if not budget:
-                self._wake()
+        """Settle what those have left who are gone, as much as this turn has steps for."""
+        while self._leaving and self._turn.step():
+            participant, blocks = self._leaving[0]
+            if not self._services.forget(participant, self._turn):
                 return
-            self._leaving.popleft()
+            some = list(islice(blocks, _LEAVING_AT_ONCE))
+            if some:
+                self._settle_left(participant, some)
+                self._turn.spend(len(some))
+            else:
+                self._leaving.popleft()
+
+    def _settle_left(self, participant: Participant, blocks: list[Block]) -> None:
+        """Drop what somebody who has left had asked; answer what was asked of it."""
+        owed: list[Block] = []
+        for block in blocks:
+            if block.responder is participant:
+                owed.append(block)
+            elif block.left:
+                self.counters.abandoned += block.left
+                self._pending -= block.left
+                block.leave()
+        self._fail_all(owed, Status.RESPONDER_GONE, "the service was lost before it answered")
 
     def _fail_all(self, blocks: list[Block], status: Status, text: str) -> None:
-        """Settle blocks with a status."""
-        runs = Runs()
+        """Settle blocks by answering them with a status."""
+        runs = AnswerRuns()
         for block in blocks:
             if block.left:
                 for begin, end in block.pending():
@@ -327,31 +368,31 @@ class Requests:
         for run in runs.runs:
             self._fail(run.asker, run.first, run.count, status, text)
 
-    # Looking at it.
+    # Statistics.
 
     def statistics(self) -> RequestStatistics:
-        """Requests as they are now."""
+        """Return how many requests had which fate, and how many are pending now."""
         return self.counters.statistics(len(self._services), self._pending)
 
-    def _party(self, handler: Handler) -> Party:
-        party = self._parties.get(handler)
-        if party is None:
-            party = self._parties[handler] = Party(handler)
-        return party
+    def _participant(self, handler: Handler) -> Participant:
+        participant = self._participants.get(handler)
+        if participant is None:
+            participant = self._participants[handler] = Participant(handler)
+        return participant
 
 
-def _blocks(party: Party, first: int, count: int) -> Iterator[tuple[int, Block, int, int]]:
+def _blocks(participant: Participant, first: int, count: int) -> Iterator[tuple[int, Block, int, int]]:
     """Yield what a service was asked under these ids: place among them, block, and from where to where in that."""
-    owed = party.owed
+    owed = participant.owed
     place = 0
     while place < count:
-        own = (first + place) % TRANSACTIONS
-        block = owed.singles.get(own)
+        issued = (first + place) % TRANSACTIONS
+        block = owed.singles.get(issued)
         if block is not None:
             yield place, block, 0, 1
             place += 1
             continue
-        found = owed.covering(own)
+        found = owed.covering(issued)
         if found is None:
             place += 1
             continue

@@ -5,7 +5,7 @@ come before those of peer hubs; of these, the one with the fewest pending reques
 turn. What came over a link does not go to a link (one hop): for such requests only prefixes count that are served here.
 
 Owner: `hub.requests.requests`. Invariants: no prefix without one that serves it; links are told exactly the prefixes
-that are served here, each once. Serving is counted, like subscribing.
+that are served here, each once. A prefix that a handler serves twice must be taken back twice, as with subscriptions.
 
 Cost: a known topic is one dictionary hit, another one a lookup in the multimap (about 10 µs); choosing looks at no more
 than `COMPARED` services. The topics known are bounded, and forgotten when a prefix gets its first service or loses its
@@ -16,15 +16,16 @@ Not here: requests (`hub.requests.requests`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from hub.counted import check_limit, give_back, take
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
+from hub.holdings import Allowance, give_back, take
 from hub.multimap import PrefixMultimap
-from hub.requests.pending import Party
+from hub.requests.pending import Participant
 from hub.topics import RESERVED, check_prefix, decode_topic
+from hub.turn import Turn
 
 __all__ = ["COMPARED", "TOPICS_LIMIT", "Services"]
 
@@ -36,76 +37,83 @@ TOPICS_LIMIT = 65_536
 
 
 class _Served:
-    """A prefix that is served."""
+    """A prefix that is served, and those that serve it."""
 
     __slots__ = ("far", "near", "prefix", "turn")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.near: list[Party] = []  # of this hub
-        self.far: list[Party] = []  # links
+        self.near: list[Participant] = []
+        """Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its
+        last."""
+        self.far: list[Participant] = []
+        """The links to peer hubs that serve it, likewise."""
         self.turn = 0
+        """The place behind the service that was chosen last: the next comparison begins there."""
 
-    def choose(self, *, near_only: bool) -> Party | None:
-        """Return who gets the next request; None if all have left."""
+    def choose(self, *, near_only: bool) -> Participant | None:
+        """Return the service that gets the next request; None if all have left."""
         chosen = self._fewest(self.near)
         return chosen if chosen is not None or near_only else self._fewest(self.far)
 
-    def _fewest(self, parties: list[Party]) -> Party | None:
-        size = len(parties)
+    def _fewest(self, participants: list[Participant]) -> Participant | None:
+        size = len(participants)
         if size == 1:
-            return None if parties[0].gone else parties[0]
-        chosen: Party | None = None
+            return None if participants[0].gone else participants[0]
+        chosen: Participant | None = None
         chosen_at = 0
         for place in range(self.turn, self.turn + min(size, COMPARED)):
-            party = parties[place % size]
-            if not party.gone and (chosen is None or party.owed_requests < chosen.owed_requests):
-                chosen, chosen_at = party, place
-                if not party.owed_requests:
+            participant = participants[place % size]
+            if not participant.gone and (chosen is None or participant.owed_requests < chosen.owed_requests):
+                chosen, chosen_at = participant, place
+                if not participant.owed_requests:
                     break
         self.turn = (chosen_at + 1) % size if size else 0
         return chosen
 
 
 class _Target(NamedTuple):
-    """What is known of a topic."""
+    """What is remembered of a topic."""
 
     served: _Served | None
-    """The longest prefix."""
+    """The longest prefix of it that is served; None if none is."""
 
     near: _Served | None
-    """The longest that is served by this hub itself."""
+    """The longest prefix of it that is served by this hub itself."""
 
 
 class Services:
     """The prefixes that are served.
 
     Args:
-        prefixes_limit: Most different prefixes of one client.
+        allowed: How many different prefixes one handler may serve.
     """
 
-    __slots__ = ("_multimap", "_on_change", "_prefixes", "_prefixes_limit", "_targets")
+    __slots__ = ("_allowed", "_multimap", "_on_change", "_prefixes", "_targets")
 
-    def __init__(self, prefixes_limit: int) -> None:
-        self._prefixes_limit = prefixes_limit
+    def __init__(self, allowed: Allowance) -> None:
+        self._allowed = allowed
         self._multimap: PrefixMultimap[_Served] = PrefixMultimap()
         self._prefixes: dict[str, _Served] = {}
         self._targets: dict[bytes, _Target] = {}
-        self._on_change: dict[Party, Callable[[Change], None]] = {}
+        """Topic → its target. Forgotten whenever a prefix gets its first service or loses its last, or there are too
+        many."""
+        self._on_change: dict[Participant, Callable[[Change], None]] = {}
+        """Links, and the function that tells each of them what is served here."""
 
     def __len__(self) -> int:
-        """How many prefixes are served, here or at peer hubs."""
+        """Return how many prefixes are served, here or at peer hubs."""
         return len(self._prefixes)
 
-    def tell(self, link: Party, on_change: Callable[[Change], None]) -> None:
+    def tell(self, link: Participant, on_change: Callable[[Change], None]) -> None:
         """Call `on_change` with what is served here: now, if there is something, and with each change of it."""
         self._on_change[link] = on_change
         served = tuple(prefix for prefix, one in self._prefixes.items() if one.near)
         if served:
             on_change(Change(added=served))
 
-    def serve(self, party: Party, prefixes: list[str]) -> None:
-        """Serve each prefix, all or none. Counted: the same prefix twice must be taken back twice.
+    def serving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
+        """Serve each prefix, all or none, in steps. A prefix that is served twice must be taken back twice.
 
         Raises:
             InvalidTopicError: One of them is no prefix.
@@ -114,27 +122,31 @@ class Services:
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
-        if not party.is_link:
-            check_limit(party.served, prefixes, self._prefixes_limit, "prefixes to serve")
-        for prefix in take(party.served, prefixes):
-            self._add(party, prefix)
+        self._allowed.check(participant.handler, participant.served, prefixes)
+        for prefix in take(participant.served, prefixes):
+            self._add(participant, prefix)
+            yield
+            if participant.gone:
+                return
 
-    def unserve(self, party: Party, prefixes: list[str]) -> None:
-        """Take back one for each prefix; those that it does not serve are passed over."""
-        for prefix in give_back(party.served, prefixes):
-            self._remove(party, prefix)
+    def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
+        """Take back one for each prefix, in steps; those that are not served are passed over."""
+        for prefix in give_back(participant.served, prefixes):
+            self._remove(participant, prefix)
+            yield
 
-    def forget(self, party: Party, budget: int) -> int:
-        """Take back what a party serves that has left, as far as the budget goes; return what is left of that."""
-        self._on_change.pop(party, None)
-        while party.served and budget:
-            prefix, _ = party.served.popitem()
-            self._remove(party, prefix)
-            budget -= 1
-        return budget
+    def forget(self, participant: Participant, turn: Turn) -> bool:
+        """Take back what somebody who has left serves, as far as `turn` has steps; return whether that was all."""
+        self._on_change.pop(participant, None)
+        while participant.served:
+            if not turn.step():
+                return False
+            prefix, _ = participant.served.popitem()
+            self._remove(participant, prefix)
+        return True
 
-    def choose(self, topic: bytes, *, near_only: bool) -> Party | None:
-        """Return who gets a request for this topic, None if nobody serves it.
+    def choose(self, topic: bytes, *, near_only: bool) -> Participant | None:
+        """Return the service that gets a request for this topic, None if nobody serves it.
 
         Raises:
             InvalidTopicError: It is none.
@@ -154,27 +166,29 @@ class Services:
         target = self._targets[topic] = _Target(found[0] if found else None, near)
         return target
 
-    def _add(self, party: Party, prefix: str) -> None:
+    def _add(self, participant: Participant, prefix: str) -> None:
+        self._allowed.took(prefix)
         served = self._prefixes.get(prefix)
         if served is None:
             served = self._prefixes[prefix] = _Served(prefix)
             self._multimap.add(prefix, served)
             self._targets.clear()
-        parties = served.far if party.is_link else served.near
-        parties.append(party)
-        if not party.is_link and len(parties) == 1:
+        participants = served.far if participant.is_link else served.near
+        participants.append(participant)
+        if not participant.is_link and len(participants) == 1:
             self._targets.clear()
             self._tell(Change(added=(prefix,)))
 
-    def _remove(self, party: Party, prefix: str) -> None:
+    def _remove(self, participant: Participant, prefix: str) -> None:
+        self._allowed.gave_back(prefix)
         served = self._prefixes[prefix]
-        parties = served.far if party.is_link else served.near
-        parties.remove(party)
+        participants = served.far if participant.is_link else served.near
+        participants.remove(participant)
         if not served.near and not served.far:
             del self._prefixes[prefix]
             self._multimap.discard(prefix, served)
             self._targets.clear()
-        if not party.is_link and not parties:
+        if not participant.is_link and not participants:
             self._targets.clear()
             self._tell(Change(removed=(prefix,)))
 

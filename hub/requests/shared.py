@@ -16,7 +16,7 @@ __all__ = ["as_bytes"]
 
 
 class _Handle(Protocol):
-    """Values with SHARED: `bytes` that are a handle."""
+    """Values of a frame with SHARED: `bytes` that are a handle."""
 
     def plain(self, flags: int) -> bytes:
         """Return the values themselves.
@@ -30,7 +30,7 @@ ItemT = TypeVar("ItemT", bound=Request | Reply)
 
 
 def as_bytes(item: ItemT) -> ItemT | None:
-    """Return the same with its values as bytes; None if they are gone."""
+    """Return the same item with its values as bytes; None if they are gone."""
     try:
         values = cast("_Handle", item.values).plain(item.flags)
     except RejectedError:

@@ -27,7 +27,7 @@ from hub.labels import LABEL_LIMIT_BYTES, LABELS_LIMIT, check_label, check_label
 from hub.names.grammar import NAME_LIMIT_BYTES, check_name, decode_name
 from hub.topics import RESERVED, TOPIC_LIMIT_BYTES, check_topic, decode_topic, printable
 
-__all__ = ["ENVELOPE_LIMIT_BYTES", "Envelope", "tagged"]
+__all__ = ["ENVELOPE_LIMIT_BYTES", "Envelope", "key_of", "tagged"]
 
 _LENGTH = Struct(">H")
 _NAMES = 2
@@ -35,24 +35,24 @@ _NAMES = 2
 ENVELOPE_LIMIT_BYTES = (
     _LENGTH.size + TOPIC_LIMIT_BYTES + _NAMES * (1 + NAME_LIMIT_BYTES) + LABELS_LIMIT * (1 + LABEL_LIMIT_BYTES)
 )
-"""The longest one."""
+"""Longest envelope, bytes: the longest topic, two names and as many labels as there may be."""
 
 assert ENVELOPE_LIMIT_BYTES <= KEY_LIMIT_BYTES  # noqa: S101 -- else no hub would take it
 
 
 class Envelope(NamedTuple):
-    """A topic and what stands beside it."""
+    """A topic, and the labels and names that a message bears beside it."""
 
     topic: str
     labels: tuple[str, ...] = ()
     """Ascending, each once."""
     sender: str = ""
-    """Name of whoever publishes, which must own it; empty for none."""
+    """Name of the publisher, which must own it; empty for none."""
     destination: str = ""
     """Name whose owner alone gets it; empty for everybody who wants it."""
 
     def encode(self) -> bytes:
-        """Return the key. Nothing is checked."""
+        """Return the key. It is not checked."""
         topic, sender, destination = self.topic.encode(), self.sender.encode(), self.destination.encode()
         parts = [
             _LENGTH.pack(len(topic)),
@@ -69,12 +69,12 @@ class Envelope(NamedTuple):
 
     @property
     def routing_key(self) -> bytes:
-        """What the route cache knows a frame with one value by."""
+        """Bytes by which the route cache knows a frame with this envelope and one value."""
         return Frame(KIND_MESSAGES, FLAG_TAGGED, self.encode(), b"").routing_key
 
     @classmethod
     def decode(cls, key: bytes) -> Envelope:
-        """Read a key.
+        """Read an envelope from a key.
 
         Raises:
             RejectedError: It is none; the text says where.
@@ -105,6 +105,26 @@ def tagged(topic: str, labels: Iterable[str] = (), sender: str = "", destination
     """
     if check_topic(topic).startswith(RESERVED):
         raise InvalidTopicError(f"topic {printable(topic)}: {RESERVED} is the hub's own, clients do not publish to it")
+    return _checked(topic, labels, sender, destination)
+
+
+def key_of(topic: str, labels: Iterable[str] = (), sender: str = "", destination: str = "") -> tuple[bytes, int]:
+    """Return the key of a message, and the flag that goes with it: a topic alone needs no envelope.
+
+    Whether a client may publish to the topic is for `hub.routes` to say.
+
+    Raises:
+        InvalidTopicError: The topic is none.
+        InvalidNameError: A label or a name is none, or the labels are too many.
+    """
+    check_topic(topic)
+    if not (labels or sender or destination):
+        return topic.encode(), 0
+    return _checked(topic, labels, sender, destination).encode(), FLAG_TAGGED
+
+
+def _checked(topic: str, labels: Iterable[str], sender: str, destination: str) -> Envelope:
+    """Make an envelope of names and labels that are sound; the topic was checked."""
     return Envelope(
         topic,
         check_labels(labels),

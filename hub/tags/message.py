@@ -17,31 +17,31 @@ class TaggedMessage(Message):
     """A topic and a value, with labels and names beside them.
 
     Args:
-        envelope: What it bears.
+        envelope: The labels and names that it bears beside its topic.
         value: The value.
     """
 
     _envelope: Envelope
 
     def __new__(cls, envelope: Envelope, value: Any) -> TaggedMessage:  # noqa: PYI034 -- not of classes made of it
-        """Make the pair."""
+        """Make the pair of topic and value."""
         made = tuple.__new__(cls, (envelope.topic, value))
         made._envelope = envelope  # noqa: SLF001 -- our own
         return made
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Ascending, each once."""
+        """The labels, ascending, each once."""
         return self._envelope.labels
 
     @property
     def sender(self) -> str:
-        """Name of whoever has published it, empty where it was not said."""
+        """Name of whoever has published the message; empty where nobody has said it."""
         return self._envelope.sender
 
     @property
     def destination(self) -> str:
-        """Name to whose owner alone it was sent, empty for none."""
+        """Name to whose owner alone the message was sent; empty for none."""
         return self._envelope.destination
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from hub.tags.rule import Rule
 __all__ = ["TaggedKeys", "charge"]
 
 _LAST = "\U0010ffff"
-"""Behind every continuation of a prefix."""
+"""This text sorts behind every continuation of a prefix."""
 
 Keys = set[bytes]
 _NONE: frozenset[bytes] = frozenset()
@@ -42,23 +42,25 @@ def charge(key: bytes, envelope: Envelope) -> int:
 
 
 class TaggedKeys:
-    """An index of routing keys."""
+    """An index of the tagged routing keys that are remembered."""
 
     __slots__ = ("_by_label", "_by_name", "_by_topic", "_envelopes", "size_bytes")
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        """How much memory all keys take, bytes, as `charge` tells for each."""
         self._envelopes: dict[bytes, Envelope] = {}
+        """Every key with its envelope; the other three hold the same keys, by label, by name and by topic."""
         self._by_label: dict[str, Keys] = defaultdict(set)
         self._by_name: dict[str, Keys] = defaultdict(set)
         self._by_topic: SortedDict = SortedDict()  # texts, in the order of their code points, as of their bytes
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """Return how many keys there are."""
         return len(self._envelopes)
 
     def __iter__(self) -> Iterator[bytes]:
-        """The keys."""
+        """Yield the keys."""
         return iter(self._envelopes)
 
     def add(self, key: bytes, envelope: Envelope, size_bytes: int) -> None:
@@ -79,7 +81,7 @@ class TaggedKeys:
             keys.add(key)
 
     def discard(self, key: bytes) -> None:
-        """Let go of a key that is there."""
+        """Let go of a key that is remembered."""
         envelope = self._envelopes.pop(key)
         self.size_bytes -= charge(key, envelope)
         for label in envelope.labels:
@@ -89,7 +91,7 @@ class TaggedKeys:
         _discard(self._by_topic, envelope.topic, key)
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Let go of all keys."""
         self.size_bytes = 0
         self._envelopes.clear()
         self._by_label.clear()

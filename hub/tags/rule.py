@@ -19,10 +19,10 @@ __all__ = ["Rule", "check_rule"]
 
 
 class Rule(NamedTuple):
-    """A set of labels, a prefix, a sender."""
+    """What one subscriber asks for: labels, a prefix, a sender."""
 
     labels: tuple[str, ...]
-    """Ascending, each once."""
+    """The labels that a message must bear, ascending, each once."""
     prefix: str = ""
     sender: str = ""
 

@@ -48,7 +48,7 @@ _FEW = 16
 
 
 class _Set(Generic[V]):
-    """The rules with one set of labels: who wants them, under which prefixes."""
+    """The rules with one set of labels: their prefixes, and the values that want them."""
 
     __slots__ = ("labels", "wants", "way")
 
@@ -57,7 +57,9 @@ class _Set(Generic[V]):
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
+        """Labels of these rules, ascending."""
         self.wants: tuple[tuple[str, V], ...] | PrefixMultimap[V] = ()
+        """Pairs of prefix and value, while they are few; a multimap of them once there are more."""
 
     def add(self, prefix: str, value: V) -> bool:
         wants = self.wants
@@ -80,7 +82,7 @@ class _Set(Generic[V]):
         return len(self.wants) < len(wants)
 
     def give(self, topic: str, found: dict[V, None]) -> None:
-        """Add to `found` who wants this topic."""
+        """Add to `found` the values that want this topic."""
         if isinstance(self.wants, tuple):
             for prefix, value in self.wants:
                 if topic.startswith(prefix):
@@ -90,26 +92,29 @@ class _Set(Generic[V]):
 
 
 class _Level(Generic[V]):
-    """Sets that have the labels on the way here in common, by the rarest of their others."""
+    """Sets that have in common the labels of the pairs on the way here, found by the rarest of their other labels."""
 
     __slots__ = ("complete", "pairs", "singles")
 
     def __init__(self) -> None:
-        self.complete: _Set[V] | None = None  # has no others
-        self.singles: dict[str, _Set[V]] = {}  # have one more
-        self.pairs: dict[Pair, _Set[V] | _Level[V]] = {}  # have two more, or still others
+        self.complete: _Set[V] | None = None
+        """The set that has no other label; None where there is none."""
+        self.singles: dict[str, _Set[V]] = {}
+        """Label → the only set that has this one label more, and no other."""
+        self.pairs: dict[Pair, _Set[V] | _Level[V]] = {}
+        """Pair of labels → the set that has both more, and perhaps still others; a level where there are several."""
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.singles) or self.complete is not None
 
     def find(self, topic: str, known: Sequence[str], labels: frozenset[str], found: dict[V, None]) -> None:
-        """Add to `found` who wants a message that has all labels on the way here.
+        """Add to `found` the values that want a message which has all labels on the way here.
 
         Args:
-            topic: Of the message.
+            topic: Topic of the message.
             known: Those of its labels that rules have, ascending.
-            labels: The same.
-            found: What is added to.
+            labels: The same labels, as a set.
+            found: The values are added to it.
         """
         if self.complete is not None:
             self.complete.give(topic, found)
@@ -126,21 +131,24 @@ class _Level(Generic[V]):
                     held.give(topic, found)
 
     def _common(self, known: Sequence[str], labels: frozenset[str]) -> Iterable[Pair]:
-        """Which of the pairs are among the labels; whatever is tried is tried without the interpreter."""
+        """Return which of the pairs are among the labels; all trying is done without the interpreter."""
         if len(self.pairs) <= _FEW:
             return filter(labels.issuperset, self.pairs)
         return filter(self.pairs.__contains__, combinations(known, 2))
 
 
 class _Sets(Generic[V]):
-    """All sets of labels of rules without a sender, or with the same one."""
+    """All sets of labels, of rules without a sender or with the same one."""
 
     __slots__ = ("_frequency", "_root", "_sets")
 
     def __init__(self) -> None:
         self._sets: dict[Labels, _Set[V]] = {}
-        self._frequency: dict[str, int] = {}  # label → how many sets have it
+        """Labels → the set of rules with exactly these; it goes with its last value."""
+        self._frequency: dict[str, int] = {}
+        """Label → how many sets have it; it decides where new sets are placed."""
         self._root: _Level[V] = _Level()
+        """The level without any label on the way to it: every `find` begins here."""
 
     def __bool__(self) -> bool:
         return bool(self._sets)
@@ -170,7 +178,7 @@ class _Sets(Generic[V]):
         return True
 
     def find(self, topic: str, labels: Labels, found: dict[V, None]) -> None:
-        """Add to `found` who wants a message."""
+        """Add to `found` the values that want a message."""
         known = tuple(filter(self._frequency.__contains__, labels))
         self._root.find(topic, known, frozenset(known), found)
 
@@ -199,7 +207,7 @@ class _Sets(Generic[V]):
             level = held
 
     def _take_away(self, old: _Set[V]) -> None:
-        """Take a set from where it stands, and levels that have become empty."""
+        """Take a set from its place, and with it the levels that have become empty."""
         levels = [self._root]
         for pair in old.way:
             held = levels[-1].pairs[pair]
@@ -221,27 +229,30 @@ class _Sets(Generic[V]):
 
     @staticmethod
     def _left(one: _Set[V], way: tuple[Pair, ...]) -> list[str]:
-        """Its labels that are not on the way, ascending."""
+        """Return the labels of a set that are not on the way, ascending."""
         on_way = {label for pair in way for label in pair}
         return [label for label in one.labels if label not in on_way]
 
 
 class RuleIndex(Generic[V]):
-    """Rules and who wants what they match; values must be hashable, not None and no dicts."""
+    """Rules, and the values that want what they match; values must be hashable, not None and no dicts."""
 
     __slots__ = ("_general", "_of_sender", "_size")
 
     def __init__(self) -> None:
         self._general: _Sets[V] = _Sets()
+        """The rules that name no sender."""
         self._of_sender: dict[str, _Sets[V]] = {}
+        """Sender → the rules that name it; an entry goes with its last rule."""
         self._size = 0
+        """How many pairs of rule and value are held."""
 
     def __len__(self) -> int:
-        """How many pairs of rule and value are held."""
+        """Return how many pairs of rule and value are held."""
         return self._size
 
     def add(self, rule: Rule, value: V) -> bool:
-        """Let `value` want what matches `rule`; False if it does already."""
+        """Let `value` want what matches `rule`; return False if it does already."""
         sets = self._general
         if rule.sender:
             of_sender = self._of_sender.get(rule.sender)
@@ -251,7 +262,7 @@ class RuleIndex(Generic[V]):
         return added
 
     def discard(self, rule: Rule, value: V) -> bool:
-        """Let `value` no longer want it; False if it did not."""
+        """Let `value` no longer want what matches `rule`; return False if it did not."""
         sets = self._of_sender.get(rule.sender) if rule.sender else self._general
         if sets is None:
             return False
@@ -262,7 +273,7 @@ class RuleIndex(Generic[V]):
         return discarded
 
     def find(self, topic: str, labels: Labels, sender: str = "") -> dict[V, None]:
-        """Return who wants a message of this topic, these labels and this sender, each once."""
+        """Return the values that want a message of this topic, these labels and this sender, each once."""
         found: dict[V, None] = {}
         if labels:
             self._general.find(topic, labels, found)

@@ -1,4 +1,4 @@
-"""`RuleSubscriptions`: the rules of each handler, counted; the hub's `core.rules`.
+"""`RuleSubscriptions`: the rules of each handler, with how often it has subscribed by each; the hub's `core.rules`.
 
 Owner: the core. Invariants: the index holds a rule of a handler once, however often it was subscribed to; each change
 of the index forgets what the route cache remembers of messages that the rule matches.
@@ -11,94 +11,107 @@ Not here: matching (`hub.tags.rules`), prefixes (`hub.core`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from hub.counted import check_limit, give_back, take
-from hub.handler import Handler, Role
+from hub.handler import Handler
+from hub.holdings import Allowance, give_back, take
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
+from hub.turn import Turn
 
-__all__ = ["RULES_LIMIT", "RuleSubscriptions"]
-
-RULES_LIMIT = 1_000
-"""Default of most different rules of one client, as of prefixes."""
-
+__all__ = ["RuleSubscriptions"]
 
 OnRule = Callable[[Rule, bool], object]
 """Tells a peer hub that subscribers of this one have a rule, or none has it any more."""
 
 
 class RuleSubscriptions:
-    """Who subscribes to which rules.
+    """The rules by which handlers have subscribed.
 
     Args:
+        index: Finds the handlers whose rules match; it is filled here.
         forget: Forgets the routes that a rule matches.
-        limit: Most different rules of one client.
+        allowed: How many different rules one handler may have.
     """
 
-    __slots__ = ("_forget", "_held", "_here", "_limit", "_links", "index")
+    __slots__ = ("_forget", "_held", "_here", "_index", "_links", "allowed")
 
-    def __init__(self, forget: Callable[[Rule], object], limit: int = RULES_LIMIT) -> None:
-        self.index: RuleIndex[Handler] = RuleIndex()
+    def __init__(self, index: RuleIndex[Handler], forget: Callable[[Rule], object], allowed: Allowance) -> None:
+        self._index = index
         self._forget = forget
-        self._limit = limit
-        self._held: dict[Handler, dict[Rule, int]] = {}  # handler → rule → how often
+        self.allowed = allowed
+        self._held: dict[Handler, dict[Rule, int]] = {}
+        """Handler → rule → how often it has subscribed by it. A rule goes when it was taken back as often."""
         self._links: dict[Handler, OnRule] = {}
-        self._here: dict[Rule, int] | None = None  # how many handlers that are no links have it; once a link asks
+        """Link → the function that tells its hub of rules; from `tell` until the link leaves."""
+        self._here: dict[Rule, int] | None = None
+        """Rule → how many handlers that are no links have it; None until a link asks for the first time."""
 
     def __len__(self) -> int:
-        """How many pairs of rule and handler there are."""
-        return len(self.index)
+        """Return how many pairs of rule and handler there are."""
+        return len(self._index)
 
     def of(self, handler: Handler) -> Iterable[Rule]:
         """Return the rules of a handler."""
         return self._held.get(handler, {}).keys()
 
     def subscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
-        """Subscribe a handler, which is attached, to each rule, all or none. Counted, as prefixes are.
+        """Subscribe a handler, which is attached, to each rule, all or none; twice must be taken back twice.
 
         Raises:
             RejectedError: The handler would have too many.
         """
+        for _ in self.subscribing(handler, rules):
+            pass
+
+    def subscribing(self, handler: Handler, rules: Iterable[Rule]) -> Iterator[None]:
+        """Subscribe in steps, for many rules that would hold up a turn; the rest is dropped when the handler leaves.
+
+        Raises:
+            RejectedError: As `subscribe`, from the first step.
+        """
         wanted = list(rules)
         held = self._held.get(handler, {})
-        if handler.role is Role.CLIENT:
-            check_limit(held, wanted, self._limit, "rules")
+        self.allowed.check(handler, held, wanted)
         if wanted:
             self._held[handler] = held
         for rule in take(held, wanted):
             self._add(handler, rule)
+            yield
+            if handler.closed:
+                return
 
     def unsubscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Take back one subscription for each rule; those that the handler does not have are passed over."""
+        for _ in self.unsubscribing(handler, rules):
+            pass
+
+    def unsubscribing(self, handler: Handler, rules: Iterable[Rule]) -> Iterator[None]:
+        """Unsubscribe in steps, as `subscribing` subscribes."""
         held = self._held.get(handler, {})
         for rule in give_back(held, rules):
             self._remove(handler, rule)
+            yield
         if not held:
             self._held.pop(handler, None)
 
-    def forget(self, handler: Handler, most: int) -> int:
-        """Remove rules of a handler that has left.
-
-        Args:
-            handler: Which.
-            most: How many at most: those of a peer hub may be many.
+    def forget(self, handler: Handler, turn: Turn) -> bool:
+        """Remove rules of a handler that has left, as many as `turn` has steps for.
 
         Returns:
-            How many that were; less than `most` when none is left.
+            Whether none is left.
         """
         self._links.pop(handler, None)
         held = self._held.get(handler)
         if held is None:
-            return 0
-        removed = 0
-        while held and removed < most:
+            return True
+        while held:
+            if not turn.step():
+                return False
             rule, _ = held.popitem()
             self._remove(handler, rule)
-            removed += 1
-        if not held:
-            del self._held[handler]
-        return removed
+        del self._held[handler]
+        return True
 
     def tell(self, link: Handler, on_rule: OnRule) -> None:
         """Tell a link of each rule that subscribers of this hub have, now and whenever that changes."""
@@ -113,14 +126,16 @@ class RuleSubscriptions:
             on_rule(rule, True)
 
     def _add(self, handler: Handler, rule: Rule) -> None:
-        self.index.add(rule, handler)
+        self._index.add(rule, handler)
+        self.allowed.took("".join(rule.labels) + rule.prefix)
         self._forget(rule)
         if self._here is not None and not handler.is_link:
             for new in take(self._here, (rule,)):
                 self._tell(new, added=True)
 
     def _remove(self, handler: Handler, rule: Rule) -> None:
-        self.index.discard(rule, handler)
+        self._index.discard(rule, handler)
+        self.allowed.gave_back("".join(rule.labels) + rule.prefix)
         self._forget(rule)
         if self._here is not None and not handler.is_link:
             for gone in give_back(self._here, (rule,)):

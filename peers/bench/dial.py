@@ -17,7 +17,7 @@ from hub.overflow import Overflow
 from peers.bench.errors import BenchError
 from peers.bench.framing import Control, Framing, TcpFraming, WebSocketFraming, websocket_frame
 from peers.bench.layout import Layout
-from peers.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.control import encode_subscription
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
 from peers.wire.kinds import Kind

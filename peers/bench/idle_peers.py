@@ -22,8 +22,7 @@ from peers.bench.environment import Environment
 from peers.bench.errors import BenchError
 from peers.bench.measurement import Measurement
 from peers.bench.plan import Plan
-from peers.bench.scope import Told
-from peers.bench.stage import Stage
+from peers.bench.stage import Stage, Told
 
 __all__ = ["STEPS", "IdlePeers", "Step", "run_idle_peers"]
 

@@ -18,8 +18,6 @@ __all__ = [
     "Ask",
     "Asked",
     "BystanderSetup",
-    "Churn",
-    "Churned",
     "Done",
     "Failed",
     "Order",
@@ -34,7 +32,6 @@ __all__ = [
     "Resume",
     "ServiceSetup",
     "Setup",
-    "Subscribe",
     "SubscriberSetup",
     "TrafficSetup",
 ]
@@ -142,23 +139,8 @@ class Populate(msgspec.Struct, frozen=True, tag="populate"):
 
     subscribers: int
     links: int
-    idle_url: str = ""
-    """Where new subscribers connect; empty: the url of the set-up."""
-    silent: bool = False
-    """Whether new subscribers subscribe to nothing."""
-
-
-class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
-    """Each idle subscriber subscribes to so many further prefixes, all different."""
-
-    prefixes: int
-
-
-class Churn(msgspec.Struct, frozen=True, tag="churn"):
-    """One further client subscribes and unsubscribes other prefixes."""
-
-    pairs_per_s: float
-    """0 stops it."""
+    idle_url: str
+    """Where new subscribers connect."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
@@ -206,14 +188,6 @@ class Reported(msgspec.Struct, frozen=True, tag="reported"):
     cpu_ns: int
 
 
-class Churned(msgspec.Struct, frozen=True, tag="churned"):
-    """What the churning client did since it began."""
-
-    requests: int
-    confirmed: int
-    elapsed_s: float
-
-
 class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked"):
     """What has become of the pairs."""
 
@@ -238,5 +212,5 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     text: str
 
 
-Order = Publish | Report | Resume | Populate | Subscribe | Churn | Ask
-Answer = Ready | Done | Published | Reported | Churned | Asked | Failed
+Order = Publish | Report | Resume | Populate | Ask
+Answer = Ready | Done | Published | Reported | Asked | Failed

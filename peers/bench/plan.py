@@ -11,7 +11,7 @@ from hub.frame import BATCH_LIMIT_MESSAGES
 from peers.bench.dial import Wish
 from peers.bench.errors import BenchError
 from peers.bench.layout import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout
-from peers.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import FRAME_LIMIT_BYTES
 
 __all__ = ["Placement", "Plan", "Transport"]
@@ -48,10 +48,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Values in a frame."""
     idle_subscribers: int = 0
     idle_peers: int = 0
-    real_peers: bool = False
-    """Peer hubs are processes; else links that a bystander keeps."""
-    churn: float = 0
-    """Subscriptions a second, each taken back later, of a further client on other topics."""
     stalled: int = 0
     """Further subscribers that do not read."""
     stalled_wish: Wish | None = None
@@ -114,7 +110,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             ("batch", self.batch, 1, BATCH_LIMIT_MESSAGES),
             ("idle-subscribers", self.idle_subscribers, 0, 100_000),
             ("idle-peers", self.idle_peers, 0, 10_000),
-            ("churn", self.churn, 0, 1_000_000),
             ("stalled", self.stalled, 0, 10_000),
             ("subscriber-processes", self.subscriber_processes, 0, 256),
             ("repeat", self.repeat, 1, 1_000),

@@ -11,7 +11,7 @@ from html import escape
 
 from peers.bench.measurement import Latency, Measurement
 from peers.bench.report import Report
-from peers.line_plot import STYLE, Point, line_plot, round_ticks
+from peers.console.line_plot import STYLE, Point, line_plot, round_ticks
 
 __all__ = ["page"]
 

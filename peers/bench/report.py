@@ -11,7 +11,6 @@ from rich.text import Text
 
 from peers.bench.environment import Environment
 from peers.bench.measurement import Measurement, Stalled, medians
-from peers.bench.orders import Churned
 from peers.bench.plan import Plan
 
 __all__ = ["ROWS", "Report"]
@@ -81,7 +80,6 @@ class Report(msgspec.Struct, frozen=True):
     environment: Environment
     runs: list[Measurement]
     stalled: Stalled | None = None
-    churned: Churned | None = None
 
     @property
     def medians(self) -> dict[str, Any]:
@@ -140,12 +138,6 @@ class Report(msgspec.Struct, frozen=True):
             said.append("the machine had other work: compare CPU times, not rates, and repeat")
         if self.stalled is not None:
             said.append(_stalled(self.stalled))
-        if self.churned is not None:
-            churned = self.churned
-            said.append(
-                f"beside it: {churned.requests:,} subscribe and unsubscribe requests in {churned.elapsed_s:.1f} s, "
-                f"{churned.confirmed:,} confirmed"
-            )
         return said
 
     def json(self) -> bytes:
@@ -158,7 +150,6 @@ class Report(msgspec.Struct, frozen=True):
             "runs": self.runs,
             "median": self.medians,
             "stalled": self.stalled,
-            "churned": self.churned,
             "flawless": all(run.flawless for run in self.runs),
             "remarks": self.remarks(),
         }

@@ -32,8 +32,6 @@ from peers.bench.measurement import Measurement, Sample, Stalled, Window, measur
 from peers.bench.orders import (
     Answer,
     BystanderSetup,
-    Churn,
-    Churned,
     Done,
     Populate,
     Publish,
@@ -46,12 +44,11 @@ from peers.bench.orders import (
     SubscriberSetup,
 )
 from peers.bench.plan import Plan
-from peers.bench.real_peers import RealPeers
 from peers.bench.running_hub import RunningHub
 from peers.bench.tally import Counted
 from peers.bench.worker import Worker
 
-__all__ = ["QUIET_S", "Stage", "Watch"]
+__all__ = ["QUIET_S", "Stage", "Told", "Watch"]
 
 QUIET_S = 2.0
 """A hub that has a message delivers it within this, or never."""
@@ -66,6 +63,9 @@ _LEAD_NS = 20_000_000
 
 Watch = Callable[[int, int], object]
 """Called now and then with how many deliveries are accounted for, and how many there will be."""
+
+Told = Callable[[str], Watch]
+"""Called before each measurement with what it is; returns whoever watches it."""
 
 A = TypeVar("A", bound=Answer)
 S = TypeVar("S", PublisherSetup, SubscriberSetup, BystanderSetup)
@@ -82,8 +82,7 @@ class Stage:
         self._publishers: list[Worker] = []
         self._subscribers: list[Worker] = []
         self._stalled: list[Worker] = []
-        self._bystanders: list[Worker] = []
-        self._real_peers: RealPeers | None = None
+        self._bystander: Worker | None = None
         self._board: Board
         self._descriptor = -1
         self._window = 0
@@ -104,8 +103,6 @@ class Stage:
 
     def close(self) -> None:
         """End everything that was started."""
-        if self._real_peers is not None:
-            self._real_peers.stop()
         for worker in self._workers:
             worker.stop()
         self._workers = []
@@ -136,12 +133,10 @@ class Stage:
             self._publishers.append(self._start("publisher", setup))
         for worker in self._publishers:
             self._expect(worker, Ready, _START_S)
-        if plan.idle_subscribers or plan.idle_peers or plan.churn:
+        if plan.idle_subscribers or plan.idle_peers:
             self.populate(plan.idle_subscribers, plan.idle_peers)
         if plan.warmup_messages:
             self.measure(plan.warmup_messages)
-        if plan.churn:
-            self.churn(plan.churn)
 
     def _start_subscribers(self) -> None:
         plan = self.plan
@@ -204,37 +199,12 @@ class Stage:
 
     def populate(self, subscribers: int, links: int) -> None:
         """Have so many idle subscribers and links, and wait until the hub has got over it."""
-        scripted = 0 if self.plan.real_peers else links
-        worker = self._bystander()
-        worker.order(Populate(subscribers, scripted, idle_url=self.hub.url(self.plan.transport)))
-        self._expect(worker, Done, _START_S)
-        if self.plan.real_peers:
-            self._peers().populate(links)
+        if self._bystander is None:
+            self._bystander = self._start("bystander", self._setup(BystanderSetup, self.hub.url("tcp")))
+            self._expect(self._bystander, Ready, _START_S)
+        self._bystander.order(Populate(subscribers, links, self.hub.url(self.plan.transport)))
+        self._expect(self._bystander, Done, _START_S)
         self.hub.wait_quiet()
-
-    def churn(self, pairs_per_s: float) -> Churned:
-        """Start to subscribe and unsubscribe beside the traffic, or stop (0); return what was done so far."""
-        worker = self._bystander()
-        worker.order(Churn(pairs_per_s))
-        return self._expect(worker, Churned)
-
-    def _bystander(self) -> Worker:
-        if not self._bystanders:
-            self._bystanders.append(self._new_bystander())
-        return self._bystanders[0]
-
-    def _new_bystander(self) -> Worker:
-        worker = self._start("bystander", self._setup(BystanderSetup, self.hub.url("tcp")))
-        self._expect(worker, Ready, _START_S)
-        return worker
-
-    def _peers(self) -> RealPeers:
-        if self._real_peers is None:
-            cpus = self.plan.placement.load or self._affinity
-            self._real_peers = RealPeers(
-                self.hub.url("tcp"), self._new_bystander(), lambda pid: os.sched_setaffinity(pid, cpus)
-            )
-        return self._real_peers
 
     # Measuring.
 

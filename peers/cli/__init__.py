@@ -1,54 +1,73 @@
-"""The command line `hub`. Each command is a module of its name, loaded when it is called, to start quickly."""
+"""The command line `hub`: how it begins, and how each of its commands ends.
+
+| exit code | meaning |
+|---|---|
+| 1 | an error that has a name: one line on standard error; or the reader of our output has gone |
+| 2 | flags that make no sense |
+| 130 | Ctrl-C |
+
+Invariants: no command ends with a traceback unless it has a defect. What a far side has said cannot steer the terminal.
+Not here: which commands there are (`commands`). Their packages are extras, so none is imported before `main` runs.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
-from cyclopts import App
+from hub.errors import HubError, InvalidNameError, InvalidTopicError
+from peers.cli.errors import FlagError
+from peers.transport.endpoints import InvalidEndpointError
 
-from hub import __version__
-from hub.errors import HubError
-from peers.cli.formats import escaped
-
-__all__ = ["app", "main"]
-
-app = App(
-    name="hub",
-    help="A topic-prefix publish/subscribe hub: bounded queues, a choice on overflow, and no silent drops.",
-    version=__version__,
-)
-app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
-app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
-app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
-app.command("peers.cli.request:request", name="request", help="Ask whoever serves a topic, and show the reply.")
-app.command("peers.cli.serve:serve", name="serve", help="Answer requests with a shell command, or with themselves.")
-app.command("peers.cli.names:names", name="names", help="Which service names a hub knows, and whose they are.")
-app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
-app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
-app.command("peers.cli.spark:app", name="spark", help="Process archives with Apache Spark, here or on a cluster.")
-app.command("peers.cli.journal:app", name="journal", help="Look into a journal's file, export its records, check it.")
-app.command("peers.cli.bench:app", name="bench", help="Measure throughput, latency and loss through a hub.")
-app.command(
-    "peers.cli.check_config:check_config",
-    name="check-config",
-    help="Show the effective settings and where each came from.",
-)
+__all__ = ["main"]
 
 EXIT_ERROR = 1
+EXIT_SENSELESS = 2
 EXIT_INTERRUPTED = 130
+
+_SENSELESS = (FlagError, InvalidEndpointError, InvalidNameError, InvalidTopicError)
+"""Topics, names and addresses come from the command line, too: those in files are errors of the lines there."""
+
+_EXTRAS = {
+    "cyclopts": "cli",
+    "rich": "cli",
+    "apsw": "server",
+    "prometheus_client": "server",
+    "structlog": "server",
+}
+"""Which extra of pyproject.toml brings a package."""
 
 
 def main() -> None:
-    """Run the command that the arguments name; an error that has a name is one line on stderr and exit code 1."""
+    """Run the command that the arguments name, and end the process with its exit code."""
     try:
+        from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
+
         app()
     except HubError as error:
-        # What a far side said may be part of it: nothing in it may steer the terminal.
+        from peers.cli.formats import escaped  # noqa: PLC0415 -- 10 ms that most commands take anyway
+
         print(escaped(f"hub: {error}"), file=sys.stderr)
+        sys.exit(EXIT_SENSELESS if isinstance(error, _SENSELESS) else EXIT_ERROR)
+    except ImportError as error:
+        # Where a command is loaded when it is called, cyclopts raises an error of its own from the one that says why.
+        package = (getattr(error.__cause__ or error, "name", None) or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        install = f"pip install '.[{_EXTRAS[package]}]'"
+        print(f"hub: this needs {package}, which is not installed: {install} in a clone of topichub", file=sys.stderr)
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); nothing is wrong, and nothing can be written.
-        sys.stderr.close()
+        _discard_output()
         sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _discard_output() -> None:
+    """Have the interpreter flush what is left to nowhere: its reader has gone, and it would complain of that."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # one that is closed, or has no descriptor
+            os.dup2(nowhere, stream.fileno())

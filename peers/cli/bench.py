@@ -24,21 +24,26 @@ from peers.bench.idle_peers import run_idle_peers
 from peers.bench.plan import Plan, Transport
 from peers.bench.plot import page
 from peers.bench.report import Report
-from peers.bench.scope import Scope, Told
-from peers.bench.stage import Stage
-from peers.bench.targets import TARGETS, run_targets
+from peers.bench.stage import Stage, Told
+from peers.cli.errors import FlagError
 
 __all__ = ["EXIT_FLAWED", "HUB", "TRAFFIC", "Output", "app", "described", "shown_progress"]
 
 EXIT_FLAWED = 3
-"""The benchmark ran, but messages were lost, misrouted or out of order, or a goal was not reached. 2 is for options
-that cannot be understood."""
+"""The benchmark ran, but messages were lost, misrouted or out of order. 2 is for options that cannot be understood."""
 
 TRAFFIC = Group("Traffic", sort_key=1)
 _BESIDE = Group("Beside the traffic", sort_key=2)
 _QUEUES = Group("Queues", sort_key=3)
 HUB = Group("The hub", sort_key=4)
 _OUTPUT = Group("Output", sort_key=5)
+
+_USUAL_S = 5.0
+_USUAL_MESSAGES = 5_000_000
+_USUAL_BYTES = 500_000_000
+_LEAST_MESSAGES = 10_000
+"""A run without `--messages`: 5 s at a rate; at full speed some seconds on a machine of today, whether messages are
+small (two million a second of 100 bytes) or large, and however many subscribers get each of them."""
 
 _DEFAULT = Plan()
 _WIDE_MESSAGES = 65_536
@@ -92,7 +97,10 @@ class Place:
 class Traffic:
     """What is sent to whom."""
 
-    messages: Annotated[int, described("Messages, of all publishers together.", TRAFFIC)] = _DEFAULT.messages
+    messages: Annotated[
+        int | None,
+        described("Messages, of all publishers together; without it, as many as take some seconds.", TRAFFIC),
+    ] = None
     size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = _DEFAULT.size
     topics: Annotated[int, described("Topics, published to in turn.", TRAFFIC)] = _DEFAULT.topics
     rate: Annotated[float, described("Messages a second; 0 is full speed.", TRAFFIC)] = _DEFAULT.rate
@@ -108,8 +116,6 @@ class Traffic:
     repeat: Annotated[int, described("Runs, on the same connections; the median counts.", TRAFFIC)] = _DEFAULT.repeat
     idle_subscribers: Annotated[int, described("Subscribers to other topics.", _BESIDE)] = 0
     idle_peers: Annotated[int, described("Peer hubs that want other topics.", _BESIDE)] = 0
-    real_peers: Annotated[bool, described("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
-    churn: Annotated[float, described("Subscriptions a second on other topics, and as many ends of them.", _BESIDE)] = 0
     stalled: Annotated[int, described("Further subscribers that do not read until all is over.", _BESIDE)] = 0
     window: Annotated[
         bool, described("Publishers wait for subscribers, so that no queue overflows; not for stalled ones.", _QUEUES)
@@ -127,7 +133,15 @@ class Traffic:
             queue_messages = _WIDE_MESSAGES
         wish = Wish(queue_messages, None if self.queue_bytes is None else _size(self.queue_bytes), self.overflow)
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
+        own["messages"] = self._usual_messages() if self.messages is None else self.messages
         return Plan(**own, **place.fields(), wish=wish).check()
+
+    def _usual_messages(self) -> int:
+        """Return how many messages make a run that is long enough for a rate that means something."""
+        if self.rate > 0:
+            return max(1, int(self.rate * _USUAL_S))
+        delivered_bytes = max(1, self.size) * max(1, self.subscribers)
+        return min(_USUAL_MESSAGES, max(_LEAST_MESSAGES, _USUAL_BYTES // delivered_bytes))
 
 
 @Parameter(name="*")
@@ -182,8 +196,7 @@ def bench(
             stage.measure(rate=plan.rate, burst=plan.burst, watch=tell(f"run {number} of {plan.repeat}"))
             for number in range(1, plan.repeat + 1)
         ]
-        churned = stage.churn(0) if plan.churn else None
-        report = Report(plan, environment, runs, stage.stalled(), churned)
+        report = Report(plan, environment, runs, stage.stalled())
     output.write(report.json(), report.table(), str(environment), report.remarks())
     if html is not None:
         _write(html, page(report).encode())
@@ -200,7 +213,6 @@ class Steady:
     size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = 100
     seconds: Annotated[float, described("At each step, in each round.", TRAFFIC)] = 5
     rounds: Annotated[int, described("Times that all steps are measured, up and down in turns.", TRAFFIC)] = 4
-    real_peers: Annotated[bool, described("Peer hubs are hubs in processes, not only links.", _BESIDE)] = False
 
 
 @scenario.command(name="idle-peers")
@@ -211,41 +223,12 @@ def idle_peers(steady: Steady | None = None, place: Place | None = None, output:
     """
     output, steady = output or Output(), steady or Steady()
     fields = (place or Place()).fields()
-    plan = Plan(rate=steady.rate, size=steady.size, real_peers=steady.real_peers, **fields).check()
+    plan = Plan(rate=steady.rate, size=steady.size, **fields).check()
     with shown_progress(shown=output.progress) as tell:
         found = run_idle_peers(plan, steady.seconds, steady.rounds, tell)
     stream = f"{plan.rate:,.0f} messages/s of {plan.size} bytes, {steady.rounds} rounds of {steady.seconds:g} s a step"
     title = f"{found.environment}\n{stream}"
     output.write(found.json(), found.table(), title, [])
-
-
-@scenario.command(name="targets")
-def targets(
-    place: Place | None = None,
-    output: Output | None = None,
-    *,
-    only: Annotated[list[str] | None, described(f"Only this one; repeatable: {', '.join(TARGETS)}.", TRAFFIC)] = None,
-    repeat: Annotated[int, described("Measurements of each figure; the median counts.", TRAFFIC)] = 3,
-    scale: Annotated[
-        float, described("Less than 1: fewer messages and connections, for a quick look that proves nothing.", TRAFFIC)
-    ] = 1.0,
-) -> None:
-    """Measure the goals of the project for its hub, each with a hub of its own.
-
-    Exit code 0 if all are reached, 3 if not.
-    """
-    output = output or Output()
-    if repeat < 1 or not 0 < scale <= 1:
-        raise UsageError("--repeat, --scale: 1 or more, and above 0 up to 1, expected")
-    base = Plan(**(place or Place()).fields()).check()
-    if base.urls:
-        raise UsageError("--url: each goal is measured with a hub of its own")
-    with shown_progress(shown=output.progress) as tell:
-        found = run_targets(Scope(base, repeat, scale, tell), only or ())
-    remarks = [f"at a scale of {scale:g}: a quick look, no figures"] if scale < 1 else []
-    output.write(found.json(), found.table(), str(found.environment), remarks)
-    if not all(figure.reached for figure in found.figures):
-        sys.exit(EXIT_FLAWED)
 
 
 def _end_in_order() -> None:
@@ -281,7 +264,7 @@ def _size(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise UsageError(f"--queue-bytes: {error}") from error
+        raise FlagError(f"--queue-bytes: {error}") from error
 
 
 def _write(path: Path, content: bytes) -> None:

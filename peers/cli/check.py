@@ -25,7 +25,7 @@ from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, 
 from hub.topics import printable
 from peers.cli.formats import escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE
-from peers.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import Hello
 from peers.wire.session import NEED_DATA, Closing, Session
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
+from peers.cli.formats import counted
 from peers.cli.lines import Input, InputError
 from peers.cli.pace import Schedule
 from peers.cli.replay import Replay
@@ -98,10 +99,11 @@ class Feed:
     def summary(self) -> str:
         """Return the account, for people."""
         passed_s = self._now() - self._started_s
-        text = f"published {self.sent_messages:,} messages in {passed_s:.2f} s, {self.rate_per_s:,.0f} messages/s"
+        sent = counted(self.sent_messages, "message")
+        text = f"published {sent} in {passed_s:.2f} s, {self.rate_per_s:,.0f} messages/s"
         replay = self._replay
         if replay.bad_lines:
-            text += f"; {replay.bad_lines:,} bad lines passed over, the first: {replay.first_bad}"
+            text += f"; {counted(replay.bad_lines, 'bad line')} passed over, the first: {replay.first_bad}"
         return text
 
     async def _send_lines(self, lines: Sequence[bytes]) -> None:

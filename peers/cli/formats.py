@@ -2,7 +2,7 @@
 
 | format | a message becomes |
 |---|---|
-| `JsonFormat` | one line `{"topic":...,"value":...}`, with `labels`, `sender` and `to` where there are any |
+| `JsonFormat` | one line `{"topic":...,"value":...}`, with `labels`, `sender`, `to`; of a record `offset` and `time` |
 | `PrettyFormat` | one line of time, topic and value as compact JSON, on a terminal coloured and cut to its width |
 | `Tally` | nothing: messages are only counted, and the count is told once a second |
 
@@ -24,16 +24,18 @@ from typing import Any
 import msgspec
 
 from hub.batch import Message
+from hub.journal.message import RecordedMessage
 from hub.tags.message import TaggedMessage
+from peers.cli.moments import moment
 
-__all__ = ["JsonFormat", "PrettyFormat", "Tally", "cut", "escaped", "escaped_lines", "json_text"]
+__all__ = ["JsonFormat", "PrettyFormat", "Tally", "counted", "cut", "escaped", "escaped_lines", "json_text"]
 
 
 def _plain(value: Any) -> Any:
     """Bring into JSON what msgspec does not know: Zeek's values."""
-    from peers.zeek.data.plain import plain  # noqa: PLC0415 -- rarely needed
+    from peers.values.untyped import untyped  # noqa: PLC0415 -- rarely needed
 
-    made = plain(value)
+    made = untyped(value)
     if made is value:
         raise TypeError(f"{type(value).__name__} has no JSON form")
     return made
@@ -55,10 +57,16 @@ class _Line(msgspec.Struct, omit_defaults=True):
     labels: tuple[str, ...] = ()
     sender: str = ""
     to: str = ""
+    offset: int | None = None
+    time: str = ""
 
 
-def _tagged_line(message: TaggedMessage) -> _Line:
-    return _Line(message.topic, message.value, message.labels, message.sender, message.destination)
+def _line_of(message: Message) -> _Line:
+    if isinstance(message, TaggedMessage):
+        return _Line(message.topic, message.value, message.labels, message.sender, message.destination)
+    if isinstance(message, RecordedMessage):
+        return _Line(message.topic, message.value, offset=message.offset, time=moment(message.time_us))
+    return _Line(*message)
 
 
 class JsonFormat:
@@ -88,8 +96,8 @@ class JsonFormat:
     def _object(self, message: Message) -> _Line | dict[str, Any]:
         fields = self._fields(message.value) if self._fields is not None else None
         if fields is not None:
-            return {"topic": message.topic} | fields
-        return _tagged_line(message) if isinstance(message, TaggedMessage) else _Line(*message)
+            return {"topic": message.topic} | fields | _place(message)
+        return _line_of(message)
 
     def _line(self, message: Message) -> bytes:
         text = json_text(message.value)
@@ -97,6 +105,13 @@ class JsonFormat:
             self.formless_messages += 1
             return b""
         return b'{"topic":%b,"value":%b}\n' % (_encoder.encode(message.topic), text)
+
+
+def _place(message: Message) -> dict[str, Any]:
+    """Return where and when a message was recorded, for an object that has fields of its own."""
+    if not isinstance(message, RecordedMessage):
+        return {}
+    return {"offset": message.offset, "time": moment(message.time_us)}
 
 
 def _beside(message: TaggedMessage) -> str:
@@ -125,11 +140,12 @@ class PrettyFormat:
 
         Args:
             messages: Any number.
-            at: When they came, in the zone in which to show it.
+            at: When they came, in the zone in which to show it. Messages of a journal are shown with the date and time
+                of their record instead, in UTC as `--from-time` reads it, and with their offset.
             width: Columns to cut a line to, None not to.
         """
-        time = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
-        return "".join([self._line(time, message, width) for message in messages]).encode()
+        time = _clock(at)
+        return "".join([self._line(_when(message, time), message, width) for message in messages]).encode()
 
     def _line(self, time: str, message: Message, width: int | None) -> str:
         value = escaped(self._value(message.value))
@@ -153,6 +169,15 @@ class PrettyFormat:
         return packed.decode() if packed is not None else repr(value)
 
 
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+
+
+def _when(message: Message, now: str) -> str:
+    """Return what stands before the topic: when a message came, or where and when it was recorded."""
+    return f"{message.offset} {moment(message.time_us)}" if isinstance(message, RecordedMessage) else now
+
+
 class Tally:
     """Counts messages.
 
@@ -171,13 +196,18 @@ class Tally:
         """Return the count, and the rate since this was last asked."""
         passed_s, new = now_s - self._told_s, self.messages - self._told_messages
         self._told_s, self._told_messages = now_s, self.messages
-        return f"{self.messages:,} messages  {new / passed_s if passed_s > 0 else 0:,.0f}/s"
+        return f"{counted(self.messages, 'message')}  {new / passed_s if passed_s > 0 else 0:,.0f}/s"
 
     def total(self, now_s: float) -> str:
         """Return the count, the time and the mean rate."""
         passed_s = now_s - self._since_s
         rate = self.messages / passed_s if passed_s > 0 else 0
-        return f"{self.messages:,} messages in {passed_s:.1f} s, {rate:,.0f}/s"
+        return f"{counted(self.messages, 'message')} in {passed_s:.1f} s, {rate:,.0f}/s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write how many there are: `1 message`, `1,200 messages`."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
 
 
 def json_text(value: Any) -> bytes | None:
@@ -185,7 +215,7 @@ def json_text(value: Any) -> bytes | None:
     try:
         return _encoder.encode(value)
     except _NO_FORM:
-        from peers.conversion import json_of  # noqa: PLC0415 -- rarely needed
+        from peers.values.conversion import json_of  # noqa: PLC0415 -- rarely needed
 
         try:
             return json_of(msgspec.msgpack.encode(value))

@@ -29,6 +29,9 @@ def names(
 ) -> None:
     """List the service names that a hub knows, those of its peers among them."""
     found, hub = asyncio.run(_list(prefix, url, name))
+    if not found and sys.stderr.isatty():  # for people: a program sees that there is no line
+        begins = f" that begins with {prefix}" if prefix else ""
+        print(escaped(f"hub names: the hub knows no name{begins}"), file=sys.stderr)
     for line in _objects(found) if json else _lines(found, hub):
         print(line)
 

@@ -12,7 +12,7 @@ import os
 import sys
 
 from hub.errors import PeerError
-from peers.cli.formats import escaped
+from peers.cli.formats import counted, escaped
 from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish
 
@@ -22,7 +22,7 @@ _TELL_S = 1.0
 
 
 class Notices:
-    """The voice of one command.
+    """What one command says on standard error.
 
     Args:
         command: Such as "sub".
@@ -70,9 +70,9 @@ class Notices:
         told_before = self.dropped_messages != self._untold_dropped
         self._tell_dropped()
         if told_before:
-            self.say(f"{self.dropped_messages:,} messages lost in all")
+            self.say(f"{counted(self.dropped_messages, 'message')} lost in all")
         if self.bad_messages:
-            self.say(f"{self.bad_messages:,} messages were not msgpack, and are not shown")
+            self.say(f"{counted(self.bad_messages, 'message')} not shown: no msgpack")
 
     def _connected(self, hello: Hello) -> None:
         self._connections += 1
@@ -95,7 +95,7 @@ class Notices:
         self._told_s = self._loop.time()
         count, self._untold_dropped = self._untold_dropped, 0
         if count:
-            self.say(f"{count:,} messages lost by {self._overflow}; read faster, or ask for a larger queue")
+            self.say(f"{counted(count, 'message')} lost by {self._overflow}; read faster, or ask for a larger queue")
 
     def _rejected(self, error: PeerError) -> None:
         self.rejection = self.rejection or str(error)

@@ -4,7 +4,8 @@ While `less` or a slow disk holds a write, the loop still answers the hub's ping
 speed one batch is written while the next is brought into form.
 
 Owner: one command. Invariants: what is given is written in order and completely; at most one write is under way and
-one waits. The thread is a daemon: a process that ends does not wait for it, so call `flush` first.
+one waits. Once a write has failed, every call says so, however the failure was noticed. The thread is a daemon: a
+process that ends does not wait for it, so call `flush` first.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ class Output:
             write need not wait; `check` then says what it was.
     """
 
-    __slots__ = ("_descriptor", "_loop", "_on_broken", "_under_way", "_work")
+    __slots__ = ("_broken", "_descriptor", "_loop", "_on_broken", "_under_way", "_work")
 
     def __init__(self, descriptor: int, on_broken: Callable[[], object] | None = None) -> None:
         self._descriptor = descriptor
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+        # What the thread has been given and nobody has waited for yet.
         self._under_way: asyncio.Future[None] | None = None
+        # The first error of a write. It stays, because whoever waited for that write may have been cancelled by
+        # `on_broken` before the error reached it.
+        self._broken: OSError | None = None
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
     async def write(self, text: bytes) -> None:
@@ -53,14 +58,15 @@ class Output:
 
     async def flush(self) -> None:
         """Wait until all that was given is written; raises as `write` does."""
+        self.check()
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way
 
     def check(self) -> None:
-        """Raise as `write` does if what was given last could not be written; wait for nothing."""
-        if self._under_way is not None and self._under_way.done():
-            self._under_way.result()
+        """Raise as `write` does if anything could not be written so far; wait for nothing."""
+        if self._broken is not None:
+            raise self._broken
 
     def _run(self) -> None:
         while True:
@@ -76,12 +82,13 @@ class Output:
                 return
 
     def _settle(self, done: asyncio.Future[None], error: OSError | None) -> None:
-        if done.cancelled():
-            return
         if error is None:
-            done.set_result(None)
+            if not done.cancelled():
+                done.set_result(None)
             return
-        done.set_exception(error)
+        self._broken = self._broken or error
+        if not done.cancelled():
+            done.set_exception(error)
         if self._on_broken is not None:
             self._on_broken()
 

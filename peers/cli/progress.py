@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from peers.cli.feed import Feed
+from peers.cli.formats import counted
 
 __all__ = ["shown_progress"]
 
@@ -38,7 +39,7 @@ async def shown_progress(feed: Feed) -> AsyncIterator[None]:
             source = feed.source
             bar.update(
                 task,
-                description=f"{feed.sent_messages:,} messages  {feed.rate_per_s:,.0f}/s",
+                description=f"{counted(feed.sent_messages, 'message')}  {feed.rate_per_s:,.0f}/s",
                 completed=source.read_bytes if source is not None else 0,
                 total=source.size_bytes if source is not None else None,
                 refresh=True,

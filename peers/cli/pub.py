@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +23,23 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hub.errors import RejectedError, UsageError
+from hub.errors import RejectedError
 from hub.topics import check_topic
+from peers.cli.errors import FlagError
 from peers.cli.feed import Beside, Feed
+from peers.cli.formats import counted, escaped
 from peers.cli.lines import STDIN, InputError
 from peers.cli.notices import Notices
 from peers.cli.progress import shown_progress
-from peers.cli.replay import Replay, UnreadableError, decode_record, decode_text, decode_value
+from peers.cli.replay import (
+    Replay,
+    UnreadableError,
+    decode_json,
+    decode_record,
+    decode_text,
+    decode_value,
+    flaw_of_json,
+)
 from peers.cli.stream_flags import RecordingFlags, StreamFlags
 from peers.cli.template import Template
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
@@ -60,6 +71,9 @@ def pub(  # noqa: PLR0913 -- one flag each
     url: HubUrl = DEFAULT_URL,
     name: ClientName = "hub pub",
     text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
+    json: Annotated[
+        bool, Parameter(help="VALUE or each line must be JSON: what is none is an error, not text.", negative=())
+    ] = False,
     file: Annotated[str | None, Parameter(help="Publish what this file holds, as bytes.")] = None,
     zeek_event: Annotated[
         str | None,
@@ -77,32 +91,34 @@ def pub(  # noqa: PLR0913 -- one flag each
 
     Exit code 1 if something could not be published, or the hub has refused it.
     """
+    if json and text:
+        raise FlagError("--json and --text exclude each other")
     stream, recording = stream or StreamFlags(), recording or RecordingFlags()
     recording.check(stream)
     beside = Beside(label, to)
     path = recording.ndjson
     if path is not None:
         if topic is not None or text or file is not None:
-            raise UsageError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
+            raise FlagError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
         fill = Template(recording.template or "").fill
         replay = Replay(decode_record, fill, recording.pace(stream), skip_bad=stream.skip_bad)
         return _run(url, name, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
     if topic is None:
-        raise UsageError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
+        raise FlagError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
     topic = check_topic(topic)
     if zeek_event is not None:
         if text or file is not None or stream != StreamFlags():
-            raise UsageError("--zeek-event takes TOPIC and VALUE only")
+            raise FlagError("--zeek-event takes TOPIC and VALUE only")
         from peers.cli.zeek_values import event_of  # noqa: PLC0415 -- 20 ms that others need not wait
 
         return _run(url, name, _single(topic, event_of(zeek_event, value), beside))
     if file is None and value in {None, STDIN}:
-        decode = decode_text if text else decode_value
+        decode = decode_text if text else decode_json if json else decode_value
         replay = Replay(decode, lambda _: topic, recording.pace(stream), skip_bad=stream.skip_bad)
         return _run(url, name, lambda client: _send(client, replay, stream, STDIN, beside))
     if stream != StreamFlags():
-        raise UsageError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
-    return _run(url, name, _single(topic, _value(value, file, as_text=text), beside))
+        raise FlagError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
+    return _run(url, name, _single(topic, _value(value, file, as_text=text, as_json=json), beside))
 
 
 def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Coroutine[Any, Any, None]]:
@@ -114,7 +130,7 @@ def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Corout
     return publish
 
 
-def _value(value: str | None, file: str | None, *, as_text: bool) -> Any:
+def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool) -> Any:
     """Return the one value to publish.
 
     Raises:
@@ -126,12 +142,18 @@ def _value(value: str | None, file: str | None, *, as_text: bool) -> Any:
         except OSError as error:
             raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     if file is not None:
-        raise UsageError("VALUE and --file are both given: leave one out")
+        raise FlagError("VALUE and --file are both given: leave one out")
     given = os.fsencode(value)  # as it stood on the command line
     try:
-        return decode_text(given) if as_text else decode_value(given)
+        if as_text:
+            return decode_text(given)
+        if as_json:
+            return decode_json(given)
+        if flaw := flaw_of_json(given):
+            print(escaped(f"hub pub: VALUE is published as text, because it is no JSON: {flaw}"), file=sys.stderr)
+        return decode_value(given)
     except UnreadableError as error:
-        raise UsageError(f"VALUE is {error}; --file publishes bytes") from error
+        raise FlagError(f"VALUE is {error}; --file publishes bytes") from error
 
 
 def _run(url: str, name: str, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
@@ -151,7 +173,7 @@ def _run(url: str, name: str, publish: Callable[[Client], Coroutine[Any, Any, No
             statistics = client.statistics()
         lost = statistics.rejected_messages + statistics.unsent_messages
         if lost:
-            notices.say(f"the hub refused {lost:,} messages: {notices.rejection}")
+            notices.say(f"the hub refused {counted(lost, 'message')}: {notices.rejection}")
         return EXIT_REFUSED if lost else 0
 
     return asyncio.run(connected())

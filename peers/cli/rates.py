@@ -50,6 +50,8 @@ class _Part(msgspec.Struct, frozen=True):
     handlers: int
     first: int
     some: tuple[HandlerCounters, ...]
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,9 @@ class Snapshot:
     hub: str
     at_s: float
     handlers: tuple[HandlerCounters, ...]
+    memory_bytes: int = 0
+    """What the hub takes; 0 where it does not say."""
+    memory_limit_bytes: int = 0
 
 
 class Assembly:
@@ -89,7 +94,7 @@ class Assembly:
         self._handlers.extend(part.some)
         if len(self._handlers) < part.handlers:
             return None
-        return Snapshot(part.hub, part.at_s, tuple(self._handlers))
+        return Snapshot(part.hub, part.at_s, tuple(self._handlers), part.memory_bytes, part.memory_limit_bytes)
 
 
 class Activity(NamedTuple):

@@ -23,12 +23,25 @@ from hub.errors import UsageError
 from peers.cli.pace import Pace
 from peers.cli.template import FieldError
 
-__all__ = ["BadLineError", "Replay", "UnreadableError", "decode_record", "decode_text", "decode_value"]
+__all__ = [
+    "BadLineError",
+    "Replay",
+    "UnreadableError",
+    "decode_json",
+    "decode_record",
+    "decode_text",
+    "decode_value",
+    "flaw_of_json",
+]
 
 _record = msgspec.json.Decoder(dict[str, Any]).decode
 _value = msgspec.json.Decoder().decode
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+_BEGINS_JSON = (b"{", b"[", b'"')
+"""What a text hardly ever begins with."""
 
 
 class UnreadableError(UsageError):
@@ -49,6 +62,29 @@ def decode_record(line: bytes) -> dict[str, Any]:
         return _record(line)
     except _NOT_JSON as error:
         raise UnreadableError(f"no JSON object: {error}") from error
+
+
+def decode_json(line: bytes) -> Any:
+    """Return the JSON value that a line holds.
+
+    Raises:
+        UnreadableError: It holds none.
+    """
+    try:
+        return _value(line)
+    except _NOT_JSON as error:
+        raise UnreadableError(f"no JSON: {error}") from error
+
+
+def flaw_of_json(line: bytes) -> str:
+    """Return what is wrong with a line that begins as JSON and is none, so that it is likely a mistake; else empty."""
+    if line.lstrip()[:1] not in _BEGINS_JSON:
+        return ""
+    try:
+        _value(line)
+    except _NOT_JSON as error:
+        return str(error)
+    return ""
 
 
 def decode_value(line: bytes) -> Any:

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hub.errors import HubError, UsageError
+from hub.errors import HubError
+from peers.cli.errors import FlagError
 from peers.cli.formats import escaped_lines, json_text
 from peers.cli.lines import STDIN, Input
 from peers.cli.notices import Notices
@@ -58,10 +59,15 @@ def request(  # noqa: PLR0913 -- one flag each
 
     Exit code 1 if a request was not answered with a value; standard error says why.
     """
+    if timeout is not None and timeout <= 0:
+        raise FlagError(f"--timeout {timeout:g}: give more than 0 seconds")
     asking = _Asking(topic, timeout, named=service, as_text=text)
     if value == STDIN:
         return asyncio.run(_ask_lines(asking, url, name))
-    packed = asking.read(os.fsencode(value)) if value is not None else None
+    try:
+        packed = asking.read(os.fsencode(value)) if value is not None else None
+    except UnreadableError as error:
+        raise FlagError(f"VALUE is {error}") from error
     return asyncio.run(_ask_once(asking, packed, url, name))
 
 
@@ -85,16 +91,13 @@ class _Asking:
         """Return the value that stands on the command line, or in a line.
 
         Raises:
-            UsageError: There is none in it.
+            UnreadableError: There is none in it.
         """
-        try:
-            return self._decode(given)
-        except UnreadableError as error:
-            raise UsageError(f"VALUE is {error}") from error
+        return self._decode(given)
 
     async def ask(self, client: Client, value: Any) -> Any:
         """Return the reply."""
-        return await client.request(self._topic, value, self._timeout_s, name=self._named)
+        return await client.request(self._topic, value, timeout_s=self._timeout_s, name=self._named)
 
 
 def _shown(reply: Any, notices: Notices) -> bytes:

@@ -8,11 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from hub.twins import remark
 from peers.cli.flags import Flags
 from peers.daemon.daemon import Daemon
 from peers.daemon.run import run as run_daemon
 from peers.daemon.sources import load
-from peers.endpoints import Scheme
+from peers.transport.endpoints import Scheme
 
 __all__ = ["run"]
 
@@ -42,3 +43,5 @@ def _announce(daemon: Daemon) -> None:
             host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(endpoint.host, endpoint.host)  # noqa: S104
             print(f"  page       http://{host}:{endpoint.port}/")
     sys.stdout.flush()
+    if slower := remark():
+        print(f"hub run: {slower}", file=sys.stderr, flush=True)

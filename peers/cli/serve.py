@@ -20,8 +20,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hub.errors import HubError, UsageError
-from peers.cli.formats import escaped, json_text
+from hub.errors import HubError
+from hub.topics import RESERVED
+from peers.cli.errors import FlagError
+from peers.cli.formats import counted, escaped, json_text
 from peers.cli.notices import Notices
 from peers.cli.replay import decode_value
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
@@ -56,11 +58,15 @@ def serve(  # noqa: PLR0913 -- one flag each
     Several that serve the same prefix share the load.
     """
     if not prefixes:
-        raise UsageError("PREFIX is missing: hub serve PREFIX --exec CMD, or hub serve PREFIX --echo")
+        raise FlagError("PREFIX is missing: hub serve PREFIX --exec CMD, or hub serve PREFIX --echo")
+    if any(prefix.startswith(RESERVED) for prefix in prefixes):
+        raise FlagError(f"{RESERVED} is the hub's own: it answers requests under it by itself")
     if echo is (exec is not None):
-        raise UsageError("give one of --exec CMD and --echo")
+        raise FlagError("give one of --exec CMD and --echo")
     if limit is not None and limit < 1:
-        raise UsageError(f"--limit {limit}: give 1 or more")
+        raise FlagError(f"--limit {limit}: give 1 or more")
+    if concurrency < 1:
+        raise FlagError(f"--concurrency {concurrency}: give 1 or more")
     answer: Answer = _echo if exec is None else lambda request: _run(exec, request)
     return asyncio.run(_serve(prefixes, answer, url, name, concurrency, limit))
 
@@ -74,7 +80,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 -- the command's flags
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     taken = 0
 
-    def counted(request: ServiceRequest) -> Any | Awaitable[Any]:
+    def answered(request: ServiceRequest) -> Any | Awaitable[Any]:
         nonlocal taken
         taken += 1
         if limit is not None and taken >= limit:
@@ -82,7 +88,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 -- the command's flags
         return answer(request)
 
     async with connect(url, **notices.options(name)) as client:
-        service = client.serve(prefixes, counted, concurrency=concurrency)
+        service = client.serve(prefixes, answered, concurrency=concurrency)
         async with service:
             print(escaped(f"serving {', '.join(prefix or 'everything' for prefix in prefixes)}"), flush=True)
             ended = asyncio.ensure_future(client.wait_closed())
@@ -94,7 +100,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 -- the command's flags
             finally:
                 for waiting in (ended, stopped):
                     waiting.cancel()
-        notices.say(f"{service.requests:,} requests, {service.failures:,} of them failed")
+        notices.say(f"{counted(service.requests, 'request')}, {service.failures:,} of them failed")
     return 0
 
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Group, Parameter
 
 from hub.errors import UsageError
+from peers.cli.errors import FlagError
 from peers.spark.package import write_package
 from peers.spark.report.page import page
 from peers.spark.report.tables import sheets
 from peers.spark.report.words import TRAFFIC_HEADS, figures_of, remarks, traffic_row
-from peers.spark.routing.way import Way
+from peers.spark.routing.matcher import Way
 from peers.spark.selection import Selection
 from peers.spark.session import Job, SessionSettings, running_job
 from peers.spark.summary import Figure, amount, columns, figures, rate, show, span
@@ -91,7 +92,7 @@ class Engine:
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"--conf: KEY=VALUE expected, {text!r} given")
+        raise FlagError(f"--conf: KEY=VALUE expected, {text!r} given")
     return key, value
 
 
@@ -151,7 +152,7 @@ def report(
     bucket_us = None if output.bucket is None else _microseconds("--bucket", output.bucket)
     gap_us = _microseconds("--gap", output.gap)
     if output.top < 1:
-        raise UsageError(f"--top: 1 or more expected, {output.top} given")
+        raise FlagError(f"--top: 1 or more expected, {output.top} given")
     with (engine or Engine()).running("report") as job:
         from peers.spark.report.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
 
@@ -175,7 +176,7 @@ def report(
 def _microseconds(option: str, length: timedelta) -> int:
     length_us = length // timedelta(microseconds=1)
     if length_us < _SHORTEST_US:
-        raise UsageError(f"{option}: {span(_SHORTEST_US)} or more expected, {span(length_us)} given")
+        raise FlagError(f"{option}: {span(_SHORTEST_US)} or more expected, {span(length_us)} given")
     return length_us
 
 
@@ -225,12 +226,12 @@ def route(
 
     output = output or RouteOutput()
     if output.pairs and output.deliveries is None:
-        raise UsageError("--pairs: --deliveries is needed, too")
+        raise FlagError("--pairs: --deliveries is needed, too")
     matcher = Matcher(read_subscriptions(subscriptions))
     with (engine or Engine()).running("route") as job:
         from peers.spark.archive_files import read_archive  # noqa: PLC0415 -- the same
-        from peers.spark.routing.deliveries import write_deliveries  # noqa: PLC0415 -- the same
         from peers.spark.routing.route import route as matched  # noqa: PLC0415 -- the same
+        from peers.spark.routing.route import write_deliveries  # noqa: PLC0415 -- the same
 
         begun = time.monotonic()
         job.progress.tell("matching topics")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from hub.errors import UsageError
 from hub.topics import check_prefix
+from peers.cli.errors import FlagError
 from peers.cli.spark import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
-from peers.spark.archiving.order import ArchiveOrder
+from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
 
@@ -112,9 +112,7 @@ def _every_s(every: timedelta | None) -> float | None:
     if every is None:
         return None
     if every < _SHORTEST:
-        raise UsageError(
-            f"--every: {_SHORTEST.total_seconds():g} s or more expected, {every.total_seconds():g} s given"
-        )
+        raise FlagError(f"--every: {_SHORTEST.total_seconds():g} s or more expected, {every.total_seconds():g} s given")
     return every.total_seconds()
 
 

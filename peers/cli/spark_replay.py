@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from hub.errors import UsageError
 from hub.topics import check_prefix
+from peers.cli.errors import FlagError
 from peers.cli.spark import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
 from peers.spark.selection import Selection
@@ -78,11 +78,11 @@ class How:
         from peers.spark.replaying.pace import FullSpeed, Rate, Recorded  # noqa: PLC0415 -- numpy is part of an extra
 
         if sum((self.full_speed, self.rate is not None, self.speed is not None)) > 1:
-            raise UsageError("--speed, --full-speed and --rate exclude each other")
+            raise FlagError("--speed, --full-speed and --rate exclude each other")
         max_pause_s = self.max_pause.total_seconds()
         for flag, value in (("--speed", self.speed), ("--rate", self.rate), ("--max-pause", max_pause_s)):
             if value is not None and value <= 0:
-                raise UsageError(f"{flag}: more than 0 expected, {value:g} given")
+                raise FlagError(f"{flag}: more than 0 expected, {value:g} given")
         if self.full_speed:
             return FullSpeed()
         if self.rate is not None:

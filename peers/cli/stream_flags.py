@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hub.errors import UsageError
+from peers.cli.errors import FlagError
 from peers.cli.lines import STDIN
 from peers.cli.pace import MAX_PAUSE_S, TIME_FIELDS, Pace, Rate, Recorded
 
@@ -27,9 +27,9 @@ class StreamFlags:
 
     def __post_init__(self) -> None:
         if self.rate is not None and self.rate <= 0:
-            raise UsageError(f"--rate {self.rate:g}: give more than 0 messages a second")
+            raise FlagError(f"--rate {self.rate:g}: give more than 0 messages a second")
         if self.limit is not None and self.limit < 1:
-            raise UsageError(f"--limit {self.limit}: give 1 or more")
+            raise FlagError(f"--limit {self.limit}: give 1 or more")
 
 
 @Parameter(name="*")
@@ -67,20 +67,20 @@ class RecordingFlags:
             }
             for flag, value in given.items():
                 if value is not None:
-                    raise UsageError(f"{flag} belongs to --ndjson FILE; one topic for all: hub pub TOPIC")
+                    raise FlagError(f"{flag} belongs to --ndjson FILE; one topic for all: hub pub TOPIC")
             return
         if self.template is None:
-            raise UsageError("--ndjson needs the topic of each record: --topic '/zeek/{_path}'")
+            raise FlagError("--ndjson needs the topic of each record: --topic '/zeek/{_path}'")
         if self.speed is None and (self.time_field is not None or self.max_pause is not None):
-            raise UsageError("--time-field and --max-pause belong to --speed; the recorded pace is --speed 1")
+            raise FlagError("--time-field and --max-pause belong to --speed; the recorded pace is --speed 1")
         if self.speed is not None and stream.rate is not None:
-            raise UsageError("--speed keeps the recorded pace and --rate a fixed one: give one of them")
+            raise FlagError("--speed keeps the recorded pace and --rate a fixed one: give one of them")
         if self.speed is not None and self.speed <= 0:
-            raise UsageError(f"--speed {self.speed:g}: give more than 0; 1 is as recorded")
+            raise FlagError(f"--speed {self.speed:g}: give more than 0; 1 is as recorded")
         if self.max_pause is not None and self.max_pause <= 0:
-            raise UsageError(f"--max-pause {self.max_pause:g}: give more than 0 seconds")
+            raise FlagError(f"--max-pause {self.max_pause:g}: give more than 0 seconds")
         if self.loop and self.ndjson == STDIN:
-            raise UsageError("--loop needs a file that can be read again, not standard input")
+            raise FlagError("--loop needs a file that can be read again, not standard input")
 
     def pace(self, stream: StreamFlags) -> Pace | None:
         """Return the pace that was asked for, None for full speed."""

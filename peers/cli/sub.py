@@ -24,9 +24,11 @@ from cyclopts import Parameter
 
 from hub.batch import Message
 from hub.config import parse_size
-from hub.errors import UsageError
 from hub.overflow import Overflow
-from peers.cli.formats import JsonFormat, PrettyFormat, Tally
+from hub.topics import RESERVED
+from peers.cli.errors import FlagError
+from peers.cli.formats import JsonFormat, PrettyFormat, Tally, counted, escaped
+from peers.cli.moments import with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
@@ -49,7 +51,10 @@ Format = Literal["pretty", "json", "count"]
 
 
 def sub(  # noqa: PLR0913 -- one flag each
-    *prefixes: Annotated[str, Parameter(help="Topics that start with one of these; all of them without any.")],
+    *prefixes: Annotated[
+        str,
+        Parameter(help="Topics that start with one of these; without any, all but the hub's own, $hub/."),
+    ],
     url: HubUrl = DEFAULT_URL,
     name: ClientName = "hub sub",
     format: Annotated[  # noqa: A002 -- the flag's name
@@ -71,7 +76,7 @@ def sub(  # noqa: PLR0913 -- one flag each
     ] = None,
     from_time: Annotated[
         datetime | None,
-        Parameter(help="The same, from the first record that is not older; local time unless it names a zone."),
+        Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
     ] = None,
     rule: Annotated[
         str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
@@ -84,19 +89,22 @@ def sub(  # noqa: PLR0913 -- one flag each
     Exit code 2 if --timeout ends it before --limit is reached.
     """
     if limit is not None and limit < 1:
-        raise UsageError(f"--limit {limit}: give 1 or more")
+        raise FlagError(f"--limit {limit}: give 1 or more")
     if timeout is not None and timeout <= 0:
-        raise UsageError(f"--timeout {timeout:g}: give more than 0 seconds")
+        raise FlagError(f"--timeout {timeout:g}: give more than 0 seconds")
     if queue_messages < 1:
-        raise UsageError(f"--queue-messages {queue_messages}: give 1 or more")
+        raise FlagError(f"--queue-messages {queue_messages}: give 1 or more")
     wish = QueueWish(queue_messages, _size(queue_bytes), overflow)
     chosen: Format = format or ("pretty" if sys.stdout.isatty() else "json")
     stop = _Stop(limit, timeout)
     if from_offset is not None and (from_offset < 0 or from_time is not None):
-        raise UsageError("--from-offset: give 0 or more, and not --from-time as well")
+        raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
     labels = tuple(label for label in (rule or "").split(",") if label)
-    wanted = _Wanted(prefixes or ("",), from_offset, from_time, labels, sender)
+    since = None if from_time is None else with_zone(from_time)
+    wanted = _Wanted(prefixes or ("",), from_offset, since, labels, sender, hides_hub=not prefixes)
     wanted.check()
+    if wildcard := _wildcard(prefixes):
+        print(f"hub sub: {wildcard}", file=sys.stderr, flush=True)
     return asyncio.run(_subscribe(wanted, url, name, wish, stop, _Look(chosen, full, zeek)))
 
 
@@ -108,6 +116,8 @@ class _Wanted(NamedTuple):
     from_time: datetime | None
     labels: tuple[str, ...]
     sender: str
+    hides_hub: bool
+    """Whether the hub's own messages are left out: nobody has asked for them."""
 
     @property
     def is_rule(self) -> bool:
@@ -117,9 +127,7 @@ class _Wanted(NamedTuple):
     def check(self) -> None:
         """Raise UsageError where its parts do not go together."""
         if self.is_rule and (len(self.prefixes) > 1 or self.from_offset is not None or self.from_time is not None):
-            raise UsageError(
-                "--rule and --sender take one prefix at most, and go on live only: no journal keeps labels"
-            )
+            raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
 
     def open(self, client: Client) -> MessageStream:
         """Return the subscription."""
@@ -127,10 +135,22 @@ class _Wanted(NamedTuple):
             return client.subscribe_rule(self.labels, prefix=self.prefixes[0], sender=self.sender)
         return client.subscribe(*self.prefixes, from_offset=self.from_offset, from_time=self.from_time)
 
+    def visible(self, batch: list[Message]) -> list[Message]:
+        """Return what of a batch is to be shown."""
+        return [message for message in batch if not message.topic.startswith(RESERVED)] if self.hides_hub else batch
+
     def __str__(self) -> str:
         parts = [prefix or "everything" for prefix in self.prefixes]
         parts += [f"label {label}" for label in self.labels]
         return ", ".join(parts + [f"sender {self.sender}"] * bool(self.sender))
+
+
+def _wildcard(prefixes: tuple[str, ...]) -> str:
+    """Return what to say to somebody who expects wildcards, as other brokers have them; empty for others."""
+    for prefix in prefixes:
+        if "*" in prefix or prefix.endswith(("/#", "/+", ">")) or "/+/" in prefix:
+            return escaped(f"{prefix}: prefixes have no wildcards, each character stands for itself")
+    return ""
 
 
 class _Look(NamedTuple):
@@ -152,9 +172,9 @@ def _size(text: str) -> int:
     try:
         size = parse_size(text)
     except ValueError as error:
-        raise UsageError(f"--queue-bytes {text!r}: {error}") from error
+        raise FlagError(f"--queue-bytes {text!r}: {error}") from error
     if size < 1:
-        raise UsageError(f"--queue-bytes {text!r}: give 1 or more")
+        raise FlagError(f"--queue-bytes {text!r}: give 1 or more")
     return size
 
 
@@ -165,34 +185,49 @@ async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
     notices = Notices("sub", _CLEAR_LINE if counting and sys.stdout.isatty() else "")
     task = asyncio.current_task()
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
-    async with connect(url, **notices.options(name, wish)) as client:
-        try:
-            async with wanted.open(client) as messages:
-                if sys.stderr.isatty():
-                    notices.say(f"subscribed to {wanted} at hub {client.hub.name if client.hub else ''}")
-                if counting:
-                    return await _count(messages, stop, output)
-                return await _show(messages, stop, output, look, notices)
-        finally:
-            notices.finish()
+    try:
+        async with connect(url, **notices.options(name, wish)) as client:
+            try:
+                async with wanted.open(client) as messages:
+                    if sys.stderr.isatty():
+                        notices.say(f"subscribed to {wanted} at hub {client.hub.name if client.hub else ''}")
+                    if counting:
+                        return await _count(messages, wanted, stop, output)
+                    return await _show(_batches(messages, wanted, stop), stop, output, look, notices)
+            finally:
+                notices.finish()
+    except asyncio.CancelledError:
+        output.check()  # it may be the output that has cancelled us: then its error says why
+        raise
 
 
-async def _batches(messages: MessageStream, stop: _Stop) -> AsyncIterator[list[Message]]:
+async def _batches(messages: MessageStream, wanted: _Wanted, stop: _Stop) -> AsyncIterator[list[Message]]:
     """Yield what comes until it is time to stop."""
+    loop = asyncio.get_running_loop()
+    give_up_s = None if stop.timeout_s is None else loop.time() + stop.timeout_s
     left = stop.limit_messages
     while left is None or left > 0:
         try:
-            async with asyncio.timeout(stop.timeout_s):
-                batch = await messages.batch()
+            async with asyncio.timeout_at(give_up_s):
+                came = await messages.batch()
         except TimeoutError:
             return
+        if not came:
+            return
+        batch = wanted.visible(came)
+        if not batch:
+            continue  # the hub's own messages alone: they do not put the end off
+        if stop.timeout_s is not None:
+            give_up_s = loop.time() + stop.timeout_s
         if left is not None:
             batch = batch[:left]
             left -= len(batch)
         yield batch
 
 
-async def _show(messages: MessageStream, stop: _Stop, output: Output, look: _Look, notices: Notices) -> int:
+async def _show(
+    batches: AsyncIterator[list[Message]], stop: _Stop, output: Output, look: _Look, notices: Notices
+) -> int:
     """Write each message on a line."""
     on_terminal = sys.stdout.isatty()
     colour = on_terminal and not os.environ.get("NO_COLOR")
@@ -204,7 +239,7 @@ async def _show(messages: MessageStream, stop: _Stop, output: Output, look: _Loo
         pretty = PrettyFormat(colour=colour, show=shown_event)
     shown = 0
     try:
-        async for batch in _batches(messages, stop):
+        async for batch in batches:
             if look.format == "json":
                 lines = json.render(batch)
             else:
@@ -213,16 +248,13 @@ async def _show(messages: MessageStream, stop: _Stop, output: Output, look: _Loo
             await output.write(lines)
             shown += len(batch)
         await output.flush()
-    except asyncio.CancelledError:
-        output.check()  # says why, if it was the output that ended this
-        raise
     finally:
         if json.formless_messages:
-            notices.say(f"{json.formless_messages:,} messages have no JSON form, and are not shown")
+            notices.say(f"{counted(json.formless_messages, 'message')} not shown: no JSON form")
     return EXIT_INCOMPLETE if stop.limit_messages is not None and shown < stop.limit_messages else 0
 
 
-async def _count(messages: MessageStream, stop: _Stop, output: Output) -> int:
+async def _count(messages: MessageStream, wanted: _Wanted, stop: _Stop, output: Output) -> int:
     """Write the count and the rate once a second, and the total at the end."""
     now = asyncio.get_running_loop().time
     tally = Tally(now())
@@ -237,9 +269,10 @@ async def _count(messages: MessageStream, stop: _Stop, output: Output) -> int:
                 tell_s = now() + _TELL_S
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(min(tell_s, give_up_s)):
-                    batch = await messages.batch()
+                    batch = wanted.visible(await messages.batch())
                 tally.messages = min(limit, tally.messages + len(batch))
-                give_up_s = now() + patience_s
+                if batch:
+                    give_up_s = now() + patience_s
     finally:
         print(f"{start}{tally.total(now())}", flush=True)
     return EXIT_INCOMPLETE if stop.limit_messages is not None and tally.messages < limit else 0

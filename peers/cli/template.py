@@ -21,6 +21,7 @@ from typing import Any
 
 from hub.errors import UsageError
 from hub.topics import printable
+from peers.cli.errors import FlagError
 
 __all__ = ["FieldError", "Template", "TemplateError"]
 
@@ -29,7 +30,7 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _NONE: Any = object()
 
 
-class TemplateError(UsageError):
+class TemplateError(FlagError):
     """A template that cannot be filled by any record."""
 
 

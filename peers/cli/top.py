@@ -18,7 +18,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hub.errors import CloseCode, ConnectionLostError, UsageError
+from hub.errors import CloseCode, ConnectionLostError
+from peers.cli.errors import FlagError
 from peers.cli.formats import escaped
 from peers.cli.notices import Notices
 from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, activities, total
@@ -46,6 +47,7 @@ _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
 
 _KIB = 1024
+_MIB = 1024 * _KIB
 
 
 def top(
@@ -58,7 +60,7 @@ def top(
 ) -> int:
     """Show what each client and peer of a hub does, until Ctrl-C."""
     if interval < _ANNOUNCED_S:
-        raise UsageError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
+        raise FlagError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
     asyncio.run(_show(url, name, sort, interval, once=once))
     return 0
 
@@ -111,6 +113,13 @@ async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snap
                     before = now
 
 
+def _memory(now: Snapshot) -> str:
+    """What the hub takes of its budget, where it says so."""
+    if not now.memory_limit_bytes:
+        return ""
+    return f", memory: {now.memory_bytes / _MIB:,.0f} of {now.memory_limit_bytes / _MIB:,.0f} MiB"
+
+
 def handler_table(
     now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, wide: bool = True
 ) -> Table:
@@ -125,7 +134,9 @@ def handler_table(
     shown = rows if limit_rows is None else rows[:limit_rows]
     left_out = len(rows) - len(shown)
     table = Table(
-        title=f"hub {escaped(now.hub)}, handlers: {len(rows):,}" + (f", not shown: {left_out:,}" if left_out else ""),
+        title=f"hub {escaped(now.hub)}, handlers: {len(rows):,}"
+        + (f", not shown: {left_out:,}" if left_out else "")
+        + _memory(now),
         title_justify="left",
         title_style="bold",
         box=None,

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from hub.errors import UsageError
-from peers.zeek.data import Count, InvalidInputError, Value, decode, decode_message, to_text, value_of
-from peers.zeek.data.plain import plain
-from peers.zeek.event import Event, NoEventError
+from peers.cli.errors import FlagError
+from peers.values import Count, InvalidInputError, Value, decode, decode_message, to_text, value_of
+from peers.values.event import Event, NoEventError
+from peers.values.untyped import untyped
 
 __all__ = ["event_fields", "event_of", "shown_event"]
 
@@ -40,9 +40,9 @@ def event_fields(value: Any) -> dict[str, Any] | None:
     event = _event(value)
     if event is None:
         return None
-    fields = {"event": event.name, "args": [plain(argument) for argument in event.args]}
+    fields = {"event": event.name, "args": [untyped(argument) for argument in event.args]}
     timestamp = event.timestamp
-    return fields if timestamp is None else fields | {"timestamp": plain(timestamp)}
+    return fields if timestamp is None else fields | {"timestamp": untyped(timestamp)}
 
 
 def _event(value: Any) -> Event | None:
@@ -61,9 +61,9 @@ def event_of(name: str, arguments: str | None) -> Event:
     try:
         given = msgspec.json.decode(arguments) if arguments else []
     except msgspec.DecodeError as error:
-        raise UsageError(f"--zeek-event {name}: the arguments are no JSON: {error}") from error
+        raise FlagError(f"--zeek-event {name}: the arguments are no JSON: {error}") from error
     if not isinstance(given, list):
-        raise UsageError(f"--zeek-event {name}: the arguments are a JSON array, such as '[\"text\", 3]'")
+        raise FlagError(f"--zeek-event {name}: the arguments are a JSON array, such as '[\"text\", 3]'")
     return Event(name, *(_argument(argument, place) for place, argument in enumerate(given, 1)))
 
 
@@ -87,5 +87,5 @@ def _typed(given: dict[str, Any], place: int) -> Value:
     try:
         _, body = decode_message(msgspec.json.encode({"topic": "/", **given}))
     except InvalidInputError as error:
-        raise UsageError(f"argument {place} {error.context}: {msgspec.json.encode(given).decode()[:80]}") from error
+        raise FlagError(f"argument {place} {error.context}: {msgspec.json.encode(given).decode()[:80]}") from error
     return decode(body)

@@ -25,13 +25,14 @@ from hub.errors import (
     ResponderGoneError,
     UsageError,
 )
+from hub.journal.message import RecordedMessage
 from hub.overflow import Overflow
 from peers.client.client import Client
+from peers.client.connecting import connect
+from peers.client.exchange import ClientStatistics
 from peers.client.names import KnownName, ServiceName
-from peers.client.opening import connect
 from peers.client.service import Service, ServiceRequest
 from peers.client.settings import Options
-from peers.client.statistics import ClientStatistics
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.shm.ring import Block
@@ -64,6 +65,7 @@ __all__ = [
     "PeerError",
     "ProtocolError",
     "QueueWish",
+    "RecordedMessage",
     "RejectedError",
     "RequestError",
     "RequestFailedError",

@@ -10,32 +10,41 @@ import asyncio
 import contextlib
 import math
 
-from hub.errors import BusyError
+from hub.errors import BusyError, HubError
+from peers.client.connection import Connection
 from peers.client.conversation import Introduction
 from peers.client.routes import LocalRoutes
 from peers.client.settings import ClientSettings
 from peers.client.sharing import SharingConversation
 from peers.shm.ring import Block, Ring
+from peers.wire.hello import Hello
 
 __all__ = ["Blocks"]
 
 _LOOK_AGAIN_S = 0.05
-"""Blocks that are let go without having been sent make room, too, and tell nobody."""
+"""How often a client that waits for room looks again, seconds: blocks that are let go unsent make room and tell
+nobody."""
 
 
 class Blocks:
     """The blocks of one client.
 
     Args:
-        settings: With the sizes.
+        settings: Settings of the client, with the sizes.
+        shares: Whether memory can be handed over to the hub; if not, blocks travel as bytes.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, shares: bool) -> None:
+        self.shares = shares
         self._settings = settings
         self._loop = asyncio.get_running_loop()
+        # The conversation of the connection that is open, or was last; None before the first one.
         self._conversation: SharingConversation | None = None
+        # None until the first block is asked for, and where there is no memory for it.
         self._ring: Ring | None = None
+        # Set when blocks were released; cleared before each try to allocate one.
         self._room = asyncio.Event()
+        # True once `finish` was called, or there was no memory for a ring: none is made any more.
         self._closed = False
 
     def converse(self, introduction: Introduction, routes: LocalRoutes) -> SharingConversation:
@@ -48,7 +57,7 @@ class Blocks:
         return self._conversation
 
     def allocate_nowait(self, size_bytes: int) -> Block:
-        """Return a block.
+        """Return a block, without waiting for room.
 
         Raises:
             BusyError: There is no room now.
@@ -76,7 +85,7 @@ class Blocks:
 
     def _open(self) -> Ring | None:
         """Make the ring; without memory or descriptors for it, blocks travel as bytes."""
-        if self._closed:
+        if self._closed or not self.shares:
             return None
         try:
             self._ring = Ring(self._settings.ring_bytes, self._settings.lease_s)
@@ -87,8 +96,21 @@ class Blocks:
             self._conversation.use_ring(self._ring)
         return self._ring
 
-    def close(self) -> None:
-        """The client has ended."""
+    # As a part of the client.
+
+    @property
+    def waiting(self) -> bool:
+        """False: the hub owes nothing. What it says of blocks is read like messages."""
+        return False
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Do nothing: the conversation itself announces the ring."""
+
+    def disconnected(self, *, again: bool) -> None:
+        """Do nothing: the ring is kept for the next connection."""
+
+    def finish(self, ended: HubError) -> None:  # noqa: ARG002 -- as all parts
+        """Let the ring go."""
         self._closed = True
         if self._ring is not None:
             self._ring.close()

@@ -18,36 +18,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 from hub.batch import Message
 from hub.errors import (
-    RejectedError,
     UsageError,
 )
 from hub.names.grammar import check_name
 from hub.tags.rule import check_rule
-from peers.backoff import Backoff
-from peers.client.exchange import Exchange
-from peers.client.follower import Follower, Start, Terms
-from peers.client.history import History, time_us
-from peers.client.journal import Committed, JournalAccess, JournalState
+from peers.client.exchange import ClientStatistics, Exchange
+from peers.client.follower import Follower, Start
+from peers.client.journal import Committed, History, JournalState, time_us
 from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
-from peers.client.places import Places
-from peers.client.receipts import Receipt
+from peers.client.publications import target
 from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
-from peers.client.settings import ClientSettings
-from peers.client.statistics import ClientStatistics
-from peers.client.stream import CallbackSubscription, MessageStream
-from peers.client.subscriptions import Subscriptions
-from peers.client.target import Target, target
+from peers.client.stream import CallbackSubscription, MessageStream, ReadPosition
 from peers.client.values import encode_value
-from peers.endpoints import Endpoint
 from peers.shm.ring import Block
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Stage
@@ -64,15 +54,12 @@ class Client:
     """A connection to a hub. Made by `peers.client.connect`.
 
     Args:
-        endpoint: Where the hub is.
-        settings: See `peers.client.settings.Options`.
+        exchange: Not open yet.
     """
 
-    def __init__(self, endpoint: Endpoint, settings: ClientSettings) -> None:
-        self.endpoint = endpoint
-        self.settings = settings
-        self._exchange = exchange = Exchange(endpoint, settings)
-        self._voice = exchange.voice
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._reports = exchange.reports
         self._publishing = exchange.publishing
         self._subscriptions = exchange.subscriptions
         self._journal = exchange.journal
@@ -88,23 +75,15 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def open(self) -> None:
-        """Make the first connection. Called by `connect`.
-
-        Raises:
-            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
-        """
-        await self._exchange.upkeep.open()
-
     # Publishing.
 
     def publish_nowait(
-        self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = ""
+        self, topic: str, value: Any, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
     ) -> None:
         """Publish; never waits. It leaves at the end of this turn of the loop, or when there is a connection.
 
         Args:
-            topic: Of the message.
+            topic: Topic of the message.
             value: Anything that has a msgpack form.
             labels: At most 32, of 1 to 128 bytes each: a rule whose labels are among them matches it.
             sender: A name that this client owns; whoever gets the message can tell that it is from its owner.
@@ -121,30 +100,42 @@ class Client:
         where = target(topic, labels, sender, to) if labels or sender or to else topic
         self._publishing.put_nowait(where, encode_value(value))
 
-    def publish_packed_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
-        """Publish a value that is msgpack already; it is not looked into.
+    def publish_packed_nowait(
+        self, topic: str, packed: bytes, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
+    ) -> None:
+        """Publish a value that is msgpack already, and is not looked into.
 
         Args:
-            topic: Of the message.
+            topic: Topic of the message.
             packed: The value.
-            receipt: Gets its offset in the hub's journal.
+            labels: As for `publish_nowait`.
+            sender: As for `publish_nowait`.
+            to: As for `publish_nowait`.
 
         Raises:
-            BusyError, InvalidTopicError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
+            BusyError, InvalidTopicError, InvalidNameError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
         """
-        self._publishing.put_nowait(topic, packed, receipt)
+        self._publishing.put_nowait(target(topic, labels, sender, to), packed)
 
-    async def publish(self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = "") -> None:
+    async def publish_packed(
+        self, topic: str, packed: bytes, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
+    ) -> None:
+        """Publish a value that is msgpack already, as `publish`; arguments are those of `publish_packed_nowait`."""
+        await self._publishing.put(target(topic, labels, sender, to), packed)
+
+    async def publish(
+        self, topic: str, value: Any, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
+    ) -> None:
         """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
 
         Cancellation: then the value is not published.
 
         Args:
-            topic: Of the message.
+            topic: Topic of the message.
             value: Anything that has a msgpack form.
-            labels: As `publish_nowait`.
-            sender: The same.
-            to: The same.
+            labels: As for `publish_nowait`.
+            sender: As for `publish_nowait`.
+            to: As for `publish_nowait`.
 
         Raises:
             InvalidTopicError, InvalidNameError, InvalidValueError, RejectedError, ClosedError, PeerError: As
@@ -154,7 +145,7 @@ class Client:
         await self._publishing.put(where, encode_value(value))
 
     async def publish_confirmed(
-        self, topic: str, value: Any, labels: Iterable[str] = (), sender: str = "", to: str = ""
+        self, topic: str, value: Any, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
     ) -> int:
         """Publish, and wait until the message is in the hub's journal.
 
@@ -171,13 +162,7 @@ class Client:
             ConnectionLostError: Nobody knows.
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
         """
-        receipt = Receipt()
-        await self._publishing.put(target(topic, labels, sender, to), encode_value(value), receipt)
-        return await receipt.wait()
-
-    async def publish_packed(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
-        """Publish a value that is msgpack already, as `publish`."""
-        await self._publishing.put(topic, packed, receipt)
+        return await self._publishing.put_confirmed(target(topic, labels, sender, to), encode_value(value))
 
     async def allocate(self, size_bytes: int) -> Block:
         """Return a block for bytes, to be filled and then published, asked or answered as any value.
@@ -189,17 +174,11 @@ class Client:
         Raises:
             UsageError: There never will be room for so many.
         """
-        if self._exchange.blocks is None:
-            return Block.alone(size_bytes)
         return await self._exchange.blocks.allocate(size_bytes)
 
     def allocate_nowait(self, size_bytes: int) -> Block:
         """As `allocate`, but raises `BusyError` instead of waiting."""
-        return (
-            Block.alone(size_bytes)
-            if self._exchange.blocks is None
-            else self._exchange.blocks.allocate_nowait(size_bytes)
-        )
+        return self._exchange.blocks.allocate_nowait(size_bytes)
 
     async def drain(self) -> None:
         """Wait until everything that was published is handed to the operating system.
@@ -211,7 +190,7 @@ class Client:
 
     # Requests.
 
-    async def request(self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False) -> Any:
+    async def request(self, topic: str, value: Any, *, timeout_s: float = TIMEOUT_S, name: bool = False) -> Any:
         """Ask whoever serves a topic (or with `name` bears that service name); return the reply.
 
         Raises:
@@ -222,19 +201,19 @@ class Client:
         return await self._requests.ask(topic, encode_value(value), timeout_s, named=name)
 
     async def request_packed(
-        self, topic: str, packed: bytes, timeout_s: float = TIMEOUT_S, *, name: bool = False
+        self, topic: str, packed: bytes, *, timeout_s: float = TIMEOUT_S, name: bool = False
     ) -> Any:
         """Ask with a value that is msgpack already, and is not looked into; as `request`."""
         return await self._requests.ask(topic, packed, timeout_s, named=name)
 
     def request_nowait(
-        self, topic: str, value: Any, timeout_s: float = TIMEOUT_S, *, name: bool = False
+        self, topic: str, value: Any, *, timeout_s: float = TIMEOUT_S, name: bool = False
     ) -> asyncio.Future[Any]:
         """Ask, and wait for nothing: the future gets what `request` returns or raises. See `Requests.ask_nowait`."""
         return self._requests.ask_nowait(topic, encode_value(value), timeout_s, named=name)
 
     def request_packed_nowait(
-        self, topic: str, packed: bytes, timeout_s: float = TIMEOUT_S, *, name: bool = False
+        self, topic: str, packed: bytes, *, timeout_s: float = TIMEOUT_S, name: bool = False
     ) -> asyncio.Future[Any]:
         """Ask with a value that is msgpack already; as `request_nowait`."""
         return self._requests.ask_nowait(topic, packed, timeout_s, named=name)
@@ -243,8 +222,8 @@ class Client:
         self,
         topic: str,
         values: Iterable[Any],
-        timeout_s: float = TIMEOUT_S,
         *,
+        timeout_s: float = TIMEOUT_S,
         name: bool = False,
         return_exceptions: bool = False,
     ) -> list[Any]:
@@ -270,13 +249,13 @@ class Client:
                 plain (then it is called in the turn that read the request, and must be quick) or async.
             concurrency: How many calls of an async function run at once; further ones wait.
         """
-        return self._services.make(prefixes, Each(function), concurrency, self.settings.close_timeout_s)
+        return self._services.make(prefixes, Each(function), concurrency, self._exchange.settings.close_timeout_s)
 
     def serve_batches(
         self, prefixes: Sequence[str] | str, function: Callable[[list[Any]], Any], *, concurrency: int = CONCURRENCY
     ) -> Service:
         """Answer as many requests at once as came together: `function` gets the values, returns as many replies."""
-        return self._services.make(prefixes, Batches(function), concurrency, self.settings.close_timeout_s)
+        return self._services.make(prefixes, Batches(function), concurrency, self._exchange.settings.close_timeout_s)
 
     # Service names.
 
@@ -326,14 +305,14 @@ class Client:
         """
         if not prefixes:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
-        size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         if from_offset is None and from_time is None:
-            return MessageStream(self._subscriptions, prefixes, self._voice.decode, size)
+            return MessageStream(self._subscriptions, prefixes, self._reports.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
-        places = Places(self._voice.decode)
-        follower = Follower(self._terms(), Start(from_offset or 0, time_us(from_time)), places, size)
-        return MessageStream(follower, prefixes, places.decode, size, places)
+        read_position = ReadPosition(self._reports.decode)
+        follower = Follower(self._exchange.terms(), Start(from_offset or 0, time_us(from_time)), read_position, size)
+        return MessageStream(follower, prefixes, read_position.decode, size, read_position)
 
     def subscribe_rule(
         self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None
@@ -344,14 +323,14 @@ class Client:
             labels: A message matches when it bears all of them.
             prefix: And its topic begins with this.
             sender: And it bears this name of its sender.
-            buffer_bytes: As `subscribe`.
+            buffer_bytes: As for `subscribe`.
 
         Raises:
             InvalidTopicError, InvalidNameError: A part of it is none, or it has neither labels nor a sender: that is
                 what `subscribe` is for.
         """
-        size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
-        return MessageStream(self._subscriptions, (check_rule(labels, prefix, sender),), self._voice.decode, size)
+        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        return MessageStream(self._subscriptions, (check_rule(labels, prefix, sender),), self._reports.decode, size)
 
     def subscribe_name(self, name: str, *, buffer_bytes: int | None = None) -> MessageStream:
         """Listen to what is sent `to` a name, which the hub delivers while this client owns it; see `claim`.
@@ -359,33 +338,14 @@ class Client:
         What else this client subscribes to gets those messages, too, where it matches.
 
         Args:
-            name: Of this client.
-            buffer_bytes: As `subscribe`.
+            name: A name of this client.
+            buffer_bytes: As for `subscribe`.
 
         Raises:
             InvalidNameError: It is none.
         """
-        size = self.settings.stream_bytes if buffer_bytes is None else buffer_bytes
-        return MessageStream(self._subscriptions, (Addressed(check_name(name)),), self._voice.decode, size)
-
-    def _terms(self) -> Terms:
-        """Return what streams that begin in the journal need."""
-        backoff = self.settings.backoff or Backoff()
-        return Terms(self._line, self.settings.reconnect, backoff, self._voice.drop, self._exchange.followers)
-
-    def _line(self, again: bool, on_connect: Callable[[Hello], object]) -> Client:  # noqa: FBT001 -- on or off
-        """Make another client of the same hub, for one stream, that tells nobody of what happens to it."""
-        if self._exchange.ended is not None:
-            raise self._exchange.ended.with_traceback(None)
-        settings = replace(
-            self.settings,
-            reconnect=again,
-            on_connect=on_connect,
-            on_disconnect=_ignore,
-            on_dropped=_ignore,
-            on_rejected=_ignore,
-        )
-        return Client(self.endpoint, settings)
+        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        return MessageStream(self._subscriptions, (Addressed(check_name(name)),), self._reports.decode, size)
 
     async def subscribe_callback(
         self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]
@@ -396,7 +356,7 @@ class Client:
             InvalidTopicError, RejectedError, ClosedError, PeerError: As `MessageStream.open`.
         """
         several = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-        subscription = CallbackSubscription(self._subscriptions, several, self._voice.decode, function)
+        subscription = CallbackSubscription(self._subscriptions, several, self._reports.decode, function)
         await subscription.open()
         return subscription
 
@@ -416,11 +376,11 @@ class Client:
         yet, and `RejectedError` where the hub has no journal or cannot read it.
 
         Args:
-            prefixes: Of the topics wanted; all without any.
+            prefixes: Prefixes of the topics wanted; without any, all topics are wanted.
             start: First offset.
             end: The one behind the last; None for what is committed when reading begins.
             start_time: Instead of `start`: the first record that is not older.
-            piece_bytes: What one answer of the hub holds, bytes.
+            piece_bytes: How much one answer of the hub holds, bytes.
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
@@ -432,7 +392,7 @@ class Client:
             end=end,
             start_time=start_time,
             piece_bytes=piece_bytes,
-            on_bad=self._voice.bad,
+            on_bad=self._reports.bad,
         )
 
     async def journal(self) -> JournalState:
@@ -463,7 +423,7 @@ class Client:
         """Have what was staged become messages and records, all of it or nothing.
 
         Args:
-            transaction: Its name.
+            transaction: Name of the transaction.
             parts: Which of its parts belong to it; others are dropped.
             query: Who writes, empty for nobody in particular.
             batch: Number of the batch: one that is not above the last one of this query is recognised, not repeated.
@@ -475,7 +435,7 @@ class Client:
         return await self._journal.commit(Commit(1, transaction, query, batch, parts))
 
     async def abort(self, transaction: str) -> None:
-        """Drop what was staged. Raises as `commit`."""
+        """Drop what was staged; raises as `commit`."""
         await self._journal.commit(Commit(1, transaction, abort=True))
 
     # The rest.
@@ -486,19 +446,9 @@ class Client:
         return self._exchange.hub
 
     @property
-    def access(self) -> JournalAccess:
-        """To the hub's journal, a request at a time. For those that build on a client."""
-        return self._journal
-
-    @property
-    def subscriptions(self) -> Subscriptions:
-        """What it receives, sink by sink. For those that build on a client."""
-        return self._subscriptions
-
-    @property
     def dropped_messages(self) -> int:
         """How many messages for this client the hub has lost, as told by it."""
-        return self._voice.dropped_messages
+        return self._reports.dropped_messages
 
     @property
     def ended(self) -> bool:
@@ -506,7 +456,7 @@ class Client:
         return self._exchange.ended is not None
 
     def statistics(self) -> ClientStatistics:
-        """The client as it is now."""
+        """Return what the client has done, and what waits in it."""
         return self._exchange.statistics()
 
     async def wait_closed(self) -> None:
@@ -523,15 +473,3 @@ class Client:
         Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
         """
         await self._exchange.close()
-
-    def give_up(self, messages: int) -> None:
-        """Count messages that were published and will not be sent."""
-        self._publishing.give_up(messages)
-
-    def reject(self, error: RejectedError, messages: int) -> None:
-        """Count published messages that were refused, and tell."""
-        self._voice.reject(error, messages)
-
-
-def _ignore(_: object) -> None:
-    """Stand in for what the user wants to know of the client, not of a stream's own connection."""

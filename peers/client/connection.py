@@ -5,6 +5,15 @@ socket ─ data_received ─▶ conversation.receive ─▶ runs, notices ─▶
 client ─ publish, subscribe ... ─▶ conversation ─▶ write_outgoing ─▶ one write
 ```
 
+| it ended with | error | again? |
+|---|---|---|
+| 1008 | `RejectedError`: a person must act | no |
+| 1002, 1003, 1007, 1009 | `ProtocolError`: the same bytes would end the same way | no, see below |
+| all others (1001, 1013, 4008, no CLOSE at all ...) | `ConnectionLostError` | yes |
+
+A hub also closes with 1002 when its PING stayed unanswered. Where this side had heard nothing for as long as that
+takes, because the process was stopped or the machine asleep, it is taken for what it is and tried again.
+
 Owner: the event loop. Invariants: `opened` and `lost` are both set in the end, and never to an exception; nothing is
 handed on after the end. `writable` means that the operating system has taken all that was written (the transport's
 high-water mark is 0), so that what waits, waits where it is counted: in `peers.client.publications`.
@@ -14,34 +23,64 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
-from hub.errors import CloseCode
+from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
-from peers.client.conversation import Conversation, Refusal, Unreadable
-from peers.client.endings import Ending
+from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadable
 from peers.client.routes import Route
 from peers.client.settings import ClientSettings
-from peers.silence import Act, Silence
-from peers.transport import end_writing
+from peers.transport.liveness import Act, Liveness
+from peers.transport.transport import end_writing
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
 from peers.wire.session import Closing
 
-__all__ = ["Connection", "Told"]
+__all__ = ["Connection", "Ending", "Told"]
+
+_FINAL: dict[int, type[PeerError]] = {
+    CloseCode.NOT_ALLOWED: RejectedError,
+    CloseCode.PROTOCOL_ERROR: ProtocolError,
+    CloseCode.WRONG_KIND: ProtocolError,
+    CloseCode.BAD_DATA: ProtocolError,
+    CloseCode.TOO_BIG: ProtocolError,
+}
+
+
+class Ending(NamedTuple):
+    """The way in which a connection ended."""
+
+    code: int = ABNORMAL
+    text: str = "the connection was lost"
+    overslept: bool = False
+    """Whether this side had not read for so long that the hub could take it for dead."""
+
+    @property
+    def final(self) -> bool:
+        """Whether another attempt makes no sense."""
+        return self.code in _FINAL and not self.overslept
+
+    def error(self) -> PeerError:
+        """Make the exception for those who wait."""
+        kind = _FINAL.get(self.code, ConnectionLostError) if self.final else ConnectionLostError
+        return kind(int(self.code), self.text)
+
+    def __str__(self) -> str:
+        return f"{self.text} ({int(self.code)})"
+
 
 Told = Notice | Records | Request | Reply | Refusal | Unreadable
 """What a hub says beside messages, once the conversation is open."""
 
 
 class Connection(asyncio.Protocol):
-    """One socket.
+    """One socket of a client, and the conversation over it.
 
     Args:
-        conversation: New.
-        settings: For the times.
+        conversation: The protocol state, new.
+        settings: Settings of the client, for the times.
         on_run: Called with messages.
         on_notice: Called with answers, losses and requests.
         on_writable: Called when the operating system has taken everything.
@@ -58,36 +97,44 @@ class Connection(asyncio.Protocol):
         on_read: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        # None before asyncio has made the connection.
         self._transport: asyncio.Transport | None = None
         self._on_run = on_run
         self._on_notice = on_notice
         self._on_writable = on_writable
         self._on_read = on_read
-        self._silence = Silence(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
+        self._liveness = Liveness(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
         self._timer: asyncio.TimerHandle | None = None
+        # True while the socket is read: `read` says whether.
         self._reading = True
-        self._paused = False  # whether reading was paused since the last check
+        # True if reading was paused since the last check: then silence is no sign that the hub is gone.
+        self._paused = False
+        # True once this side has begun to close.
         self._leaving = False
+        # How the connection ends, once that is known; the first reason stays, and `lost` gets it.
         self._ending: Ending | None = None
         self.conversation = conversation
+        # True while the operating system has taken all that was written; False for good after the end.
         self.writable = True
+        # Done once: with the hub's HELLO, or with the end where that comes first.
         self.opened: asyncio.Future[Hello | Ending] = self._loop.create_future()
+        # Done once, at the end, with the way in which the connection ended.
         self.lost: asyncio.Future[Ending] = self._loop.create_future()
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce the client."""
+        """Introduce the client to the hub."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         self.conversation.open()
         self.write_outgoing()
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what the hub says."""
+        """Hand on what the hub has said."""
         now_s = self._loop.time()
-        overslept = self._silence.overslept(now_s)
-        self._silence.heard_s = now_s
+        overslept = self._liveness.has_overslept(now_s)
+        self._liveness.heard_s = now_s
         on_run = self._on_run
         for event in self.conversation.receive(data):
             if isinstance(event, Closing):
@@ -108,17 +155,17 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def pause_writing(self) -> None:
-        """The operating system takes no more."""
+        """Take note that the operating system takes no more."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """The operating system has taken everything."""
+        """Take note that the operating system has taken everything."""
         if self._ending is None:
             self.writable = True
             self._on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell those who wait."""
+        """Tell those who wait for the connection that it is gone."""
         if self._timer is not None:
             self._timer.cancel()
         self._end(
@@ -150,7 +197,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport.pause_reading()
         self._paused = True
-        soon_s = self._loop.time() + self._silence.pause_check_s
+        soon_s = self._loop.time() + self._liveness.check_after_pause_s
         if self._timer is not None and self._timer.when() > soon_s:
             self._watch(soon_s)
 
@@ -183,7 +230,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """End it now."""
+        """End the connection now."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -210,7 +257,7 @@ class Connection(asyncio.Protocol):
     def _check(self) -> None:
         if self.conversation.closed:
             return
-        step = self._silence.check(self._loop.time(), reading=not self._paused)
+        step = self._liveness.check(self._loop.time(), reading=not self._paused)
         self._paused = not self._reading
         match step.act:
             case Act.PING:

@@ -34,7 +34,7 @@ class Unreadable(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The hub does not take a `Request`, and answers none of what it holds."""
+    """A refusal of the hub to take a `Request`: it answers nothing of what that holds."""
 
     first: int
     """Transaction id of its first request."""
@@ -48,7 +48,7 @@ requests to be served; replies; the end."""
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a client says of itself."""
+    """The words by which a client introduces itself."""
 
     name: str = ""
     token: str = field(default="", repr=False)
@@ -56,7 +56,7 @@ class Introduction:
 
 
 class Conversation(Protocol):
-    """One connection's protocol state."""
+    """The state of the protocol over one connection."""
 
     half_close: bool
     """Whether this side, when it has said that it closes, ends its direction of the stream at once."""
@@ -66,7 +66,7 @@ class Conversation(Protocol):
         """Whether one of the sides has said that it closes."""
 
     def open(self) -> None:
-        """Begin: the first bytes are outgoing."""
+        """Begin the conversation: its first bytes are outgoing then."""
 
     def receive(self, data: bytes) -> Iterator[Event]:
         """Yield what the hub says, in order. What the conversation answers by itself is outgoing."""
@@ -75,34 +75,34 @@ class Conversation(Protocol):
         """Ask for messages; answered by a `Notice` with the same request."""
 
     def unsubscribe(self, prefixes: list[str], request: int) -> None:
-        """The opposite; request 0 asks for no answer."""
+        """Ask for these messages no longer; request 0 asks for no answer."""
 
     def subscribe_rules(self, rules: list[Rule], request: int) -> None:
         """Ask for messages that match; answered by a `Notice` with the same request."""
 
     def unsubscribe_rules(self, rules: list[Rule], request: int) -> None:
-        """The opposite; request 0 asks for no answer."""
+        """Ask for messages that match no longer; request 0 asks for no answer."""
 
     def publish(self, frames: list[bytes]) -> None:
-        """Send MESSAGES frames."""
+        """Send MESSAGES frames to the hub."""
 
     def request(self, request: Request) -> None:
         """Ask a service; answered by one `Reply` or several."""
 
     def reply(self, reply: Reply) -> None:
-        """Answer requests."""
+        """Send the answer to requests."""
 
     def serve(self, prefixes: list[str], request: int) -> None:
         """Offer to answer requests; answered by a `Notice` with the same request."""
 
     def unserve(self, prefixes: list[str], request: int) -> None:
-        """The opposite."""
+        """Take back the offer to answer requests."""
 
     def claim(self, claim: NameClaim) -> None:
         """Claim a service name; answered by a `Notice` with the same request, and others when it stands otherwise."""
 
     def release(self, release: NameRelease) -> None:
-        """Give it up; answered by a `Notice`."""
+        """Give a name up; answered by a `Notice`."""
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask for a piece of the journal; answered by `Records`, or a `Notice` with the same request."""

@@ -1,4 +1,13 @@
-"""Making a connection to a hub; every failure becomes one error that says what to do."""
+"""Making a connection to a hub; every failure becomes one error that says what to do.
+
+```
+Destination ─ connect(make) ─▶ socket and Connection ─▶ the hub's HELLO ─▶ (Connection, Hello)
+     ├── Remote: a URL                                                           or one error
+     └── a hub in this process
+```
+
+Owner of the state: nobody; a connection belongs to whoever dials. Not here: trying again (`peers.client.reconnection`).
+"""
 
 from __future__ import annotations
 
@@ -6,43 +15,144 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
 from hub.errors import ConnectionLostError
-from peers.client.connection import Connection
+from peers.client.connection import Connection, Ending
 from peers.client.conversation import ABNORMAL, Conversation, Introduction
-from peers.client.endings import Ending
 from peers.client.routes import LocalRoutes
-from peers.client.sharing_connection import SharingConnection
+from peers.client.sharing import SharingConnection
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
-from peers.endpoints import Endpoint, Scheme
 from peers.shm import memory
 from peers.shm.transport import UnixTransport
+from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import Hello
 
-__all__ = ["converse", "dial", "shares"]
+__all__ = ["Destination", "Remote", "adopt", "dial"]
+
+Make = Callable[[], Connection]
 
 
-def converse(endpoint: Endpoint, introduction: Introduction, routes: LocalRoutes) -> Conversation:
-    """Make the conversation that an endpoint speaks."""
-    if endpoint.scheme is not Scheme.WS:
-        return WireConversation(introduction, routes)
-    url = endpoint.location if endpoint.path else endpoint.location + PATH
-    return WebSocketConversation(url, introduction, routes)
+class Destination(Protocol):
+    """Where a hub is, and how it is reached. May be used again and again."""
+
+    @property
+    def location(self) -> str:
+        """The address of the hub, for people."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether memory can be handed over on the way to the hub."""
+
+    def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
+        """Make the protocol state of one connection without shared memory."""
+
+    async def connect(self, make: Make) -> Connection:
+        """Make one connection.
+
+        Args:
+            make: Makes the protocol of a transport.
+
+        Raises:
+            OSError: There is no connection; another attempt may succeed.
+            PeerError: The same, with a text of its own; only after a `ConnectionLostError` another attempt may succeed.
+        """
+
+    def advice(self, error: OSError) -> str:
+        """Say in one line what to do about an error of `connect`."""
 
 
-def shares(endpoint: Endpoint, *, wanted: bool) -> bool:
-    """Whether memory may be shared with a hub at that endpoint."""
-    return wanted and endpoint.scheme is Scheme.UNIX and memory.AVAILABLE
+class Remote:
+    """A hub that is reached by its URL.
+
+    Args:
+        endpoint: The address at which the hub listens.
+    """
+
+    __slots__ = ("_endpoint",)
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    @property
+    def location(self) -> str:
+        """The URL, without its query."""
+        return self._endpoint.location
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it is a Unix socket, on a system that has memory that can be handed over."""
+        return self._endpoint.scheme is Scheme.UNIX and memory.AVAILABLE
+
+    def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
+        """Make the conversation that the URL's scheme stands for."""
+        endpoint = self._endpoint
+        if endpoint.scheme is not Scheme.WS:
+            return WireConversation(introduction, routes)
+        url = endpoint.location if endpoint.path else endpoint.location + PATH
+        return WebSocketConversation(url, introduction, routes)
+
+    async def connect(self, make: Make) -> Connection:
+        """Make one connection; raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        endpoint = self._endpoint
+        if endpoint.scheme is not Scheme.UNIX:
+            _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
+            return connection
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, endpoint.path)
+        except BaseException:
+            sock.close()
+            raise
+        return await adopt(sock, make)
+
+    def advice(self, error: OSError) -> str:
+        """Say in one line what to do about an error of `connect`."""
+        endpoint, place = self._endpoint, self.location
+        start = "is the hub running? start it with `hub run`"
+        if isinstance(error, socket.gaierror):
+            return f"{place}: the host name {endpoint.host!r} is not known ({error.strerror})"
+        if error.errno == errno.ECONNREFUSED:
+            return f"nothing listens on {place}: {start}"
+        if error.errno == errno.ENOENT:
+            return f"there is no socket {endpoint.path}: start it with `hub run --listen {place}`"
+        if error.errno in {errno.EACCES, errno.EPERM}:
+            return f"{place}: no permission to connect; the socket's owner and mode decide who may"
+        return f"cannot connect to {place}: {error}; {start}"
 
 
-async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: float) -> tuple[Connection, Hello]:
+async def adopt(sock: socket.socket, make: Make) -> Connection:
+    """Put a connection around a Unix socket that is connected; it owns the socket from now on.
+
+    Raises:
+        OSError: The socket cannot be used.
+    """
+    loop = asyncio.get_running_loop()
+    connection = make()
+    try:
+        if isinstance(connection, SharingConnection):
+            transport = UnixTransport(loop, sock, connection)
+        else:
+            await loop.create_unix_connection(lambda: connection, sock=sock)
+            return connection
+    except BaseException:
+        sock.close()
+        raise
+    connection.connection_made(transport)
+    transport.start()
+    return connection
+
+
+async def dial(destination: Destination, make: Make, timeout_s: float) -> tuple[Connection, Hello]:
     """Connect and wait until the hub has answered.
 
     Args:
-        endpoint: Where.
+        destination: The hub, and the way to it.
         make: Makes the protocol.
-        timeout_s: For the connection and for the answer, each.
+        timeout_s: Time for the connection, and as much for the answer.
 
     Returns:
         The connection and what the hub says of itself.
@@ -51,13 +161,14 @@ async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: fl
         ConnectionLostError: No connection; another attempt may succeed.
         RejectedError, ProtocolError: The hub refuses, or there is no hub; another attempt will not succeed.
     """
+    place = destination.location
     try:
         async with asyncio.timeout(timeout_s):
-            connection = await _connect(endpoint, make)
+            connection = await destination.connect(make)
     except TimeoutError:
-        raise ConnectionLostError(ABNORMAL, f"no connection to {endpoint.location} within {timeout_s:g} s") from None
+        raise ConnectionLostError(ABNORMAL, f"no connection to {place} within {timeout_s:g} s") from None
     except OSError as error:
-        raise ConnectionLostError(ABNORMAL, _advice(endpoint, error)) from error
+        raise ConnectionLostError(ABNORMAL, destination.advice(error)) from error
     try:
         await asyncio.wait([connection.opened], timeout=timeout_s)
     except asyncio.CancelledError:
@@ -67,51 +178,11 @@ async def dial(endpoint: Endpoint, make: Callable[[], Connection], timeout_s: fl
         connection.abort()
         raise ConnectionLostError(
             ABNORMAL,
-            f"something listens on {endpoint.location}, but does not answer as a hub within {timeout_s:g} s; "
+            f"something listens on {place}, but does not answer as a hub within {timeout_s:g} s; "
             f"is the port right? a hub's TCP port is reached with tcp://, its WebSocket port with ws://",
         )
     opened = connection.opened.result()
     if isinstance(opened, Ending):
         connection.abort()
-        raise opened._replace(text=f"{endpoint.location}: {opened.text}").error()
+        raise opened._replace(text=f"{place}: {opened.text}").error()
     return connection, opened
-
-
-async def _connect(endpoint: Endpoint, make: Callable[[], Connection]) -> Connection:
-    loop = asyncio.get_running_loop()
-    if endpoint.scheme is not Scheme.UNIX:
-        _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
-        return connection
-    connection = make()
-    if isinstance(connection, SharingConnection):
-        await _connect_sharing(endpoint, connection, loop)
-    else:
-        await loop.create_unix_connection(lambda: connection, endpoint.path)
-    return connection
-
-
-async def _connect_sharing(endpoint: Endpoint, connection: SharingConnection, loop: asyncio.AbstractEventLoop) -> None:
-    sock = socket.socket(socket.AF_UNIX)
-    try:
-        sock.setblocking(False)
-        await loop.sock_connect(sock, endpoint.path)
-        transport = UnixTransport(loop, sock, connection)
-    except BaseException:
-        sock.close()
-        raise
-    connection.connection_made(transport)
-    transport.start()
-
-
-def _advice(endpoint: Endpoint, error: OSError) -> str:
-    place = endpoint.location
-    start = "is the hub running? start it with `hub run`"
-    if isinstance(error, socket.gaierror):
-        return f"{place}: the host name {endpoint.host!r} is not known ({error.strerror})"
-    if error.errno == errno.ECONNREFUSED:
-        return f"nothing listens on {place}: {start}"
-    if error.errno == errno.ENOENT:
-        return f"there is no socket {endpoint.path}: {start} --listen {place}"
-    if error.errno in {errno.EACCES, errno.EPERM}:
-        return f"{place}: no permission to connect; the socket's owner and mode decide who may"
-    return f"cannot connect to {place}: {error}; {start}"

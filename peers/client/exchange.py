@@ -1,81 +1,140 @@
-"""`Exchange`: all that a client and its hub have to say to each other, and what becomes of it with the connection.
+"""`Exchange`: all that a client and its hub have to say to each other: a list of parts, and the connection they share.
 
 ```
-publishing, requests ─▶ Connection ─▶ hub ─▶ Connection ─▶ subscriptions, journal, requests, services, names
-                            ▲ upkeep: lost ─▶ backoff ─▶ dial ─▶ each room is told: connected, disconnected, finish
+           ┌── subscriptions   journal   services   names   publishing   requests   blocks   followers ──┐
+           │        ▲ what the hub says, each to its part               what they say, as frames ▼       │
+           └── Reconnection: connected ─▶ each part │ disconnected ─▶ each part │ gave up ─▶ finish ─────┘
+                                   dial ─▶ Connection ◀─▶ hub
 ```
 
-Owner: one client, in its event loop. Each room has its own state; this is where they are put together, and where what
-the hub says finds its room. Not here: what programs call (`peers.client.client`).
+Owner: one client, in its event loop. Invariants: each part is told of the connection's life in the order of the list,
+and has its own state (`peers.client.part`); `finish` is told once, and nothing is told after it.
+
+The programs' two faces, `peers.client.client` and `peers.client.blocking`, and streams that begin in the journal are
+built on this; none of it is for programs.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, HubError, InternalError, PeerError, RejectedError
 from hub.requests.layout import Reply, Request
-from peers.backoff import Backoff
 from peers.client.blocks import Blocks
-from peers.client.connection import Connection, Told
+from peers.client.connection import Connection, Ending, Told
 from peers.client.conversation import Introduction, Refusal, Unreadable
-from peers.client.dial import converse, dial, shares
-from peers.client.endings import Ending
-from peers.client.follower import Follower
+from peers.client.dial import Destination, dial
+from peers.client.follower import Followers, Terms
 from peers.client.journal import FIRST_REQUEST, JournalAccess
 from peers.client.names import Names
-from peers.client.no_topic import NoTopic
+from peers.client.part import Part
 from peers.client.publishing import Publishing
+from peers.client.reconnection import Reconnection
+from peers.client.reports import Reports, Unroutable
 from peers.client.requests import Requests
 from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
 from peers.client.services import Services
-from peers.client.settings import ClientSettings
-from peers.client.sharing_connection import SharingConnection
-from peers.client.statistics import ClientStatistics
+from peers.client.settings import ClientSettings, ignore
+from peers.client.sharing import SharingConnection
 from peers.client.subscriptions import Subscriptions
-from peers.client.upkeep import Upkeep
 from peers.client.values import BadMessage
-from peers.client.voice import Voice
-from peers.endpoints import Endpoint
+from peers.transport.backoff import Backoff
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
 
-__all__ = ["Exchange"]
+__all__ = ["ClientStatistics", "Exchange"]
 
 _log = logging.getLogger("peers.client")
 
 
+class ClientStatistics(NamedTuple):
+    """What a client has done, and what waits in it, at one moment. Counts are from its beginning."""
+
+    connected: bool
+    connections: int
+    """How often a connection was made."""
+    published_messages: int
+    """Messages that `publish` and its like have taken."""
+    buffered_bytes: int
+    """How much of these waits to be sent, bytes."""
+    unsent_messages: int
+    """Messages of these that were left over when the client ended."""
+    received_messages: int
+    received_bytes: int
+    dropped_messages: int
+    """Messages for this client that the hub has lost, as it tells."""
+    rejected_messages: int
+    """Messages published here that the hub refused, or that are too large for the hub that is connected now."""
+    bad_messages: int
+    """Messages that came and were not msgpack, once for each subscription that got them."""
+    prefixes: int
+    """How many different prefixes are subscribed to."""
+    paused: bool
+    """Whether a full stream keeps the client from reading."""
+    pending_requests: int
+    """Requests that were made here and are not answered yet."""
+    late_replies: int
+    """Replies that came when nobody waited for them any more."""
+    served_requests: int
+    """Requests that were answered here, or are about to be."""
+
+
 class Exchange:
-    """Of one client.
+    """All that one client and its hub have to say to each other.
 
     Args:
-        endpoint: Where the hub is.
+        destination: The hub, and the way to it.
         settings: See `peers.client.settings.Options`.
     """
 
-    def __init__(self, endpoint: Endpoint, settings: ClientSettings) -> None:
-        self.endpoint = endpoint
+    def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self.settings = settings
-        self.hub: Hello | None = None
-        self.voice = Voice(settings)
-        self.publishing = Publishing(settings.buffer_bytes)
-        self.subscriptions = Subscriptions(NoTopic(self.voice.bad), self._awaiting)
+        self.reports = Reports(settings)
+        self.subscriptions = Subscriptions(Unroutable(self.reports.bad), self._awaiting)
         regulate = self.subscriptions.regulate
         self.journal = JournalAccess(regulate)
-        self.requests = Requests(settings.buffer_bytes, self.publishing.write, regulate)
         self.services = Services(regulate)
         self.names = Names(regulate)
-        self.blocks = Blocks(settings) if shares(endpoint, wanted=settings.shared_memory) else None
-        self.followers: set[Follower] = set()
-        self.upkeep = Upkeep(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
+        self.publishing = Publishing(settings.buffer_bytes, self.reports.reject, regulate)
+        self.requests = Requests(settings.buffer_bytes, self.publishing.write, regulate)
+        self.blocks = Blocks(settings, shares=settings.shared_memory and destination.shares_memory)
+        self.followers = Followers()
+        # Publications leave before requests, and both once everything that was subscribed before is asked for again.
+        self._parts: tuple[Part, ...] = (
+            self.subscriptions,
+            self.journal,
+            self.services,
+            self.names,
+            self.publishing,
+            self.requests,
+            self.blocks,
+            self.followers,
+        )
+        # Of the hub that is connected, or was last; None before the first connection.
+        self.hub: Hello | None = None
+        # The one that is open and has its HELLO; None from `disconnected` until the next, and after `finish`.
         self.connection: Connection | None = None
+        # Why the client does nothing more: set by `finish`, for good.
         self.ended: HubError | None = None
-        """Why the client does nothing more, if it does not."""
+        self._destination = destination
+        # How often a connection was made; `connected` raises it.
         self._connections = 0
+        self._reconnection = Reconnection(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
+
+    async def open(self) -> None:
+        """Make the first connection.
+
+        Raises:
+            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
+        """
+        await self._reconnection.open()
 
     def statistics(self) -> ClientStatistics:
-        """The client as it is now."""
+        """Return what the client has done, and what waits in it."""
         return ClientStatistics(
             connected=self.connection is not None,
             connections=self._connections,
@@ -84,9 +143,9 @@ class Exchange:
             unsent_messages=self.publishing.unsent_messages,
             received_messages=self.subscriptions.received_messages,
             received_bytes=self.subscriptions.received_bytes,
-            dropped_messages=self.voice.dropped_messages,
-            rejected_messages=self.voice.rejected_messages,
-            bad_messages=self.voice.bad_messages,
+            dropped_messages=self.reports.dropped_messages,
+            rejected_messages=self.reports.rejected_messages,
+            bad_messages=self.reports.bad_messages,
             prefixes=self.subscriptions.prefixes,
             paused=self.subscriptions.holding,
             pending_requests=self.requests.pending,
@@ -94,13 +153,32 @@ class Exchange:
             served_requests=self.services.requests,
         )
 
+    def terms(self) -> Terms:
+        """Return what a stream that begins in the journal is given by its client."""
+        backoff = self.settings.backoff or Backoff()
+        return Terms(self._another, self.settings.reconnect, backoff, self.reports.drop, self.followers)
+
+    def _another(self, again: bool, on_connect: Callable[[Hello], object]) -> Exchange:  # noqa: FBT001 -- on or off
+        """Make what another client of the same hub would have, for one stream, that tells nobody what happens to it."""
+        if self.ended is not None:
+            raise self.ended.with_traceback(None)
+        settings = replace(
+            self.settings,
+            reconnect=again,
+            on_connect=on_connect,
+            on_disconnect=ignore,
+            on_dropped=ignore,
+            on_rejected=ignore,
+        )
+        return Exchange(self._destination, settings)
+
     async def wait_closed(self) -> None:
         """Wait until the client has ended: closed, or with an error that no reconnecting cures.
 
         Raises:
             PeerError: That error.
         """
-        await self.upkeep.wait()
+        await self._reconnection.wait()
         if self.ended is not None and not isinstance(self.ended, ClosedError):
             raise self.ended.with_traceback(None)
 
@@ -118,96 +196,70 @@ class Exchange:
                 connection.abort()
             raise
         finally:
-            self.upkeep.cancel()
-            self.finish(None)
+            self._reconnection.cancel()
+            self._finish(ClosedError("the client is closed"))
         if connection is not None:
             await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
-        for follower in list(self.followers):
-            await follower.wait_closed()
-        await self.upkeep.wait()
+        await self.followers.wait_closed()
+        await self._reconnection.wait()
 
-    # The connection.
+    # What `Reconnection` calls.
 
     async def _dial(self) -> tuple[Connection, Hello]:
         settings = self.settings
         introduction = Introduction(settings.name, settings.token, settings.queue)
-
         routes = self.subscriptions.routes
-        receive, flush = self.subscriptions.receive, self.services.flush
+        told = (self.subscriptions.receive, self._told, self._write, self.services.flush)
 
         def make() -> Connection:
-            if self.blocks is not None:
-                shared = self.blocks.converse(introduction, routes)
-                return SharingConnection(shared, settings, receive, self._told, self._write, flush)
-            conversation = converse(self.endpoint, introduction, routes)
-            return Connection(conversation, settings, receive, self._told, self._write, flush)
+            if self.blocks.shares:
+                return SharingConnection(self.blocks.converse(introduction, routes), settings, *told)
+            return Connection(self._destination.converse(introduction, routes), settings, *told)
 
-        return await dial(self.endpoint, make, settings.connect_timeout_s)
+        return await dial(self._destination, make, settings.connect_timeout_s)
 
     def connected(self, connection: Connection, hello: Hello) -> None:
-        """Called by the upkeep: there is a connection."""
+        """Tell each part that there is a connection."""
         self.connection = connection
-        self._connections += 1
         self.hub = hello
-        too_large = self.publishing.publications.fit(hello.frame)
-        if too_large:
-            text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"
-            self.voice.reject(RejectedError(CloseCode.TOO_BIG, text), too_large)
-        self.subscriptions.connected(connection, hello.frame)
-        self.journal.connected(connection, hello.journal)
-        self.services.connected(connection, hello.frame)
-        self.names.connected(connection)
-        self.publishing.connected(connection)
-        self.requests.connected(connection, hello.frame)
-        self.voice.call(self.settings.on_connect, hello)
+        self._connections += 1
+        for part in self._parts:
+            part.connected(connection, hello)
+        self.reports.call(self.settings.on_connect, hello)
 
     def disconnected(self, ending: Ending, *, again: bool) -> None:
-        """Called by the upkeep: the connection is lost."""
+        """Tell each part that the connection is lost."""
         self.connection = None
-        self.publishing.disconnected()
-        self.journal.disconnected()
-        self.requests.disconnected()
-        self.services.disconnected()
-        self.names.disconnected()
-        if again:
-            self.subscriptions.disconnected()
-        _log.warning("disconnected from %s: %s", self.endpoint.location, ending)
-        self.voice.call(self.settings.on_disconnect, str(ending))
+        for part in self._parts:
+            part.disconnected(again=again)
+        _log.warning("disconnected from %s: %s", self._destination.location, ending)
+        self.reports.call(self.settings.on_disconnect, str(ending))
 
     def gave_up(self, error: PeerError | InternalError) -> None:
-        """Called by the upkeep: there will be no connection any more."""
-        self.finish(error)
+        """End the client, as there will be no connection any more."""
+        self._finish(error)
 
-    def finish(self, error: PeerError | InternalError | None) -> None:
-        """The client does nothing more."""
-        if self.ended is not None:
-            return
-        self.ended = error or ClosedError("the client is closed")
-        self.connection = None
-        if self.blocks is not None:
-            self.blocks.close()
-        self.publishing.finish(self.ended)
-        self.journal.finish(error)
-        self.requests.finish(self.ended)
-        self.services.finish(error)
-        self.names.finish(error)
-        self.subscriptions.finish(error)
-        for follower in list(self.followers):
-            follower.finish(error)
+    def _finish(self, ended: HubError) -> None:
+        """End each part: the client does nothing more."""
+        if self.ended is None:
+            self.ended = ended
+            self.connection = None
+            for part in self._parts:
+                part.finish(ended)
 
-    # What the hub says.
+    # What `Connection` calls.
 
     def _write(self) -> None:
-        """The operating system takes bytes again."""
+        """Write what waits, as the operating system takes bytes again."""
         self.publishing.write()
         self.requests.write()
 
     def _awaiting(self) -> bool:
-        """Whether the hub owes an answer, for which the connection must be read."""
-        rooms = (self.journal, self.requests, self.services, self.names)
-        return any(room.waiting for room in rooms)
+        """Return whether the hub owes an answer, for which the connection must be read."""
+        return any(part.waiting for part in self._parts)
 
     def _told(self, told: Told) -> None:
+        """Give what the hub says to the part that it is for."""
         if isinstance(told, Reply):
             self.requests.receive(told)
         elif isinstance(told, Request):
@@ -220,19 +272,19 @@ class Exchange:
     def _notice(self, notice: Notice | Records | Unreadable) -> None:
         if isinstance(notice, Unreadable):
             reason = "a batch does not hold the number of values it says"
-            self.voice.bad(BadMessage("", b"", notice.messages, reason))
+            self.reports.bad(BadMessage("", b"", notice.messages, reason))
         elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:
             self.journal.receive(notice)
         elif notice.kind in {"recorded", "unrecorded"}:
-            self.publishing.publications.receipts.answer(notice)
+            self.publishing.answer(notice)
         elif notice.kind == "dropped":
             self.subscriptions.put_gap(notice.count)
-            self.voice.drop(notice.count)
+            self.reports.drop(notice.count)
         elif notice.request:
-            room = self.services if notice.request >= FIRST_SERVICE else self.subscriptions
-            error = room.answer(notice)
+            part = self.services if notice.request >= FIRST_SERVICE else self.subscriptions
+            error = part.answer(notice)
             if error is not None and self.connection is not None:
                 text = f"the hub now refuses what it had granted before: {error.text}"
                 self.connection.leave(Ending(error.code, text))
         elif notice.kind == "error":
-            self.voice.reject(RejectedError(notice.code, notice.text), max(1, notice.count))
+            self.reports.reject(RejectedError(notice.code, notice.text), max(1, notice.count))

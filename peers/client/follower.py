@@ -22,32 +22,32 @@ from typing import Any, NamedTuple, Protocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, RejectedError
-from hub.journal.block import to_frames
 from hub.topics import RESERVED, check_prefix
-from peers.backoff import Backoff
+from peers.client.connection import Connection
 from peers.client.following import Following, Phase, Want
 from peers.client.interest import Claim
 from peers.client.journal import JournalAccess, replaced
-from peers.client.places import Places
+from peers.client.recorded import recorded_batches
 from peers.client.routes import Wanted
-from peers.client.stream import MessageStream
+from peers.client.stream import MessageStream, ReadPosition
 from peers.client.subscriptions import Subscriptions
+from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
-__all__ = ["Follower", "Line", "Start", "Terms"]
+__all__ = ["Follower", "Followers", "Line", "Start", "Terms"]
 
 _JOURNAL_EVENTS = RESERVED + "journal"
 """Where a hub tells that its journal has failed."""
 
 _WAIT_MS = 1_000
-"""Longest wait for records that are not there yet, before it is looked whether it is time to subscribe."""
+"""Longest wait for records that are not there yet, ms, before it is looked whether it is time to subscribe."""
 
 _LEAST_BYTES = 16 * 1024
-"""A smaller piece is no quicker to have, however little the stream holds."""
+"""Smallest piece that is asked for, bytes: a smaller one is no quicker to have, however little the stream holds."""
 
 _STABLE_S = 5.0
-"""How long it must have been live before the backoff begins anew."""
+"""How long a stream must have been live before the backoff begins anew, seconds."""
 
 _NOT_NOW = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
 
@@ -55,37 +55,32 @@ _log = logging.getLogger("peers.client")
 
 
 class Line(Protocol):
-    """A client, as far as it is needed here."""
+    """A connection with its parts, as far as they are needed here."""
+
+    journal: JournalAccess
+    subscriptions: Subscriptions
 
     @property
     def hub(self) -> Hello | None:
-        """What the hub has said of itself."""
-
-    @property
-    def access(self) -> JournalAccess:
-        """To the hub's journal."""
-
-    @property
-    def subscriptions(self) -> Subscriptions:
-        """What it receives."""
+        """The words with which the hub has introduced itself."""
 
     async def open(self) -> None:
-        """Connect."""
+        """Connect to the hub."""
 
     async def close(self) -> None:
-        """End the connection."""
+        """End the connection to the hub."""
 
 
 class Start(NamedTuple):
-    """Where a stream begins."""
+    """The place where a stream begins."""
 
     offset: int = 0
     time_us: int | None = None
-    """Instead of the offset: with the first record that is not older."""
+    """A time instead of the offset: the stream begins with the first record that is not older."""
 
 
 class Terms(NamedTuple):
-    """What a follower is given by its client."""
+    """The things that a follower is given by its client."""
 
     connect: Callable[[bool, Callable[[Hello], object]], Line]
     """Makes a client that is not connected yet: whether it reconnects, and what is called when it is connected."""
@@ -93,41 +88,53 @@ class Terms(NamedTuple):
     """Whether what is lost is made anew."""
     backoff: Backoff
     on_dropped: Callable[[int], None]
-    followers: set[Follower]
-    """Those that have connections."""
+    followers: Followers
+    """The followers of the client, which this one joins."""
 
 
 class Follower:
     """Brings one stream from the journal to live.
 
     Args:
-        terms: Of its client.
-        start: Where it begins.
-        places: Of the stream.
-        buffer_bytes: Of the stream.
+        terms: The terms of its client.
+        start: The place where it begins.
+        read_position: The position of the reader of the stream.
+        buffer_bytes: How much the stream holds.
     """
 
-    def __init__(self, terms: Terms, start: Start, places: Places, buffer_bytes: int) -> None:
+    def __init__(self, terms: Terms, start: Start, read_position: ReadPosition, buffer_bytes: int) -> None:
         self._terms = terms
         self._start = start
-        self._places = places
+        self._read_position = read_position
         self._buffer_bytes = buffer_bytes
         self._piece_bytes = max(_LEAST_BYTES, min(FETCH_BYTES, buffer_bytes // 2))  # half is read, half asked for
         self._loop = asyncio.get_running_loop()
+        # The prefixes of the stream, from `open` on.
         self._prefixes: tuple[str, ...] = ()
         self._sink: MessageStream
         self._state: Following
+        # The client that reads the journal; None before the first piece, and while it is not needed.
         self._reading: Line | None = None
+        # The client that subscribes, or tries to; None while there is none.
         self._line: _Live | None = None
+        # The id of the journal that is read; None until a hub has told it. Offsets mean something in that one only.
         self._journal_id: bytes | None = None
+        # Set while the stream has room: a piece is asked for only then.
         self._room = asyncio.Event()
         self._room.set()
+        # Set when the client that subscribes is lost; cleared before that is waited for.
         self._lost = asyncio.Event()
+        # Until when it is not to be tried to subscribe, by the loop's clock.
         self._rested_s = 0.0
+        # When the stream became live last, by the loop's clock.
         self._live_s = 0.0
+        # Done once it is known whether there is a first piece: `open` waits for it.
         self._begun: asyncio.Future[None] = self._loop.create_future()
+        # True once the stream is released or finished: nothing is handed on any more.
         self._ended = False
+        # The task that reads and subscribes; None before `open`.
         self._task: asyncio.Task[None] | None = None
+        # Tasks that close connections; `wait_closed` waits for them.
         self._closing: set[asyncio.Task[None]] = set()
 
     # For the stream.
@@ -146,18 +153,18 @@ class Follower:
         return []
 
     def release(self, sink: MessageStream, claims: list[Claim]) -> asyncio.Future[Any] | None:  # noqa: ARG002 -- as others
-        """Read and subscribe no more."""
+        """End both connections: read and subscribe no more."""
         self._end()
         return asyncio.gather(*self._closing, return_exceptions=True) if self._closing else None
 
     def hold(self, sink: MessageStream) -> None:  # noqa: ARG002 -- as others
-        """Ask for nothing more, and once it is live, read nothing more."""
+        """Ask for nothing more, and read nothing more once the stream is live."""
         self._room.clear()
         if self._line is not None and self._state.is_joined:
             self._line.hold()
 
     def let_go(self, sink: MessageStream) -> None:  # noqa: ARG002 -- as others
-        """The opposite."""
+        """Ask and read again, as the stream has room."""
         self._room.set()
         if self._line is not None:
             self._line.let_go()
@@ -165,7 +172,7 @@ class Follower:
     # For the client.
 
     def finish(self, error: HubError | None) -> None:
-        """Nothing more comes."""
+        """End the stream: nothing more comes."""
         if self._ended:
             return
         if self._begun.done():
@@ -175,7 +182,7 @@ class Follower:
         self._end()
 
     async def wait_closed(self) -> None:
-        """Wait until its connections are closed."""
+        """Wait until both connections are closed."""
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -201,10 +208,10 @@ class Follower:
             self.finish(InternalError(f"a bug of the client, please report it: {error!r}"))
 
     async def _begin(self) -> None:
-        """Have the first piece: now it is known whether there is one."""
+        """Have the first piece: then it is known whether there is one."""
         offset, time_us = self._start
         found = await self._fetch(Fetch(1, offset, time_us, None, self._prefixes, self._piece_bytes))
-        self._places.begin(found.start)
+        self._read_position.begin(found.start)
         self._state = Following(found.start, self._buffer_bytes)
         self._hand_on(found)
         if not self._begun.done():
@@ -224,19 +231,19 @@ class Follower:
         if self._rest_s <= 0:
             self._state.rested()
         for block in found.blocks:
-            for frames, messages in to_frames(block):
-                self._put(Batch(frames, messages))
-        self._places.reached(found.next)
+            for batch in recorded_batches(block):
+                self._put(batch)
+        self._read_position.reached(found.next)
         self._state.fetched(found.next, found.head)
         self._settle()
 
     def _put(self, batch: Batch) -> None:
-        self._places.put()
+        self._read_position.put()
         self._sink.put(batch)
 
     def _settle(self) -> None:
         """Do what follows from a change of phase."""
-        self._places.live = self._state.is_joined
+        self._read_position.live = self._state.is_joined
         if self._state.phase is Phase.HISTORY:
             self._drop_line()
         elif self._state.phase is Phase.LIVE and self._line is not None:
@@ -252,7 +259,7 @@ class Follower:
         while True:
             reading = self._reading or await self._connect_reading()
             try:
-                return await reading.access.fetch(fetch)
+                return await reading.journal.fetch(fetch)
             except RejectedError as error:
                 if error.code not in _NOT_NOW:
                     raise
@@ -272,7 +279,7 @@ class Follower:
             await asyncio.sleep(self._terms.backoff.next_s())
 
     def _meet(self, hello: Hello) -> None:
-        """The connection that reads is made, perhaps anew: offsets mean something in one journal only."""
+        """Check that the connection that reads, made perhaps anew, reaches the same journal as before."""
         if self._journal_id is None:
             self._journal_id = hello.journal
         elif hello.journal != self._journal_id:
@@ -303,7 +310,7 @@ class Follower:
             self._settle()
 
     def receive(self, line: _Live, batch: Batch) -> None:
-        """Messages were delivered."""
+        """Take messages that were delivered."""
         if line is self._line:
             if self._state.put(batch):
                 self._put(batch)
@@ -311,7 +318,7 @@ class Follower:
                 self._settle()
 
     def missed(self, line: _Live, messages: int) -> None:
-        """Messages were lost on their way here."""
+        """Take note that messages were lost on their way here."""
         if line is self._line:
             if self._state.missed():
                 self._sink.put_gap(messages)
@@ -320,13 +327,13 @@ class Follower:
                 self._settle()
 
     def doubt(self, line: _Live) -> None:
-        """The journal has failed: an offset that was told before may have been given again."""
+        """Give the subscription back, as the journal has failed: an offset told before may have been given again."""
         if line is self._line and self._state.phase in {Phase.JOINING, Phase.SEAM}:
             self._state.give_back()
             self._settle()
 
     def lost(self, line: _Live, error: HubError | None) -> None:
-        """A connection that subscribes has ended."""
+        """Take note that a connection that subscribes has ended."""
         if line is not self._line:
             return
         if not self._terms.again or not isinstance(error, ConnectionLostError):
@@ -350,7 +357,7 @@ class Follower:
 
     @property
     def _rest_s(self) -> float:
-        """How long it is not to be tried to subscribe."""
+        """Return how long it is not to be tried to subscribe, seconds."""
         return self._rested_s - self._loop.time()
 
     # Ends.
@@ -377,8 +384,50 @@ class Follower:
             self._terms.followers.discard(self)
 
 
+class Followers:
+    """The streams of one client that begin in the journal, and have connections: a part of it."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        # Followers that have begun to make connections and not closed them all.
+        self._open: set[Follower] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, follower: Follower) -> None:
+        """Take in a follower that begins to make connections."""
+        self._open.add(follower)
+
+    def discard(self, follower: Follower) -> None:
+        """Let a follower go whose connections are closed, and that makes no more."""
+        self._open.discard(follower)
+
+    async def wait_closed(self) -> None:
+        """Wait until the connections of those that have ended are closed."""
+        for follower in list(self._open):
+            await follower.wait_closed()
+
+    @property
+    def waiting(self) -> bool:
+        """False: followers ask over connections of their own."""
+        return False
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Do nothing: followers have connections of their own."""
+
+    def disconnected(self, *, again: bool) -> None:
+        """Do nothing: followers have connections of their own."""
+
+    def finish(self, ended: HubError) -> None:
+        """End all followers with their client."""
+        for follower in list(self._open):
+            follower.finish(None if isinstance(ended, ClosedError) else ended)
+
+
 class _Live:
-    """The sink of one connection that subscribes."""
+    """The sink of one connection that subscribes for a follower."""
 
     __slots__ = ("_follower", "client", "journal_id")
 
@@ -404,28 +453,28 @@ class _Live:
         return None if offset is None or still is None or still < offset else offset
 
     def hold(self) -> None:
-        """Read nothing more."""
+        """Read nothing more from the connection."""
         if self.client is not None:
             self.client.subscriptions.hold(self)
 
     def let_go(self) -> None:
-        """Read on."""
+        """Read on from the connection."""
         if self.client is not None:
             self.client.subscriptions.let_go(self)
 
     def put(self, batch: Batch) -> None:
-        """Messages were delivered."""
+        """Pass on messages that were delivered."""
         self._follower.receive(self, batch)
 
     def put_gap(self, lost_messages: int) -> None:
-        """Messages were lost here."""
+        """Pass on that messages were lost here."""
         self._follower.missed(self, lost_messages)
 
     def put_break(self) -> None:
-        """Never called: such a connection is not made anew."""
+        """Do nothing: this is never called, as such a connection is not made anew."""
 
     def finish(self, error: Exception | None) -> None:
-        """The connection has ended."""
+        """Pass on that the connection has ended."""
         self._follower.lost(self, error if isinstance(error, HubError) else None)
 
 
@@ -439,18 +488,18 @@ class _Doubts:
         self._line = line
 
     def put(self, batch: Batch) -> None:  # noqa: ARG002 -- as others
-        """It has failed, or works again."""
+        """Doubt the offsets: the journal has failed, or works again."""
         self._follower.doubt(self._line)
 
     def put_gap(self, lost_messages: int) -> None:
-        """The other sink is told, too."""
+        """Do nothing: the other sink is told, too."""
 
     def put_break(self) -> None:
-        """Never called."""
+        """Do nothing: this is never called, as such a connection is not made anew."""
 
     def finish(self, error: Exception | None) -> None:
-        """The other sink is told, too."""
+        """Do nothing: the other sink is told, too."""
 
 
 def _ignore(_: Hello) -> None:
-    """A connection is made."""
+    """Do nothing: nobody wants to know that a connection is made."""

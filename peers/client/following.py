@@ -53,8 +53,8 @@ class Following:
     """The way of one stream from history to live.
 
     Args:
-        position: Where to begin.
-        aside_limit_bytes: Most that is put aside.
+        position: Offset at which to begin.
+        aside_limit_bytes: Most bytes that are put aside.
     """
 
     __slots__ = (
@@ -72,25 +72,31 @@ class Following:
 
     phase: Phase
     position: int
-    """Everything before this offset was handed on; where to read on."""
+    """Everything before this offset was handed on, and reading goes on here."""
     seam: int | None
-    """Where what is live begins, once that is known."""
+    """The offset from which on messages come live, once that is known; None before, and when it was given back."""
 
     def __init__(self, position: int, aside_limit_bytes: int) -> None:
         self.phase = Phase.HISTORY
         self.position = position
         self.seam = None
+        # What was delivered and not handed on yet; `take_aside` and `give_back` empty it.
         self._aside: list[Batch] = []
+        # How much that is, bytes.
         self._aside_bytes = 0
         self._aside_limit_bytes = aside_limit_bytes
+        # True if the last piece reached the end of the journal; False again when a subscription is given back.
         self._reached = False
+        # True from the time a subscription was given back until `rested`: it is not tried again at once.
         self._tired = False
-        self._is_exact = True  # nothing has come behind the seam: `position` is where the stream stands
-        self._came = False  # something, since a loss was told
+        # True until something has come behind the seam: `position` is where the stream stands.
+        self._is_exact = True
+        # True once something has come since a loss was told: then there is something to lose.
+        self._came = False
 
     @property
     def want(self) -> Want:
-        """What is needed now."""
+        """What the stream needs now."""
         match self.phase:
             case Phase.HISTORY:
                 return Want.MORE if self._reached else Want.PIECE
@@ -109,11 +115,11 @@ class Following:
     # The journal.
 
     def fetched(self, following: int, head: int) -> None:
-        """A piece was handed on.
+        """Take note that a piece was handed on.
 
         Args:
-            following: The offset behind it.
-            head: The one behind the newest record that the hub had.
+            following: The offset behind the piece.
+            head: The offset behind the newest record that the hub had.
         """
         progress = following > self.position
         self.position = following
@@ -127,10 +133,10 @@ class Following:
     # The subscription.
 
     def joined(self, offset: int | None) -> None:
-        """A subscription was confirmed.
+        """Take note that a subscription was confirmed.
 
         Args:
-            offset: Where it begins.
+            offset: The offset at which it begins.
 
         Raises:
             RejectedError: Nobody knows where it begins, or not where the journal goes on.
@@ -151,7 +157,7 @@ class Following:
         self._meet()
 
     def put(self, batch: Batch) -> bool:
-        """Messages were delivered; whether to hand them on now."""
+        """Take messages that were delivered; return whether to hand them on now."""
         if self.is_joined:
             self._came, self._is_exact = True, False
             return True
@@ -163,7 +169,7 @@ class Following:
         return False
 
     def missed(self) -> bool:
-        """Messages were lost on their way here; whether that is a loss: the journal still has them otherwise."""
+        """Take note that messages were lost on their way; return whether they are missing for good."""
         if self.is_joined:
             self._came, self._is_exact = True, False
             return True
@@ -171,7 +177,7 @@ class Following:
         return False
 
     def lost(self) -> bool:
-        """The connection that subscribes is lost; whether something may be missing now."""
+        """Take note that the connection that subscribes is lost; return whether something may be missing now."""
         if self._is_exact:
             self.give_back()
             return False
@@ -180,7 +186,7 @@ class Following:
         return news
 
     def give_back(self) -> None:
-        """What was put aside is to be had from the journal: go on reading there, and do not subscribe again at once."""
+        """Go on reading in the journal, which has what was put aside; do not subscribe again at once."""
         self._aside = []
         self._aside_bytes = 0
         self.phase = Phase.HISTORY
@@ -189,7 +195,7 @@ class Following:
         self._tired = True
 
     def rested(self) -> None:
-        """Time has passed since the subscription was given back: it may be tried again."""
+        """Allow to subscribe again, as time has passed since the subscription was given back."""
         self._tired = False
 
     def take_aside(self) -> list[Batch]:
@@ -199,7 +205,7 @@ class Following:
         return aside
 
     def _meet(self) -> bool:
-        """Become live if the journal was read up to where that begins."""
+        """Become live if the journal was read up to where that begins; return whether it has been."""
         if self.seam is None or self.position < self.seam:
             return False
         self.phase = Phase.LIVE

@@ -59,19 +59,31 @@ class Inbox:
     )
 
     def __init__(self, decode: Callable[[Batch], list[Message]], on_taken: Callable[[], None]) -> None:
+        # How much waits, still packed, bytes.
         self.size_bytes = 0
+        # How many messages were lost before the one that was read last; raised as the reader comes to a gap.
         self.lost_messages = 0
+        # How often the connection was lost before the message that was read last.
         self.breaks = 0
+        # True once `finish` or `discard` was called: nothing more is taken in.
         self.finished = False
         self._decode = decode
         self._on_taken = on_taken
+        # What waits: batches, and marks between them. A number is a gap of so many messages.
         self._items: deque[Batch | int | _Mark] = deque()
-        self._ready: list[Message] = []  # decoded for `next_message`, the oldest last
+        # Messages that were decoded for `next_message`, the oldest last.
+        self._ready: list[Message] = []
+        # The reason why nothing more comes; None before the end, and where it was asked for.
         self._error: Exception | None = None
+        # Set while there is something to read, or nothing more comes.
         self._something = asyncio.Event()
 
+    def __bool__(self) -> bool:
+        """Return whether anything waits to be read."""
+        return bool(self._items) or bool(self._ready)
+
     def put(self, batch: Batch) -> None:
-        """Take messages."""
+        """Take a batch of messages."""
         if self.finished:
             return
         self._items.append(batch)
@@ -79,22 +91,22 @@ class Inbox:
         self._something.set()
 
     def put_gap(self, lost_messages: int) -> None:
-        """So many messages were lost here."""
+        """Take note that so many messages were lost here."""
         self._items.append(lost_messages)
 
     def put_break(self) -> None:
-        """The connection was lost here; what was published until the next one is missing."""
+        """Take note that the connection was lost here: what was published until the next one is missing."""
         self._items.append(_BREAK)
 
     def finish(self, error: Exception | None = None) -> None:
-        """Nothing more comes; `error` is raised once the reader has read what is here."""
+        """Take nothing more; `error` is raised once the reader has read what is here."""
         if not self.finished:
             self.finished = True
             self._error = error
             self._something.set()
 
     def discard(self) -> None:
-        """The reader reads no more."""
+        """Throw away what waits: the reader reads no more."""
         self._items.clear()
         self._ready.clear()
         self.size_bytes = 0

@@ -27,32 +27,35 @@ class Claim:
     def __init__(self, want: Wanted, request: int) -> None:
         self.want = want
         self.request = request
-        """The request that asks for it and was not answered yet, 0 if it was."""
+        """Number of the request that asks for it and was not answered yet; 0 if it was answered."""
+        # How many subscriptions want it; the claim is void when none does.
         self.count = 0
 
 
 class Interest:
-    """What one client wants of its hub."""
+    """The prefixes and rules that one client wants of its hub."""
 
     __slots__ = ("_asked", "_claims")
 
     def __init__(self) -> None:
+        # Prefix or rule → the claim on it; it goes with its last subscription, or with a refusal.
         self._claims: dict[Wanted, Claim] = {}
-        self._asked: dict[int, list[Claim]] = {}  # request that was not answered → what it asks for
+        # Number of a request that was not answered → the claims that it asks for.
+        self._asked: dict[int, list[Claim]] = {}
 
     def __len__(self) -> int:
-        """How many different prefixes and rules."""
+        """Return how many different prefixes and rules are wanted."""
         return len(self._claims)
 
     def claim(self, wants: Iterable[Wanted], request: int) -> tuple[list[Claim], list[Wanted]]:
-        """One more subscription wants each of `wants`.
+        """Take note that one more subscription wants each of `wants`.
 
         Args:
-            wants: Each once.
+            wants: Prefixes and rules, each once.
             request: Number of the request that will ask for those that are new.
 
         Returns:
-            Its claims, to be released later, and what to ask the hub for.
+            The claims of the subscription, to be released later, and what to ask the hub for.
         """
         claims, new = [], []
         for want in wants:
@@ -70,7 +73,7 @@ class Interest:
         return claims, [claim.want for claim in new]
 
     def release(self, claims: Iterable[Claim]) -> list[Wanted]:
-        """One subscription less has these claims; return what nobody wants any more."""
+        """Take note that one subscription less has these claims; return what nobody wants any more."""
         gone = []
         for claim in claims:
             claim.count -= 1
@@ -80,12 +83,12 @@ class Interest:
         return gone
 
     def confirm(self, request: int) -> None:
-        """The hub has carried out a request."""
+        """Take note that the hub has carried out a request."""
         for claim in self._asked.pop(request, ()):
             claim.request = 0
 
     def refuse(self, request: int) -> None:
-        """The hub has refused a request: nobody holds what it asked for."""
+        """Take note that the hub has refused a request: nobody holds what it asked for."""
         for claim in self._asked.pop(request, ()):
             if self._claims.get(claim.want) is claim:
                 del self._claims[claim.want]

@@ -1,4 +1,4 @@
-"""`JournalAccess`: what a client asks of its hub's journal, and the answers.
+"""A journal as a client has it: `JournalAccess`, what is asked and answered, and `History`, which is iterated over.
 
 ```
 fetch, commit ─▶ numbered request ─▶ hub ─▶ RECORDS, NOTICE ─▶ whoever waits
@@ -8,21 +8,46 @@ Owner: one client. Requests are numbered from `FIRST_REQUEST` on, so that their 
 subscriptions. A FETCH that was lost with its connection is sent again over the next one, since it changes nothing; a
 STAGE or COMMIT is not: whoever asks must know. Nor is a FETCH where the hub has another journal by then, of which the
 same offsets are other records.
+
+```
+client.read("/zeek/", start=0) ─▶ FETCH, FETCH, ... each asked for while the one before is worked on
+      async for record in history                Record(offset, time_us, topic, value)
+      async for block in history.blocks()        hub.journal.block.Block, columns without an object for each record
+```
+
+`History` reads no faster than it is iterated over, holds two pieces at most, and goes on where it was after a lost
+connection, if the hub has the same journal then. An end that is not committed yet is waited for. Cost: of blocks, about
+0.1 µs a record of 100 bytes; of records, about 1 µs more each.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, RejectedError
+from hub.errors import CloseCode, ConnectionLostError, GoneError, HubError, RejectedError
+from hub.journal.block import Block
+from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL
+from peers.client.values import BadMessage, decode_body
 from peers.wire.control import Notice
-from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.hello import Hello
+from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
 
-__all__ = ["FIRST_REQUEST", "Committed", "JournalAccess", "JournalState", "replaced"]
+__all__ = [
+    "FIRST_REQUEST",
+    "Committed",
+    "History",
+    "JournalAccess",
+    "JournalState",
+    "Record",
+    "records_of",
+    "replaced",
+    "time_us",
+]
 
 FIRST_REQUEST = 1 << 31
 """Smaller numbers are requests about subscriptions."""
@@ -39,11 +64,11 @@ class JournalState(NamedTuple):
     """How far a hub's journal reaches."""
 
     id: bytes
-    """Of the journal: made with its file, 16 bytes."""
+    """Id of the journal, 16 bytes, made with its file."""
     first: int
     """The oldest offset that is retained."""
     head: int
-    """The offset behind the newest that is committed."""
+    """The offset behind the newest record that is committed."""
 
 
 class Committed(NamedTuple):
@@ -71,12 +96,15 @@ class JournalAccess:
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self.id = b""
-        """Of the journal of the hub that is connected, or was last; empty where it has none."""
+        """Id of the journal of the hub that is connected, or was last; empty where it has none."""
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
+        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
+        # Requests that were not answered, by number; also those that wait for a connection.
         self._requests: dict[int, _Request] = {}
         self._last_request = FIRST_REQUEST
+        # Why nothing is asked any more; None until `finish`.
         self._closed: HubError | None = None
 
     @property
@@ -88,7 +116,7 @@ class JournalAccess:
         """Read a piece.
 
         Args:
-            fetch: Its request is numbered here.
+            fetch: The order; its request is numbered here.
 
         Raises:
             GoneError: The offset is not in the journal.
@@ -170,27 +198,27 @@ class JournalAccess:
         if request is not None and not request.answer.done():
             request.answer.set_result(answer)
 
-    def connected(self, connection: Connection, journal_id: bytes) -> None:
+    def connected(self, connection: Connection, hello: Hello) -> None:
         """Ask a new connection for what the last one has not answered, if it reaches the same journal."""
         self._connection = connection
-        if self.id not in {b"", journal_id}:
+        if self.id not in {b"", hello.journal}:
             self._answer_all(replaced())
-        self.id = journal_id
+        self.id = hello.journal
         for request in list(self._requests.values()):
             if request.again is not None and not request.answer.done():
                 self._send(request.again)
 
-    def disconnected(self) -> None:
-        """The connection is lost."""
+    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+        """Answer those requests that must not be repeated: their connection is lost."""
         self._connection = None
         error = ConnectionLostError(ABNORMAL, "the connection was lost before the hub answered")
         for request in self._requests.values():
             if request.again is None and not request.answer.done():
                 request.answer.set_result(error)
 
-    def finish(self, error: HubError | None) -> None:
-        """Nothing more comes: tell everyone who waits."""
-        self._closed = error or ClosedError("the client is closed")
+    def finish(self, ended: HubError) -> None:
+        """Tell everyone who waits that nothing more comes."""
+        self._closed = ended
         self._connection = None
         self._answer_all(self._closed)
 
@@ -219,7 +247,129 @@ def commit_sender(commit: Commit, number: int) -> Callable[[Connection], None]:
 
 
 def _error(notice: Notice) -> RejectedError:
-    """Make the exception for a refusal."""
+    """Make the exception for a refusal of the hub."""
     if notice.code == CloseCode.GONE and notice.offset is not None:
         return GoneError(notice.text, notice.offset)
     return RejectedError(notice.code, notice.text)
+
+
+_WAIT_MS = 30_000
+"""How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
+
+
+class Record(NamedTuple):
+    """A message of the journal."""
+
+    offset: int
+    time_us: int
+    """Time at which the hub took the message, µs since 1970 UTC."""
+    topic: str
+    value: Any
+
+
+def time_us(time: datetime | None) -> int | None:
+    """Return a time as the journal has it; without a zone it is local time."""
+    return None if time is None else round(time.timestamp() * 1_000_000)
+
+
+class History:
+    """A range of the journal, which is read by iterating.
+
+    Args:
+        access: The requests of the client.
+        prefixes: Prefixes of the topics wanted.
+        start: First offset.
+        end: The one behind the last; None for what is committed when reading begins.
+        start_time: Instead of `start`: the first record that is not older.
+        piece_bytes: How much one answer of the hub holds, bytes.
+        on_bad: Is told of values that cannot be read.
+    """
+
+    def __init__(  # noqa: PLR0913 -- one argument of `Client.read` each
+        self,
+        access: JournalAccess,
+        prefixes: tuple[str, ...],
+        *,
+        start: int,
+        end: int | None,
+        start_time: datetime | None,
+        piece_bytes: int,
+        on_bad: Callable[[BadMessage], None],
+    ) -> None:
+        self._access = access
+        self._prefixes = tuple(check_prefix(prefix) for prefix in prefixes) or ("",)
+        self._time = time_us(start_time)
+        self._end = end
+        self._piece_bytes = piece_bytes
+        self._on_bad = on_bad
+        self.next = start
+        """The offset at which reading goes on: everything before it was read."""
+
+    async def pieces(self) -> AsyncIterator[Records]:
+        """Yield the hub's answers, one after the other.
+
+        Raises:
+            GoneError: The start is not in the journal.
+            RejectedError, ClosedError, PeerError: As `Client.read`.
+        """
+        asking = self._ask(self.next, self._time)
+        journal_id = b""
+        try:
+            while True:
+                found = await asking
+                journal_id = journal_id or self._access.id
+                if journal_id != self._access.id:
+                    raise replaced()
+                if self._end is None:
+                    self._end = found.head
+                done = found.next >= self._end
+                if not done:
+                    asking = self._ask(found.next, wait_ms=_WAIT_MS if found.next == found.head else 0)
+                yield found
+                self.next = found.next
+                if done:
+                    return
+        finally:
+            asking.cancel()
+
+    def _ask(self, start: int, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
+        fetch = Fetch(1, start, time, self._end, self._prefixes, self._piece_bytes or FETCH_BYTES, wait_ms)
+        asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
+        asking.add_done_callback(_retrieve)
+        return asking
+
+    async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
+        """Yield blocks, their columns ready to be used.
+
+        Args:
+            verify: Whether to compare the checksum here too; the hub did when it read them.
+
+        Raises:
+            JournalCorruptError: What came is no block.
+            GoneError, RejectedError, ClosedError, PeerError: As `Client.read`.
+        """
+        async for found in self.pieces():
+            for data in found.blocks:
+                yield Block.parse(data, verify=verify)
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        async for block in self.blocks():
+            for record in records_of(block, self._on_bad):
+                yield record
+
+
+def _retrieve(asking: asyncio.Task[Records]) -> None:
+    """Look at the outcome: a reader that stops does not look, and asyncio would complain of that."""
+    if not asking.cancelled():
+        asking.exception()
+
+
+def records_of(block: Block, on_bad: Callable[[BadMessage], None]) -> Iterator[Record]:
+    """Yield the records of a block with their values; tell of those that cannot be read, and leave them out."""
+    for offset, at_us, topic, encoding, body in block.records():
+        try:
+            value = decode_body(encoding, body)
+        except ValueError as error:
+            on_bad(BadMessage(topic, body, 1, str(error)))
+        else:
+            yield Record(offset, at_us, topic, value)

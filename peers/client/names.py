@@ -26,6 +26,7 @@ from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL
 from peers.client.waiters import Waiters
 from peers.wire.control import Notice
+from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease
 
 __all__ = ["FIRST_REQUEST", "LISTED_UNDER", "KnownName", "Names", "ServiceName", "list_names"]
@@ -39,7 +40,7 @@ LISTED_UNDER = "$hub/names"
 """Where a hub answers which names there are."""
 
 _LIST_LIMIT = 1000
-"""Names in one answer of a hub: fewer say that there are no more."""
+"""How many names an answer of a hub holds at most; fewer say that there are no more."""
 
 _STANDINGS = frozenset({"owned", "queued", "lost"})
 
@@ -47,7 +48,7 @@ _log = logging.getLogger("peers.client")
 
 
 class KnownName(NamedTuple):
-    """A name that has an owner."""
+    """A name that has an owner, as a hub tells of it."""
 
     name: str
     labels: tuple[str, ...]
@@ -68,10 +69,13 @@ class ServiceName:
         self.labels = tuple(wish.labels)
         self.queue = wish.queue
         self.reason = ""
-        """Why it is not owned, or not any more; for people."""
+        """Why the name is not owned, or not any more; for people."""
         self._names = names
+        # True while this client owns the name, as far as it was told.
         self._owned = False
+        # Why the name is not claimed any more; None while it is.
         self._ended: HubError | None = None
+        # Those who wait until it is owned, or lost.
         self._changes = Waiters()
 
     def __repr__(self) -> str:
@@ -120,29 +124,29 @@ class ServiceName:
         await self._names.relabel(self, check_labels(labels))
 
     async def release(self) -> None:
-        """Give it up, or wait for it no longer. May be called twice, and when it is lost."""
+        """Give the name up, or wait for it no longer. May be called twice, and when it is lost."""
         await self._names.release(self)
 
     # For `Names`.
 
     @property
     def wish(self) -> Wish:
-        """What the hub is asked for."""
+        """The words with which the hub is asked for the name."""
         return Wish(self.name, self.labels, self.queue)
 
     @property
     def ended(self) -> HubError | None:
-        """Why this client does not claim it any more."""
+        """Why this client does not claim the name any more; None while it does."""
         return self._ended
 
     def stand(self, reason: str = "", *, owned: bool) -> None:
-        """Take how the claim stands now."""
+        """Take note of how the claim stands now."""
         self._owned = owned
         self.reason = reason
         self._changes.wake()
 
     def end(self, error: HubError) -> None:
-        """It is not claimed any more."""
+        """Take note that the name is not claimed any more."""
         self._ended = self._ended or error
         self._owned = False
         self.reason = self.reason or str(error)
@@ -150,18 +154,18 @@ class ServiceName:
 
 
 class _Change(NamedTuple):
-    """What the hub was asked and has not answered."""
+    """A change that the hub was asked for and has not answered."""
 
     answer: asyncio.Future[HubError | None]
     claimed: ServiceName
     claims: bool
-    """Or releases."""
+    """True for a claim, False for a release."""
     again: bool
-    """Whether it was granted before, by an earlier connection."""
+    """Whether it was granted before, over an earlier connection."""
 
 
 class Names:
-    """The names of one client.
+    """The service names of one client.
 
     Args:
         on_waiting: Called when `waiting` may have changed.
@@ -170,11 +174,16 @@ class Names:
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
+        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
-        self._claimed: dict[str, ServiceName] = {}  # from `claim` on, until released or lost
-        self._granted: dict[ServiceName, None] = {}  # of them, those that the hub has confirmed
+        # Names that are claimed: from `claim` on, until they are released or lost.
+        self._claimed: dict[str, ServiceName] = {}
+        # Those of them that the hub has confirmed, over this connection or the one before.
+        self._granted: dict[ServiceName, None] = {}
+        # Number of a request to the hub → the change that it asks for; it goes with the answer.
         self._changes: dict[int, _Change] = {}
         self._last_request = FIRST_REQUEST
+        # Why nothing is claimed any more; None until `finish`.
         self._ended: HubError | None = None
 
     @property
@@ -204,7 +213,7 @@ class Names:
         return claimed
 
     async def relabel(self, claimed: ServiceName, labels: tuple[str, ...]) -> None:
-        """Claim it again with other labels; see `ServiceName.relabel`."""
+        """Claim a name again with other labels; see `ServiceName.relabel`."""
         if claimed.ended is not None:
             raise claimed.ended.with_traceback(None)
         before, claimed.labels = claimed.labels, labels
@@ -215,7 +224,7 @@ class Names:
             raise
 
     async def release(self, claimed: ServiceName) -> None:
-        """Give it up; see `ServiceName.release`."""
+        """Give a name up; see `ServiceName.release`."""
         if self._claimed.get(claimed.name) is not claimed:
             return
         self._drop(claimed)
@@ -227,7 +236,7 @@ class Names:
     # For the client.
 
     def takes(self, notice: Notice) -> bool:
-        """Take what the hub says, if it is about names."""
+        """Take a notice of the hub if it is about names; return whether it is."""
         if notice.kind in _STANDINGS:
             self._tell(notice)
         elif FIRST_REQUEST <= notice.request <= LAST_REQUEST:
@@ -254,7 +263,7 @@ class Names:
         self._on_waiting()
 
     def _tell(self, notice: Notice) -> None:
-        """The hub tells how a claim stands now."""
+        """Take note of how a claim stands now, as the hub tells."""
         claimed = self._claimed.get(notice.name)
         if claimed is None:  # released meanwhile
             return
@@ -263,16 +272,16 @@ class Names:
         else:
             claimed.stand(notice.text, owned=notice.kind == "owned")
 
-    def connected(self, connection: Connection) -> None:
-        """Claim everything anew."""
+    def connected(self, connection: Connection, hello: Hello) -> None:  # noqa: ARG002 -- as all parts
+        """Claim everything anew over a new connection."""
         self._connection = connection
         for number, change in self._changes.items():
             self._send(number, change)
         for claimed in list(self._granted):
             self._ask(claimed, again=True)
 
-    def disconnected(self) -> None:
-        """The connection is lost, and with it all names."""
+    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+        """Take note that all names are lost with the connection."""
         self._connection = None
         for number, change in list(self._changes.items()):
             if not change.claims or change.claimed in self._granted:
@@ -282,9 +291,9 @@ class Names:
         for claimed in self._granted:
             claimed.stand("the connection was lost", owned=False)
 
-    def finish(self, error: HubError | None) -> None:
-        """Nothing comes any more: tell those who wait."""
-        self._ended = error or ClosedError("the client is closed")
+    def finish(self, ended: HubError) -> None:
+        """Tell those who wait that nothing comes any more."""
+        self._ended = ended
         self._connection = None
         for change in self._changes.values():
             if not change.answer.done():
@@ -346,7 +355,7 @@ async def list_names(ask: Callable[[dict[str, str]], Awaitable[Any]], prefix: st
 
     Args:
         ask: Sends a request to `LISTED_UNDER`.
-        prefix: Of the names wanted.
+        prefix: Prefix of the names wanted.
 
     Raises:
         ConnectionLostError: The answer is none of a hub's.

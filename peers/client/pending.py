@@ -25,7 +25,7 @@ __all__ = ["Asked", "Block", "Many", "Pending", "failures"]
 
 
 class Many:
-    """Who waits for the answers to several requests at once, which may stand in several frames.
+    """The one that waits for the answers to several requests at once, which may stand in several frames.
 
     Args:
         future: Gets the list of all answers, in order; an error stands for each that was not answered with a value.
@@ -36,7 +36,9 @@ class Many:
 
     def __init__(self, future: Future[list[Any]], requests: int) -> None:
         self.future = future
+        # The answers in order; a mark stands for each that is still open.
         self.answers: list[Any] = [_OPEN] * requests
+        # How many answers are open; the future gets its result when none is.
         self.left = requests
 
     def put(self, start: int, answers: Sequence[Any]) -> int:
@@ -59,11 +61,12 @@ _OPEN = object()
 
 
 class Asked:
-    """Who waits for the answers to one frame, one future each."""
+    """Those who wait for the answers to one frame, with one future each."""
 
     __slots__ = ("futures",)
 
     def __init__(self) -> None:
+        # The futures, in the order of the requests; None for one that has its answer.
         self.futures: list[Future[Any] | None] = []
 
     def put(self, start: int, answers: Sequence[Any]) -> int:
@@ -91,13 +94,13 @@ A = TypeVar("A", Asked, Many)
 
 
 class Block(Generic[A]):
-    """The requests of one frame.
+    """The requests of one frame, from the first one that is made to the last answer.
 
     Args:
         target: Topic or service name, as the key of a frame has it.
         flags: NAMED.
-        timeout_s: Of all of them.
-        deadline_s: When the time of the first is up.
+        timeout_s: Time-out of all of them.
+        deadline_s: Time at which that of the first is up.
         askers: Who waits for the answers.
         start: Place of the first of them among the answers that `askers` waits for.
     """
@@ -116,8 +119,9 @@ class Block(Generic[A]):
         self.start = start
         self.packed: list[bytes] = []
         self.size = 0
-        """Bytes in `packed`."""
+        """The length of what is in `packed`, bytes."""
         self.requests = 0
+        # Transaction id of the first request, and how many are not answered: both are 0 until the block is sent.
         self.first = self.left = 0
 
     def put(self, at: int, answers: Sequence[Any]) -> None:
@@ -140,13 +144,16 @@ class Pending:
     __slots__ = ("_blocks", "_firsts", "_next", "late", "requests")
 
     def __init__(self) -> None:
+        # Transaction id of the first request → block; a block goes with its last answer.
         self._blocks: dict[int, Block[Any]] = {}
-        self._firsts: list[int] = []  # ascending
+        # The same ids, ascending.
+        self._firsts: list[int] = []
+        # The transaction id that the next request gets.
         self._next = 1
         self.requests = 0
         """How many requests are not answered."""
         self.late = 0
-        """How many answers came that nobody waited for."""
+        """How many answers came that nobody waited for; nothing lowers it."""
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -206,7 +213,7 @@ class Pending:
             del self._firsts[bisect_right(self._firsts, block.first) - 1]
 
     def _find(self, first: int, count: int) -> Iterator[tuple[Block[Any] | None, int, int]]:
-        """Yield who waits for the ids from `first` on: block or nobody, the place in it, how many ids."""
+        """Yield, for the ids from `first` on, the block or nobody, the place in it, and how many ids."""
         firsts = self._firsts
         end = first + count
         place = max(0, bisect_right(firsts, first) - 1)

@@ -1,11 +1,18 @@
 """`Publications`: what a client has published and not yet handed to its connection, as frames, bounded in bytes.
 
 ```
-append(topic, packed) ─▶ open: values of one topic ──other topic, 64 KiB, end of the turn──▶ sealed frames ─▶ take()
+target(topic, labels, sender, to) ─▶ Target
+append(Target, packed) ─▶ open: values of one topic ──other topic, 64 KiB, end of the turn──▶ sealed frames ─▶ take()
+       Receipt ─▶ Receipts: oldest first ◀─ NOTICE "recorded", "unrecorded": a number each
 ```
 
 Values published one after the other to the same topic leave as one BATCH frame. A value for another topic closes the
-batch, so that the order over all topics is the order of the calls.
+batch, so that the order over all topics is the order of the calls. Without labels and names a `Target` is the topic
+itself, so that publishing to topics costs nothing more; with them it is an envelope, remembered, so that publishing
+with the same ones again does not check them again.
+
+The hub confirms in the order of the messages, so that a number of messages suffices to tell which. What was sent and
+not answered when the connection is lost may be recorded or not: nobody knows, and that is what its receipt says.
 
 Owner: one client; not thread-safe. No I/O. Invariants: 0 ≤ `buffered_bytes` ≤ `limit_bytes`; a call that raises has
 added nothing.
@@ -16,22 +23,25 @@ the values of the one open batch, at most 4096, cost 41 bytes each on top.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 
 from hub.batch import Batch, encode_values
-from hub.errors import BusyError, CloseCode, HubError, InvalidTopicError, RejectedError
+from hub.errors import BusyError, CloseCode, ConnectionLostError, HubError, InvalidTopicError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
-from hub.tags.envelope import Envelope
+from hub.tags.envelope import Envelope, tagged
 from hub.topics import RESERVED, check_topic, printable
-from peers.client.receipts import Receipt, Receipts
-from peers.client.target import Target
+from peers.client.conversation import ABNORMAL
 from peers.shm.ring import BlockValues
+from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
 from peers.wire.oversize import fitting
 
-__all__ = ["BATCH_BYTES", "BUFFER_BYTES", "Publications", "checked_head"]
+__all__ = ["BATCH_BYTES", "BUFFER_BYTES", "Publications", "Receipt", "Receipts", "Target", "checked_head", "target"]
+
 
 BUFFER_BYTES = 8 * 1024 * 1024
 """Default of most bytes that wait in a client: 80,000 messages of 100 bytes, or a second of a busy sensor."""
@@ -53,11 +63,91 @@ _TOPICS_LIMIT = 65_536
 """Most topics remembered as checked, by all publishers of a process; about 300 bytes each."""
 
 
+class Receipt:
+    """A receipt of one message: its offset in the journal, once that is known."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[int | HubError] = asyncio.get_running_loop().create_future()
+
+    def settle(self, outcome: int | HubError) -> None:
+        """Say what has become of it: its offset, or why it is not recorded, or that nobody knows."""
+        if not self._future.done():
+            self._future.set_result(outcome)
+
+    async def wait(self) -> int:
+        """Return the offset.
+
+        Raises:
+            RejectedError: It was not recorded; the text says why.
+            ConnectionLostError: Nobody knows.
+            ClosedError: The client was closed before it was sent.
+        """
+        outcome = await self._future
+        if isinstance(outcome, HubError):
+            raise outcome
+        return outcome
+
+
+class Receipts:
+    """The receipts of what was sent and is not answered yet, the oldest first."""
+
+    __slots__ = ("_awaited",)
+
+    def __init__(self) -> None:
+        self._awaited: deque[Receipt] = deque()
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    def expect(self, receipts: Iterable[Receipt]) -> None:
+        """Take the receipts of messages that were sent."""
+        self._awaited.extend(receipts)
+
+    def answer(self, notice: Notice) -> None:
+        """Take the hub's answer to one frame."""
+        for number in range(min(notice.count, len(self._awaited))):
+            receipt = self._awaited.popleft()
+            if notice.kind == "recorded" and notice.offset is not None:
+                receipt.settle(notice.offset + number)
+            else:
+                receipt.settle(RejectedError(notice.code, notice.text))
+
+    def disconnected(self) -> None:
+        """Settle all of them, as the connection is lost: nobody knows."""
+        text = "the connection was lost before the hub confirmed; the message may be recorded or not"
+        awaited, self._awaited = self._awaited, deque()
+        for receipt in awaited:
+            receipt.settle(ConnectionLostError(ABNORMAL, text))
+
+
+Target = str | Envelope
+"""A topic that is not checked yet, or an envelope that is."""
+
+_ENVELOPES_LIMIT = 4_096
+"""Most envelopes remembered by all publishers of a process, about 2 KiB each."""
+
+_envelope = lru_cache(_ENVELOPES_LIMIT)(tagged)
+
+
+def target(topic: str, labels: Iterable[str], sender: str, to: str) -> Target:
+    """Return where a message goes.
+
+    Raises:
+        InvalidTopicError: No client may publish to this topic.
+        InvalidNameError: A label or a name is none.
+    """
+    if not (labels or sender or to):
+        return topic
+    return _envelope(topic, tuple(labels), sender, to)
+
+
 class Publications:
     """The outbound buffer of one client.
 
     Args:
-        limit_bytes: Most that is held.
+        limit_bytes: Most bytes that are held.
     """
 
     __slots__ = (
@@ -78,32 +168,42 @@ class Publications:
 
     def __init__(self, limit_bytes: int = BUFFER_BYTES) -> None:
         self.receipts = Receipts()
-        """Of those frames that were taken; those of the others are with their frames."""
+        """The receipts of frames that were taken; those of other frames are kept with these."""
         self.limit_bytes = limit_bytes
+        # How much waits, bytes, with the objects around it; never more than `limit_bytes`.
         self.buffered_bytes = 0
+        # How many values were sealed into frames since the beginning.
         self.sealed_messages = 0
-        self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()  # sealed: frame, number of its values
-        self._receipts: list[Receipt] = []  # of the values that are open, if their publishers want to know
+        # Frames that are sealed and wait, each with the number of its values and its receipts.
+        self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()
+        # Receipts of the values that are open, as far as their publishers want to know.
+        self._receipts: list[Receipt] = []
+        # Values of one target that become the next frame; empty after `seal`.
         self._open: list[bytes] = []
+        # Length of these values, bytes.
         self._open_bytes = 0
+        # The target of these values; None before the first one.
         self._topic: Target | None = None
+        # The head of the frame that they become; it changes with the target.
         self._head = b""
-        self._overhead_bytes = 0  # of the frame that the open batch becomes
+        # What is charged for that frame beside its values, bytes.
+        self._overhead_bytes = 0
+        # Both limits follow the hub that is connected: see `fit`.
         self._frame_limit = FRAME_LIMIT_BYTES
         self._batch_limit = BATCH_BYTES
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._frames) or bool(self._open)
 
     @property
     def published_messages(self) -> int:
-        """Values taken so far."""
+        """How many values were taken so far."""
         return self.sealed_messages + len(self._open)
 
     @property
     def buffered_messages(self) -> int:
-        """Values that wait."""
+        """How many values wait."""
         return sum(messages for _, messages, _ in self._frames) + len(self._open)
 
     def append(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
@@ -125,17 +225,11 @@ class Publications:
             self.seal()
         size = len(packed)
         if self._open_bytes + size > self._batch_limit or len(self._open) >= _BATCH_VALUES:
-            if size > self._frame_limit:
-                raise RejectedError(
-                    CloseCode.TOO_BIG, f"a value of {size} bytes, the hub takes at most {self._frame_limit} bytes"
-                )
+            self.check_size(topic, size)
             self.seal()
         charge = size if self._open else size + self._overhead_bytes
         if self.buffered_bytes + charge > self.limit_bytes:
-            if charge > self.limit_bytes:
-                raise RejectedError(
-                    CloseCode.TOO_BIG, f"a value of {size} bytes, this client's buffer_bytes are {self.limit_bytes}"
-                )
+            self.check_size(topic, size)
             raise BusyError(
                 f"{self.buffered_bytes} bytes wait to be sent, the limit is {self.limit_bytes}: the hub or the network "
                 f"is slower than this publisher; wait with `await publish()`, or connect with a larger buffer_bytes"
@@ -146,8 +240,21 @@ class Publications:
         if receipt is not None:
             self._receipts.append(receipt)
 
+    def check_size(self, topic: Target, size_bytes: int) -> None:
+        """See whether a value for a topic fits into the hub's frames, and alone into this buffer. Thread-safe.
+
+        Raises:
+            RejectedError: It does not.
+        """
+        if size_bytes > self._frame_limit:
+            text = f"a value of {size_bytes} bytes, the hub takes at most {self._frame_limit} bytes"
+            raise RejectedError(CloseCode.TOO_BIG, text)
+        if size_bytes + _overhead_bytes(checked_head(topic)) > self.limit_bytes:
+            text = f"a value of {size_bytes} bytes, this client's buffer_bytes are {self.limit_bytes}"
+            raise RejectedError(CloseCode.TOO_BIG, text)
+
     def seal(self) -> None:
-        """End of the turn, or of a batch: what is open becomes a frame."""
+        """Make a frame of what is open, at the end of a turn or of a batch."""
         values = self._open
         if not values:
             return
@@ -183,14 +290,6 @@ class Publications:
             size += len(frame)
         self.buffered_bytes -= size + _FRAME_OVERHEAD_BYTES * len(taken)
         return taken
-
-    def take_batches(self) -> list[Batch]:
-        """Remove and return everything, as batches."""
-        self.seal()
-        batches = [Batch(frame, messages) for frame, messages, _ in self._frames]
-        self._frames.clear()
-        self.buffered_bytes = 0
-        return batches
 
     def fit(self, frame_limit_bytes: int) -> int:
         """Obey the limit of the hub that is connected now.
@@ -236,12 +335,17 @@ class Publications:
         return lost
 
     def _turn_to(self, topic: Target) -> None:
-        """From now on, values are for another topic."""
+        """Begin another batch: from now on values are for another target."""
         head = checked_head(topic)
         self.seal()
         self._topic = topic
         self._head = head
-        self._overhead_bytes = _LENGTH.size + len(head) + BATCH_COUNT.size + _FRAME_OVERHEAD_BYTES
+        self._overhead_bytes = _overhead_bytes(head)
+
+
+def _overhead_bytes(head: bytes) -> int:
+    """Return what the frame of a batch costs beside its values, bytes."""
+    return _LENGTH.size + len(head) + BATCH_COUNT.size + _FRAME_OVERHEAD_BYTES
 
 
 _FLAGS_AT = 5
@@ -249,7 +353,7 @@ _FLAGS_AT = 5
 
 
 def _confirmable(frame: bytes) -> bytes:
-    """Return a frame with CONFIRM."""
+    """Return the same frame with CONFIRM set."""
     flags = frame[_FLAGS_AT] | FLAG_CONFIRM
     return b"%b%c%b" % (frame[:_FLAGS_AT], flags, frame[_FLAGS_AT + 1 :])
 

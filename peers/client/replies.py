@@ -28,10 +28,10 @@ _REPLIES_LIMIT = 4096
 """Most answers that are joined to one frame, as of values that are published."""
 
 _HEAD_BYTES = 5 + BATCH_COUNT.size
-"""What stands in a frame before its values."""
+"""How much stands in a frame before its values, bytes."""
 
 _REASON_CHARACTERS = 4096
-"""How much of a reason is told."""
+"""How much of a reason is told, characters."""
 
 
 class Replies:
@@ -41,7 +41,9 @@ class Replies:
 
     def __init__(self) -> None:
         self.frame_limit_bytes = FRAME_LIMIT_BYTES
-        self._answers: list[tuple[int, int, bytes]] = []  # first id, how many, values back to back
+        # Answers of this turn: id of the first, how many, and the values back to back. `take` and `clear` empty it.
+        self._answers: list[tuple[int, int, bytes]] = []
+        # Failures of this turn, likewise.
         self._failures: list[Reply] = []
 
     def __bool__(self) -> bool:
@@ -99,7 +101,7 @@ class Replies:
         yield from failures
 
     def clear(self) -> None:
-        """Forget everything: the connection for which it was is lost."""
+        """Forget everything: the connection that it was for is lost."""
         self._answers.clear()
         self._failures.clear()
 

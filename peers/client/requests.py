@@ -49,7 +49,7 @@ from peers.client.publications import BATCH_BYTES
 from peers.client.values import encode_values, read_values
 from peers.client.waiters import Waiters
 from peers.shm.ring import joined
-from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.reasons import reason_of
 
 A = TypeVar("A", Asked, Many)
@@ -60,10 +60,11 @@ TIMEOUT_S = 30.0
 """Default of how long an answer may take, as a hub's."""
 
 TIMEOUT_LIMIT_S = 3600.0
-"""Most that a hub waits."""
+"""Longest time that a hub waits for an answer, seconds."""
 
 OVERDUE_S = 10.0
-"""So long after its time an answer counts as lost: a hub that is slow is waited for, one that has forgotten is not."""
+"""How long after its time an answer counts as lost, seconds: a hub that is slow is waited for, a forgetful one is
+not."""
 
 _BATCH_VALUES = 4096
 """Most requests that a turn joins to one frame, as of values that are published."""
@@ -72,10 +73,10 @@ _MANY_BYTES = 1024 * 1024
 """Largest frame of requests that were made together: more is cut, so that others get their turn in between."""
 
 _WRITE_BYTES = 256 * 1024
-"""Written in one go; also how much is collected in one turn before it is written early."""
+"""How many bytes are written in one go; also how much is collected in one turn before it is written early."""
 
 _HEAD_BYTES = 8 + BATCH_COUNT.size
-"""What stands in a frame before its values."""
+"""How much stands in a frame before its values, bytes."""
 
 _REQUEST_OVERHEAD_BYTES = 64
 """Counted for a request that waits beside its bytes: the objects for it."""
@@ -108,17 +109,28 @@ class Requests:
         self._before_write = before_write
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
+        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
+        # Both limits follow the hub that is connected.
         self._frame_limit = FRAME_LIMIT_BYTES
         self._batch_limit = BATCH_BYTES
-        self._open: dict[str, Block[Asked]] = {}  # of this turn
-        self._ready: deque[Block[Any]] = deque()  # sealed, not sent
+        # Target → the block that requests of this turn join; empty after the turn, or once it is full.
+        self._open: dict[str, Block[Asked]] = {}
+        # Blocks that are sealed and wait to be sent.
+        self._ready: deque[Block[Any]] = deque()
+        # How much waits to be sent, bytes.
         self._buffered_bytes = 0
+        # What was sent and is not answered.
         self._pending = Pending()
+        # True from the first request of a turn until the flush at its end.
         self._flush_due = False
-        self._timer: asyncio.TimerHandle | None = None  # for what waits
-        self._sweeper: asyncio.TimerHandle | None = None  # for what is sent
+        # The timer for what waits to be sent; None while none is set.
+        self._timer: asyncio.TimerHandle | None = None
+        # The timer for what was sent; None while none is set.
+        self._sweeper: asyncio.TimerHandle | None = None
+        # Those who wait for room.
         self._room = Waiters()
+        # Why nothing is asked any more; None until `finish`.
         self._ended: HubError | None = None
 
     @property
@@ -221,7 +233,7 @@ class Requests:
     # For the client.
 
     def receive(self, reply: Reply) -> None:
-        """Take answers."""
+        """Take answers from the hub."""
         if reply.status == Status.OK:
             answers = read_values(reply.flags, reply.values)
             if any(isinstance(answer, ValueError) for answer in answers):
@@ -234,35 +246,35 @@ class Requests:
             self._on_waiting()
 
     def refuse(self, refusal: Refusal) -> None:
-        """Take it that a frame is not answered."""
+        """Take note that a frame will not be answered."""
         self._pending.refuse(refusal.first, lambda: RequestTooBigError(Status.TOO_BIG, refusal.text))
         if not self._pending:
             self._on_waiting()
 
-    def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
-        """Send what waits."""
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Send what waits over a new connection."""
         self._connection = connection
-        self._frame_limit = frame_limit_bytes
-        self._batch_limit = min(BATCH_BYTES, frame_limit_bytes - _HEAD_BYTES)
+        self._frame_limit = hello.frame
+        self._batch_limit = min(BATCH_BYTES, hello.frame - _HEAD_BYTES)
         self.write()
 
-    def disconnected(self) -> None:
+    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
         """Answer what was sent: nobody knows what has become of it. What was not goes on waiting."""
         self._connection = None
         text = "the connection was lost before the answer; the service may have carried the request out or not"
         self._pending.fail_all(lambda: ConnectionLostError(ABNORMAL, text))
         self._watch()
 
-    def finish(self, error: HubError) -> None:
-        """Nothing is asked any more."""
-        self._ended = error
+    def finish(self, ended: HubError) -> None:
+        """Ask nothing any more; tell those who wait."""
+        self._ended = ended
         self._connection = None
         self._seal()
         ready, self._ready = self._ready, deque()
         self._buffered_bytes = 0
         for block in ready:
-            block.fail(lambda: _again(error))
-        self._pending.fail_all(lambda: _again(error))
+            block.fail(lambda: _again(ended))
+        self._pending.fail_all(lambda: _again(ended))
         for timer in (self._timer, self._sweeper):
             if timer is not None:
                 timer.cancel()
@@ -332,7 +344,7 @@ class Requests:
         return self._pieces(values[:half]) + self._pieces(values[half:])
 
     def _flush(self) -> None:
-        """End of the turn."""
+        """Send what the turn has asked, at its end."""
         self._flush_due = False
         self.write()
         self._watch()
@@ -343,7 +355,7 @@ class Requests:
             self._open = {}
 
     def _send(self, block: Block[Any], connection: Connection, now_s: float) -> int:
-        """Send a block; return how many bytes that are."""
+        """Send a block; return how many bytes it has."""
         requests, size = block.requests, block.size
         self._buffered_bytes -= size + _REQUEST_OVERHEAD_BYTES * requests
         timeout_ms = math.ceil((block.deadline_s - now_s) * 1000)
@@ -373,7 +385,7 @@ class Requests:
         self._timer = self._loop.call_at(due_s, self._expire)
 
     def _expire(self) -> None:
-        """The time of something that waits is up."""
+        """Give up what waits to be sent and whose time is up."""
         self._timer = None
         now_s = self._loop.time()
         due = [block for block in self._ready if block.deadline_s <= now_s]

@@ -29,7 +29,7 @@ _READ_FLAGS = 0b111 | FLAG_TAGGED
 
 
 class Addressed(NamedTuple):
-    """What is sent to the owner of a name."""
+    """A wish for what is sent to the owner of a name."""
 
     name: str
 
@@ -42,22 +42,22 @@ class Sink(Protocol):
     """Where the messages of a subscription go. Nothing here waits, and nothing raises."""
 
     def put(self, batch: Batch) -> None:
-        """Take messages."""
+        """Take a batch of messages."""
 
     def put_gap(self, lost_messages: int) -> None:
-        """Messages were lost at this point of the stream."""
+        """Take note that messages were lost at this point of the stream."""
 
     def put_break(self) -> None:
-        """The connection was lost at this point, and is made anew."""
+        """Take note that the connection was lost at this point, and is made anew."""
 
     def finish(self, error: Exception | None) -> None:
-        """Nothing more comes, because of `error` if there is one."""
+        """Take note that nothing more comes, because of `error` if there is one."""
 
     def __hash__(self) -> int: ...
 
 
 class Route:
-    """Where messages go."""
+    """The sinks that get the messages of some routing keys."""
 
     __slots__ = ("sinks",)
 
@@ -75,15 +75,18 @@ class LocalRoutes:
     __slots__ = ("_addressed", "_interned", "_multimap", "_rules", "_unreadable", "table")
 
     def __init__(self, unreadable: Sink) -> None:
+        # Routing key → route; emptied in place when a subscription changes, or when it is full.
         self.table: dict[bytes, Route] = {}
         self._multimap: PrefixMultimap[Sink] = PrefixMultimap()
         self._rules: RuleIndex[Sink] = RuleIndex()
+        # Name → the sinks that listen to what is sent to it.
         self._addressed: dict[str, list[Sink]] = {}
+        # Sinks → the one route of these, so that the scanner joins topics to one run; emptied with the table.
         self._interned: dict[tuple[Sink, ...], Route] = {}
         self._unreadable = Route((unreadable,))
 
     def add(self, want: Wanted, sink: Sink) -> None:
-        """From now on, messages under a prefix, or those that a rule matches, go to `sink`, too."""
+        """Let messages under a prefix, or those that a rule matches, go to `sink`, too, from now on."""
         match want:
             case Rule():
                 self._rules.add(want, sink)
@@ -94,7 +97,7 @@ class LocalRoutes:
         self._forget()
 
     def discard(self, want: Wanted, sink: Sink) -> None:
-        """They no longer go to `sink`, unless something else that it wants matches; it does want this."""
+        """Let them no longer go to `sink`, unless something else that it wants matches; it does want this."""
         match want:
             case Rule():
                 self._rules.discard(want, sink)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -40,10 +41,10 @@ _log = logging.getLogger("peers.client")
 
 
 class ServiceRequest(NamedTuple):
-    """What a service is asked."""
+    """One request, as a service's function gets it."""
 
     topic: str
-    """The topic, or the service's name where it was asked by that."""
+    """The topic, or the name of the service where it was asked by that."""
     value: Any
 
 
@@ -51,17 +52,17 @@ _request = partial(tuple.__new__, ServiceRequest)  # `ServiceRequest(...)` costs
 
 
 class Asking(NamedTuple):
-    """The requests of one frame."""
+    """The requests of one frame, for one service."""
 
     topic: str
     first: int
-    """Transaction id of the first; the others follow."""
+    """Transaction id of the first request; the others follow."""
     values: list[Any]
     """A `ValueError` stands for each that cannot be read."""
 
 
 class Run(NamedTuple):
-    """A call that has to be awaited."""
+    """A call of an async function, which has to be awaited."""
 
     first: int
     requests: int
@@ -69,7 +70,7 @@ class Run(NamedTuple):
     replies: Replies
 
     def drop(self) -> None:
-        """It will not be awaited."""
+        """Close the call, which will not be awaited."""
         if isinstance(self.answer, Coroutine):
             self.answer.close()
         elif isinstance(self.answer, asyncio.Future):
@@ -77,25 +78,25 @@ class Run(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Who keeps a service: `peers.client.services.Services`."""
+    """The keeper of a service: `peers.client.services.Services`."""
 
     async def open(self, service: Service) -> None:
-        """Tell the hub."""
+        """Tell the hub that the service answers requests."""
 
     async def close(self, service: Service) -> None:
-        """The opposite."""
+        """Tell the hub that it no longer does."""
 
     def flush_soon(self) -> None:
-        """Something was answered outside of a read."""
+        """Send soon what was answered outside of a read."""
 
 
 class Service:
     """A function that answers requests; use it in an `async with` statement.
 
     Args:
-        keeper: Of the client.
-        prefixes: Which requests it answers.
-        answering: How.
+        keeper: The services of the client.
+        prefixes: Prefixes of the topics whose requests it answers.
+        answering: The way in which the function is called.
         concurrency: Most calls that are awaited at once.
         close_timeout_s: How long `close` waits for calls that run.
     """
@@ -103,6 +104,8 @@ class Service:
     def __init__(
         self, keeper: Keeper, prefixes: Sequence[str], answering: Answering, concurrency: int, close_timeout_s: float
     ) -> None:
+        # Set by `open` and `close`: a service of which neither is called answers nothing, and warns of it in the end.
+        self._used = True
         if concurrency < 1:
             raise UsageError(f"concurrency is {concurrency}: give 1 or more")
         if not prefixes:
@@ -116,10 +119,19 @@ class Service:
         self._answering = answering
         self._concurrency = concurrency
         self._close_timeout_s = close_timeout_s
+        # Calls that wait until others have ended, as `concurrency` of them run.
         self._waiting: deque[Run] = deque()
+        # Number of a call → its task; from its beginning until it has ended.
         self._running: dict[int, tuple[asyncio.Task[None], Run]] = {}
         self._last_call = 0
+        # Types of errors that were logged; each is logged once.
         self._warned: set[type[BaseException]] = set()
+        self._used = False
+
+    def __del__(self) -> None:
+        if not self._used:
+            text = f"the service under {self.prefixes} was never opened: write `async with client.serve(...):`"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -143,10 +155,12 @@ class Service:
             RejectedError: The hub refuses.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
+        self._used = True
         await self._keeper.open(self)
 
     async def close(self) -> None:
         """Serve no longer: nothing new comes; what runs is waited for, as long as the client's `close_timeout_s`."""
+        self._used = True
         await self._keeper.close(self)
         try:
             async with asyncio.timeout(self._close_timeout_s):
@@ -165,7 +179,7 @@ class Service:
         self._answering.answer(self, asking, replies)
 
     def disconnected(self) -> None:
-        """Nobody waits for what has not begun."""
+        """Drop the calls that have not begun, as the connection is lost and nobody waits for them."""
         waiting, self._waiting = self._waiting, deque()
         for run in waiting:
             run.drop()
@@ -225,17 +239,17 @@ class Service:
 
 
 class Answering(Protocol):
-    """How a service's function is called."""
+    """A way in which a service's function is called."""
 
     def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
         """Answer requests, or begin to."""
 
     def finish(self, service: Service, run: Run, result: Any) -> None:
-        """A call that was awaited has ended."""
+        """Answer with the outcome of a call that was awaited."""
 
 
 class Each:
-    """A function of one request.
+    """The way of a function that gets one request.
 
     Args:
         function: Gets a `ServiceRequest`, returns the reply, or something to be awaited for it.
@@ -285,7 +299,7 @@ class Each:
                 Each._put(service, first + at, [answer], replies)
 
     def finish(self, service: Service, run: Run, result: Any) -> None:
-        """Answer the one request."""
+        """Answer the one request of a call."""
         try:
             run.replies.put_one(run.first, result)
         except InvalidValueError as error:
@@ -293,7 +307,7 @@ class Each:
 
 
 class Batches:
-    """A function of several requests at once.
+    """The way of a function that gets several requests at once.
 
     Args:
         function: Gets the values of a frame, returns the replies in their order, or something to be awaited for them.
@@ -305,7 +319,7 @@ class Batches:
         self._function = function
 
     def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
-        """Call the function once."""
+        """Call the function once for all requests of a frame."""
         first, count = asking.first, len(asking.values)
         try:
             bad = next((value for value in asking.values if isinstance(value, ValueError)), None)
@@ -321,7 +335,7 @@ class Batches:
             self.finish(service, Run(first, count, answers, replies), answers)
 
     def finish(self, service: Service, run: Run, result: Any) -> None:
-        """Answer all of them."""
+        """Answer all requests of a call."""
         try:
             if not isinstance(result, list | tuple) or len(result) != run.requests:
                 text = f"a function of {run.requests} values must return a list of as many replies"

@@ -1,4 +1,4 @@
-"""`Services`: what a client answers for others.
+"""`Services`: the services by which a client answers the requests of others.
 
 ```
 Service.open ─▶ SERVE ─▶ hub ─▶ confirmed          hub ─ REQUEST ─▶ the service with the longest prefix that matches
@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hub.errors import ClosedError, HubError, PeerError, RejectedError, UsageError
+from hub.errors import HubError, PeerError, RejectedError, UsageError
 from hub.requests.layout import FLAG_NAMED, Request
 from hub.topics import printable
 from peers.client.connection import Connection
@@ -26,6 +26,7 @@ from peers.client.replies import Replies
 from peers.client.service import Answering, Asking, Service
 from peers.client.values import read_values
 from peers.wire.control import Notice
+from peers.wire.hello import Hello
 
 __all__ = ["FIRST_REQUEST", "LAST_REQUEST", "Services"]
 
@@ -41,13 +42,13 @@ _NOBODY = "this client no longer serves that"
 
 
 class _Change(NamedTuple):
-    """What the hub was asked and has not answered."""
+    """A change that the hub was asked for and has not answered."""
 
     answer: asyncio.Future[HubError | None]
     service: Service
     serve: bool
     again: bool
-    """Whether it was granted before, by an earlier connection."""
+    """Whether it was granted before, over an earlier connection."""
 
 
 class Services:
@@ -60,15 +61,24 @@ class Services:
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
+        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
-        self._replies = Replies()  # of this connection
-        self._services: dict[str, Service] = {}  # prefix → who answers; from `open` until the hub has let go
-        self._held: dict[Service, None] = {}  # confirmed by the hub, and not given up
+        # Answers that were not sent yet; a new object for each connection.
+        self._replies = Replies()
+        # Prefix → the service that answers; from `open` until the hub has let go.
+        self._services: dict[str, Service] = {}
+        # Services that the hub has confirmed and that were not given up.
+        self._held: dict[Service, None] = {}
+        # Topic → prefix and service that answer it, as remembered; emptied when a service comes or goes.
         self._targets: dict[bytes, tuple[str, Service | None]] = {}
+        # Number of a request to the hub → the change that it asks for; it goes with the answer or the connection.
         self._changes: dict[int, _Change] = {}
         self._last_request = FIRST_REQUEST
+        # True from the first answer outside of a read until the flush at the end of the turn.
         self._flush_due = False
+        # Why nothing is served any more; None until `finish`.
         self._ended: HubError | None = None
+        # How many requests came since the beginning.
         self.requests = 0
 
     @property
@@ -81,7 +91,7 @@ class Services:
     def make(
         self, prefixes: Sequence[str] | str, answering: Answering, concurrency: int, close_timeout_s: float
     ) -> Service:
-        """Make a service, to be opened."""
+        """Make a service, which is to be opened."""
         several = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
         return Service(self, several, answering, concurrency, close_timeout_s)
 
@@ -138,7 +148,7 @@ class Services:
             service.receive(Asking(topic, request.first, values), self._replies)
 
     def flush(self) -> None:
-        """Say what was answered; whoever calls writes it."""
+        """Put what was answered into frames; the caller writes them."""
         connection, replies = self._connection, self._replies
         if replies and connection is not None:
             for reply in replies.take():
@@ -161,17 +171,17 @@ class Services:
         self._on_waiting()
         return error if change.again else None
 
-    def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
+    def connected(self, connection: Connection, hello: Hello) -> None:
         """Ask a new connection for everything."""
         self._connection = connection
-        self._replies.frame_limit_bytes = frame_limit_bytes
+        self._replies.frame_limit_bytes = hello.frame
         for number, change in self._changes.items():
             self._send(number, change)
         for service in self._held:
             self._ask(service, serve=True, again=True)
 
-    def disconnected(self) -> None:
-        """The connection is lost, and with it everything that was asked over it."""
+    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+        """Settle what was asked over the connection, which is lost."""
         self._connection = None
         limit = self._replies.frame_limit_bytes
         self._replies = Replies()  # what still runs answers into the old one
@@ -184,9 +194,9 @@ class Services:
         for service in self._all():
             service.disconnected()
 
-    def finish(self, error: HubError | None) -> None:
-        """Nothing comes any more: end what runs, tell who waits."""
-        self._ended = error or ClosedError("the client is closed")
+    def finish(self, ended: HubError) -> None:
+        """End what runs, and tell those who wait: nothing comes any more."""
+        self._ended = ended
         self._connection = None
         for change in self._changes.values():
             if not change.answer.done():

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from hub.errors import PeerError, UsageError
-from peers.backoff import Backoff
 from peers.client.publications import BUFFER_BYTES
 from peers.client.values import BadMessage
-from peers.silence import PING_AFTER_S, PING_TIMEOUT_S
+from peers.transport.backoff import Backoff
+from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
-__all__ = ["STREAM_BYTES", "ClientSettings", "Options"]
+__all__ = ["STREAM_BYTES", "ClientSettings", "Options", "ignore"]
 
 STREAM_BYTES = 1024 * 1024
 """Default of what a stream holds before its client stops reading: four reads of the most that asyncio reads at once."""
@@ -33,7 +33,7 @@ class Options(TypedDict, total=False):
 
     Attributes:
         name: For people: logs of the hub, `hub top`. At most 64 bytes.
-        token: Said to the hub at the beginning.
+        token: A text that is said to the hub at the beginning.
         queue: What the hub should hold for this client when it reads too slowly; the hub's default where left out.
         reconnect: Whether a lost connection is made anew, forever. If not, everything that waits raises.
         backoff: How long to wait between attempts; 0.1 s doubling up to 30 s, with full jitter.
@@ -76,7 +76,7 @@ class Options(TypedDict, total=False):
     on_bad_message: Callable[[BadMessage], object]
 
 
-def _ignore(_: object) -> None:
+def ignore(_: object) -> None:
     """Stand in for a callback that nobody wants."""
 
 
@@ -99,11 +99,11 @@ class ClientSettings:
     views: bool = False
     ring_bytes: int = RING_BYTES
     lease_s: float = LEASE_S
-    on_connect: Callable[[Hello], object] = _ignore
-    on_disconnect: Callable[[str], object] = _ignore
-    on_dropped: Callable[[int], object] = _ignore
-    on_rejected: Callable[[PeerError], object] = _ignore
-    on_bad_message: Callable[[BadMessage], object] = _ignore
+    on_connect: Callable[[Hello], object] = ignore
+    on_disconnect: Callable[[str], object] = ignore
+    on_dropped: Callable[[int], object] = ignore
+    on_rejected: Callable[[PeerError], object] = ignore
+    on_bad_message: Callable[[BadMessage], object] = ignore
 
     def __post_init__(self) -> None:
         """Check what a hub would refuse anyway.

@@ -13,7 +13,10 @@ sealed here. What is in a `Block` goes as its handle; nothing is copied. Where t
 Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told
 soon what was taken, and once a turn what was released.
 
-Not here: the socket (`peers.client.sharing_connection`), the ring (`peers.shm.ring`), what a program sees
+`SharingConnection` is the shell: a frame and what goes with it are written together, in the order in which the
+conversation says them.
+
+Not here: the ring (`peers.shm.ring`), what a program sees
 (`peers.shm.views`), when publications leave.
 """
 
@@ -28,6 +31,7 @@ from hub.errors import BlockGoneError, CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
+from peers.client.connection import Connection
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes
 from peers.client.wire import WireConversation
@@ -35,6 +39,7 @@ from peers.shm import memory
 from peers.shm.descriptor import Account, Descriptor
 from peers.shm.received import SharedRun, ViewValues, copied
 from peers.shm.ring import Block, BlockFrame, BlockValues, Ring
+from peers.shm.transport import UnixTransport
 from peers.shm.views import KnownSegment, Mapping, ReadBlock, Received
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
@@ -50,22 +55,22 @@ from peers.wire.shared import (
     encode_segment,
 )
 
-__all__ = ["SharingConversation"]
+__all__ = ["SharingConnection", "SharingConversation"]
 
 _RING_REQUEST = 1
-"""With what number the hub is asked to take the ring; its answer is told from others by having a segment."""
+"""Number with which the hub is asked to take the ring; its answer is told from others by having a segment."""
 
 _DESCRIPTORS_LIMIT = 64
 """Messages whose memory stays open until somebody reads them; what is more is copied when it comes."""
 
 _TELL_DESCRIPTORS = 16
-"""So many that were taken are told at once: a quarter of what a hub has on the way, by default."""
+"""After how many that were taken the hub is told at once: a quarter of what a hub has on the way, by default."""
 
 _TELL_BYTES = 8 * 1024 * 1024
-"""The same in bytes: an eighth."""
+"""After how many bytes that were taken it is told at once: an eighth."""
 
 _TELL_S = 0.01
-"""What is less is told after this. A hub with lower limits than the default waits so long each time."""
+"""How long less than that waits to be told, seconds. A hub with lower limits than the default waits so each time."""
 
 
 class Shell(Protocol):
@@ -73,19 +78,19 @@ class Shell(Protocol):
 
     @property
     def descriptors(self) -> deque[Descriptor]:
-        """What came, and was not taken."""
+        """The descriptors that came and were not taken."""
 
     def write_outgoing(self) -> None:
         """Write what the conversation has to say."""
 
 
 class SharingConversation(WireConversation):
-    """One connection over a Unix socket.
+    """The state of the protocol over one Unix socket.
 
     Args:
-        introduction: Said in HELLO.
-        routes: Where what the hub delivers is looked up.
-        ring: Of the client, None as long as it has none.
+        introduction: What the client says of itself in HELLO.
+        routes: The table in which routing keys of what the hub delivers are looked up.
+        ring: The ring of the client; None as long as it has none.
         on_room: Called when blocks of it were released.
         views: Whether bytes that come in shared memory are given as a `View`.
     """
@@ -123,17 +128,27 @@ class SharingConversation(WireConversation):
         self._loop = asyncio.get_running_loop()
         self._routes = routes
         self._views = views
+        # Values that are larger go as memory; 0 until the hub has granted it.
         self._over_bytes = 0
+        # The ring of the client; None as long as it has none.
         self._ring = ring
         self._on_room = on_room
+        # The number that the hub has given the ring; 0 until it has taken it.
         self._ring_number = 0
+        # What is to be written, each piece with the descriptor that goes with it.
         self._pieces: deque[tuple[bytes, Descriptor | None]] = deque()
+        # Number → segment of another client, as the hub has told of it.
         self._known: dict[int, KnownSegment] = {}
+        # Segments of which something was released that the hub was not told yet; emptied once a turn.
         self._released: dict[int, KnownSegment] = {}
         self._account = Account(_DESCRIPTORS_LIMIT)
-        self._taken = 0  # descriptors, since HELLO
-        self._told = 0  # of these
+        # How many descriptors were taken since HELLO.
+        self._taken = 0
+        # Of how many of these the hub was told.
+        self._told = 0
+        # How much memory the others have, bytes.
         self._untold_bytes = 0
+        # The timer for telling of them; None while none is to be told.
         self._telling: asyncio.TimerHandle | None = None
 
     def _hello(self, shared: int = 1) -> Hello:
@@ -236,7 +251,7 @@ class SharingConversation(WireConversation):
     # What is heard.
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield what the hub says."""
+        """Yield the things that the hub says."""
         taken = self._taken
         for event in super().receive(data):
             try:
@@ -312,7 +327,7 @@ class SharingConversation(WireConversation):
     def _is_kept(self, received: Received) -> bool:
         """Whether values stay where they are until somebody reads them; else they are copied now.
 
-        A block is somebody else's, and who reads the stream may be slow; descriptors are few.
+        A block is somebody else's, and the reader of the stream may be slow; descriptors are few.
         """
         return self._views if isinstance(received, ReadBlock) else received.is_charged
 
@@ -377,7 +392,7 @@ class SharingConversation(WireConversation):
                 self._on_room()
 
     def forget(self) -> None:
-        """The connection is lost."""
+        """Let everything go, as the connection is lost."""
         for segment in self._known.values():
             segment.close()
         if self._telling is not None:
@@ -391,3 +406,34 @@ class SharingConversation(WireConversation):
 def _head(head: bytes) -> tuple[int, int, bytes]:
     """Return kind, flags and key of a frame's head."""
     return head[4], head[5], head[HEADER_BYTES:]
+
+
+class SharingConnection(Connection):
+    """A connection whose transport hands memory over. Arguments are those of `Connection`."""
+
+    @property
+    def descriptors(self) -> deque[Descriptor]:
+        """The descriptors that came and were not taken."""
+        return cast("UnixTransport", self._transport).descriptors
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce the client to the hub."""
+        cast("SharingConversation", self.conversation).connection = self
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell those who wait for the connection that it is gone."""
+        super().connection_lost(exc)
+        cast("SharingConversation", self.conversation).forget()
+
+    def write_outgoing(self) -> None:
+        """Write what the conversation has to say, and hand over what goes with it."""
+        pieces = cast("SharingConversation", self.conversation).take_pieces()
+        transport = cast("UnixTransport | None", self._transport)
+        if transport is None or transport.is_closing():
+            return
+        for frame, descriptor in pieces:
+            if descriptor is None:
+                transport.write(frame)
+            else:
+                transport.hand_over(frame, descriptor, 1)

@@ -11,19 +11,93 @@ Owner: one client. Not here: who is asked for what (`peers.client.subscriptions`
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from hub.batch import Batch, Message
-from hub.errors import UsageError
+from hub.errors import ClosedError, UsageError
 from peers.client.inbox import Inbox
 from peers.client.interest import Claim
-from peers.client.places import Places
+from peers.client.recorded import decoded
 from peers.client.routes import Wanted
 from peers.client.subscriptions import Subscriptions
 
-__all__ = ["CallbackSubscription", "MessageStream", "Source"]
+__all__ = ["CallbackSubscription", "MessageStream", "ReadPosition", "Source"]
+
+
+class ReadPosition:
+    """Where in the journal the reader of a stream stands, as far as that is known.
+
+    ```
+    put, put, reached(120), put, reached(180), put ...      the stream is given batches, and is told what they were
+                    │ decode   decode │ taken               the reader takes some of them
+                    ▼                 ▼
+                 position 0 ──▶ 120 ──▶ ...                 moves on with the next call, when they are done with
+    ```
+
+    Owner: one stream, whose source puts; the reader's side is called by its inbox. Invariants: `position` never is
+    behind something that was not handed out; it only grows. Cost: O(1) a batch.
+
+    Args:
+        decode: From a batch to messages.
+    """
+
+    __slots__ = ("_batches", "_decode", "_decoded", "_done", "_offsets", "_taken", "live", "position")
+
+    position: int | None
+    """Everything recorded before this offset was read; None where the stream did not begin in the journal."""
+    live: bool
+    """True once all history was put; nothing makes it False again."""
+
+    def __init__(self, decode: Callable[[Batch], list[Message]]) -> None:
+        self.position = None
+        self.live = False
+        self._decode = decode
+        # How many batches were put.
+        self._batches = 0
+        # How many of them were decoded.
+        self._decoded = 0
+        # How many of them were decoded by calls that have returned.
+        self._taken = 0
+        # How many of them were taken by calls before the last one: the reader is done with these.
+        self._done = 0
+        # Offsets that were reached, each with how many batches go before it.
+        self._offsets: deque[tuple[int, int]] = deque()
+
+    # The source.
+
+    def begin(self, offset: int) -> None:
+        """Begin at an offset: what is put first was recorded from there on."""
+        self.position = offset
+
+    def put(self) -> None:
+        """Take note that one more batch is put into the stream."""
+        self._batches += 1
+
+    def reached(self, offset: int) -> None:
+        """Take note that all that was recorded before this offset was put."""
+        self._offsets.append((self._batches, offset))
+        self._advance()
+
+    # The reader.
+
+    def decode(self, batch: Batch) -> list[Message]:
+        """Decode a batch that is taken."""
+        self._decoded += 1
+        return decoded(batch, self._decode)
+
+    def taken(self) -> None:
+        """Take note that a call has taken what was decoded; the reader is done with what the call before it took."""
+        self._done, self._taken = self._taken, self._decoded
+        self._advance()
+
+    def _advance(self) -> None:
+        offsets = self._offsets
+        while offsets and offsets[0][0] <= self._done:
+            self.position = offsets.popleft()[1]
+
 
 Decode = Callable[[Batch], list[Message]]
 
@@ -35,13 +109,13 @@ class Source(Protocol):
         """Let messages come; raises as `MessageStream.open`."""
 
     def release(self, sink: MessageStream, claims: list[Claim]) -> asyncio.Future[Any] | None:
-        """Let nothing more come; returns what is done when the hub knows, too."""
+        """Let nothing more come; return a future that is done when the hub knows it, too."""
 
     def hold(self, sink: MessageStream) -> None:
-        """The stream is full."""
+        """Bring nothing more for now: the stream is full."""
 
     def let_go(self, sink: MessageStream) -> None:
-        """It has room again."""
+        """Bring messages again: the stream has room."""
 
 
 class MessageStream:
@@ -51,14 +125,14 @@ class MessageStream:
     reader; several readers share a stream.
 
     Args:
-        source: Of its messages.
+        source: The source of its messages.
         prefixes: What to subscribe to: prefixes, or a rule, or a name.
         decode: From a batch to messages.
-        buffer_bytes: Held, unread, before the client stops reading from the hub.
-        places: Of a stream that begins in the journal.
+        buffer_bytes: Most bytes that it holds, unread, before the client stops reading from the hub.
+        read_position: The position of a stream that begins in the journal; None for others.
     """
 
-    __slots__ = ("_buffer_bytes", "_claims", "_held", "_inbox", "_places", "_source", "prefixes")
+    __slots__ = ("_buffer_bytes", "_claims", "_held", "_inbox", "_read_position", "_source", "prefixes")
 
     def __init__(
         self,
@@ -66,14 +140,16 @@ class MessageStream:
         prefixes: tuple[Wanted, ...],
         decode: Decode,
         buffer_bytes: int,
-        places: Places | None = None,
+        read_position: ReadPosition | None = None,
     ) -> None:
         self.prefixes = prefixes
         self._source = source
         self._buffer_bytes = buffer_bytes
-        self._places = places
+        self._read_position = read_position
         self._inbox = Inbox(decode, self._taken)
+        # The claims on what it subscribes to; None before `open`.
         self._claims: list[Claim] | None = None
+        # True while it is full: its source was told to bring nothing more.
         self._held = False
 
     async def __aenter__(self) -> Self:
@@ -86,9 +162,11 @@ class MessageStream:
         self.close_nowait()
 
     def __aiter__(self) -> Self:
+        self._check_open()
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Message]:
+        self._check_open()
         return self._inbox.next_message()
 
     @property
@@ -109,8 +187,8 @@ class MessageStream:
 
     @property
     def live(self) -> bool:
-        """Whether a stream that began in the journal has all history, so that what comes now is live; others are."""
-        return self._places is None or self._places.live
+        """Whether all history was given, so that what comes now is live; a stream without history is always live."""
+        return self._read_position is None or self._read_position.live
 
     @property
     def position(self) -> int | None:
@@ -119,11 +197,21 @@ class MessageStream:
         A stream that is subscribed to from here misses nothing; what was read last may come again. Once the stream is
         live it stays where that began: the hub does not tell the offsets of what it delivers.
         """
-        return self._places.position if self._places is not None else None
+        return self._read_position.position if self._read_position is not None else None
+
+    @property
+    def opened(self) -> bool:
+        """Whether it was opened, or closed: otherwise reading would wait for ever, and raises."""
+        return self._claims is not None or self._inbox.finished
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes: the stream or the client is closed, and all is read."""
+        return self._inbox.finished and not self._inbox
 
     @property
     def buffered_bytes(self) -> int:
-        """What waits to be read."""
+        """How much waits to be read, bytes."""
         return self._inbox.size_bytes
 
     async def open(self) -> None:
@@ -141,6 +229,22 @@ class MessageStream:
         self._claims = []
         self._claims = await self._source.open(self, self.prefixes)
 
+    async def receive(self) -> Message:
+        """Return the oldest message, waiting for one.
+
+        Cancellation: loses nothing.
+
+        Raises:
+            ClosedError: None will come.
+            PeerError: The connection is lost for good; raised when everything that had come was read.
+            UsageError: The stream was not opened.
+        """
+        self._check_open()
+        try:
+            return await self._inbox.next_message()
+        except StopAsyncIteration:
+            raise ClosedError("the stream is closed") from None
+
     async def batch(self) -> list[Message]:
         """Wait for messages and return all that are there, up to about 256 KiB; empty only at the end.
 
@@ -151,11 +255,14 @@ class MessageStream:
 
         Raises:
             PeerError: The connection is lost for good; raised when everything that had come was read.
+            UsageError: The stream was not opened.
         """
+        self._check_open()
         return await self._inbox.wait_batch()
 
     def batch_nowait(self) -> list[Message]:
         """Return the messages that are there, as `batch`, empty if there is none."""
+        self._check_open()
         return self._inbox.take()
 
     def close_nowait(self) -> None:
@@ -168,6 +275,14 @@ class MessageStream:
         if answer is not None:
             await asyncio.wait([answer])
 
+    def _check_open(self) -> None:
+        """Tell at once that nothing will ever come here, instead of waiting for it."""
+        if not self.opened:
+            raise UsageError(
+                "the stream is not open, nothing comes: write `async with client.subscribe(...) as messages:` "
+                "and iterate over `messages`, or `await stream.open()` first"
+            )
+
     def _release(self) -> asyncio.Future[Any] | None:
         answer = self._source.release(self, self._claims or [])
         self._inbox.discard()
@@ -176,7 +291,7 @@ class MessageStream:
     # As a sink.
 
     def put(self, batch: Batch) -> None:
-        """Take messages."""
+        """Take a batch of messages."""
         inbox = self._inbox
         inbox.put(batch)
         if inbox.size_bytes > self._buffer_bytes and not self._held:
@@ -184,20 +299,20 @@ class MessageStream:
             self._source.hold(self)
 
     def put_gap(self, lost_messages: int) -> None:
-        """Messages were lost here."""
+        """Take note that messages were lost here."""
         self._inbox.put_gap(lost_messages)
 
     def put_break(self) -> None:
-        """The connection was lost here."""
+        """Take note that the connection was lost here."""
         self._inbox.put_break()
 
     def finish(self, error: Exception | None) -> None:
-        """Nothing more comes."""
+        """Take note that nothing more comes."""
         self._inbox.finish(error)
 
     def _taken(self) -> None:
-        if self._places is not None:
-            self._places.taken()
+        if self._read_position is not None:
+            self._read_position.taken()
         if self._held and self._inbox.size_bytes <= self._buffer_bytes // 2:
             self._held = False
             self._source.let_go(self)
@@ -220,11 +335,14 @@ class CallbackSubscription:
         function: Callable[[Message], object],
     ) -> None:
         self.prefixes = prefixes
+        # How many messages of this client the hub has lost since it was opened.
         self.lost_messages = 0
+        # How often the connection was lost since it was opened.
         self.breaks = 0
         self._subscriptions = subscriptions
         self._decode = decode
         self._function = function
+        # The claims on what it subscribes to; empty before `open`.
         self._claims: list[Claim] = []
 
     async def __aenter__(self) -> Self:
@@ -252,7 +370,7 @@ class CallbackSubscription:
     # As a sink.
 
     def put(self, batch: Batch) -> None:
-        """Call for each message."""
+        """Call the function for each message."""
         function = self._function
         for message in self._decode(batch):
             try:
@@ -263,12 +381,12 @@ class CallbackSubscription:
                 )
 
     def put_gap(self, lost_messages: int) -> None:
-        """Messages were lost here."""
+        """Add to `lost_messages`: they were lost here."""
         self.lost_messages += lost_messages
 
     def put_break(self) -> None:
-        """The connection was lost here."""
+        """Add to `breaks`: the connection was lost here."""
         self.breaks += 1
 
     def finish(self, error: Exception | None) -> None:
-        """Nothing more comes; the client tells by itself."""
+        """Do nothing: the client itself tells that nothing more comes."""

@@ -26,7 +26,7 @@ from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest
 from peers.client.routes import Addressed, LocalRoutes, Route, Sink, Wanted
 from peers.wire.control import Notice
-from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.rules import RULES_PER_FRAME
 
 __all__ = ["Subscriptions"]
@@ -45,12 +45,12 @@ _PORTION_BYTES = 256 * 1024
 
 
 class _Request(NamedTuple):
-    """What the hub was asked and has not answered."""
+    """A request that the hub has not answered."""
 
     answer: asyncio.Future[HubError | None]
     subscribe: bool
     again: bool
-    """Whether it was granted before, by an earlier connection."""
+    """Whether it was granted before, over an earlier connection."""
 
 
 class Subscriptions:
@@ -58,30 +58,42 @@ class Subscriptions:
 
     Args:
         unreadable: Gets what bears no readable topic.
-        awaiting: Whether answers to anything else are awaited.
+        awaiting: Whether any part of the client waits for an answer.
     """
 
     def __init__(self, unreadable: Sink, awaiting: Callable[[], bool]) -> None:
         self._awaiting = awaiting
         self.routes = LocalRoutes(unreadable)
+        # Both are sums over all subscriptions, from the beginning of the client.
         self.received_messages = 0
         self.received_bytes = 0
         self._loop = asyncio.get_running_loop()
+        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
         self._frame_limit = FRAME_LIMIT_BYTES
+        # The prefixes and rules that the hub is asked for, each once.
         self._interest = Interest()
+        # Number → request that was not answered; it goes with its answer, or with the connection.
         self._requests: dict[int, _Request] = {}
         self._last_request = 0
+        # All sinks that are subscribed; each is told of gaps and breaks, and of the end.
         self._sinks: dict[Sink, None] = {}
+        # Sinks that are full: the connection is not read while there is one and no answer is awaited.
         self._full: set[Sink] = set()
+        # Why nothing is subscribed to any more; None until `finish`.
         self._closed: HubError | None = None
         self.began: int | None = None
-        """Offset of the hub's journal at which the subscription that was confirmed last begins, if the hub has one."""
+        """Offset at which the subscription that was confirmed last begins, if the hub has a journal; None otherwise."""
 
     @property
     def prefixes(self) -> int:
         """How many different prefixes and rules are subscribed."""
         return len(self._interest)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the hub owes an answer to a request about subscriptions."""
+        return bool(self._requests)
 
     @property
     def holding(self) -> bool:
@@ -96,11 +108,11 @@ class Subscriptions:
         Cancellation: takes the subscription back.
 
         Args:
-            sink: Where messages go.
+            sink: The sink that gets the messages.
             wants: Prefixes, or rules, or names.
 
         Returns:
-            To be given to `release`.
+            The claims, to be given to `release`.
 
         Raises:
             InvalidTopicError, InvalidNameError: One of them is none.
@@ -132,7 +144,7 @@ class Subscriptions:
         """Unsubscribe; from now on `sink` gets nothing.
 
         Returns:
-            The hub's answer, None where it need not be asked.
+            The future of the hub's answer; None where the hub need not be asked.
         """
         if sink not in self._sinks:
             return None
@@ -154,12 +166,12 @@ class Subscriptions:
         return request.answer
 
     def hold(self, sink: Sink) -> None:
-        """A stream is full: stop reading."""
+        """Stop reading, as a stream is full."""
         self._full.add(sink)
         self.regulate()
 
     def let_go(self, sink: Sink) -> None:
-        """A stream has room again."""
+        """Read again if no other stream is full, as this one has room."""
         self._full.discard(sink)
         self.regulate()
 
@@ -173,7 +185,7 @@ class Subscriptions:
             sink.put(run)
 
     def put_gap(self, lost_messages: int) -> None:
-        """The hub tells that messages were lost. It does not know of which subscription: all are told."""
+        """Tell all sinks that messages were lost: the hub does not know of which subscription."""
         for sink in self._sinks:
             sink.put_gap(lost_messages)
 
@@ -198,34 +210,36 @@ class Subscriptions:
         self.regulate()
         return error if request.again else None
 
-    def connected(self, connection: Connection, frame_limit_bytes: int) -> None:
-        """Ask a new connection for everything."""
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Ask a new connection for everything that is subscribed to."""
         self._connection = connection
-        self._frame_limit = frame_limit_bytes
+        self._frame_limit = hello.frame
         asked = self._interest.asked()
         held = self._interest.held()
         for number, wants in asked.items():
             _ask_for(connection, wants, number)
-        for portion in _portions(held, min(frame_limit_bytes, _PORTION_BYTES) - _REQUEST_OVERHEAD_BYTES):
+        for portion in _portions(held, min(hello.frame, _PORTION_BYTES) - _REQUEST_OVERHEAD_BYTES):
             self._last_request += 1
             self._ask(portion, self._last_request, again=True)
         connection.write_outgoing()
         self.regulate()
 
-    def disconnected(self) -> None:
-        """The connection is lost, and with it what it was asked; subscriptions stay."""
+    def disconnected(self, *, again: bool) -> None:
+        """Forget what the connection was asked, as it is lost; subscriptions stay."""
         self._connection = None
         for number, request in list(self._requests.items()):
             if not request.subscribe or request.again:
                 del self._requests[number]
                 if not request.answer.done():
                     request.answer.set_result(None)
-        for sink in self._sinks:
-            sink.put_break()
+        if again:
+            for sink in self._sinks:
+                sink.put_break()
 
-    def finish(self, error: HubError | None) -> None:
-        """Nothing more comes: tell everyone who waits."""
-        self._closed = error or ClosedError("the client is closed")
+    def finish(self, ended: HubError) -> None:
+        """Tell everyone who waits that nothing more comes. Streams of a client that was closed end without an error."""
+        self._closed = ended
+        error = None if isinstance(ended, ClosedError) else ended
         self._connection = None
         for sink in self._sinks:
             sink.finish(error)
@@ -255,9 +269,9 @@ class Subscriptions:
                 raise error.with_traceback(None)
 
     def regulate(self) -> None:
-        """Read or do not read, as the streams and the open requests will have it."""
+        """Read or stop reading, as the streams and the open requests demand."""
         if self._connection is not None:
-            self._connection.read(not self._full or bool(self._requests) or self._awaiting())
+            self._connection.read(not self._full or self._awaiting())
 
 
 def _checked(want: Wanted) -> Wanted:
@@ -271,7 +285,7 @@ def _checked(want: Wanted) -> Wanted:
 
 
 def _size_of(want: Wanted) -> int:
-    """What it takes in a request, bytes; in JSON's sense, so rather too much."""
+    """Return how many bytes it takes in a request, as JSON, and so rather too many."""
     match want:
         case Rule():
             labels = sum(len(label.encode()) + _PREFIX_OVERHEAD_BYTES for label in want.labels)

@@ -5,9 +5,10 @@ publish   value ─▶ encode_value ─▶ packed bytes            receive   Bat
                                                                                         └───▶ [BadMessage, ...]
 ```
 
-msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, bytes as `bin`, sets and tuples as
-arrays, dataclasses and structs as maps. Zeek's events and values (`peers.zeek`) travel as extensions 1 to 10 and arrive
-as what they were, also from a Zeek itself; other extensions arrive as `msgspec.msgpack.Ext`.
+msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, one without is refused (it would silently
+become a text, and nobody could know which time it is); bytes as `bin`, sets and tuples as arrays, dataclasses and
+structs as maps. Zeek's events and values (`peers.values`) travel as extensions 1 to 10 and arrive as what they were,
+also from a Zeek itself; other extensions arrive as `msgspec.msgpack.Ext`.
 
 What is not msgpack never raises here: it becomes a `BadMessage`, and what stands beside it is delivered.
 
@@ -17,10 +18,14 @@ for a value that is a map.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -62,8 +67,8 @@ array, and read with one call."""
 
 def _packed(value: Any) -> msgspec.Raw:
     """Bring into msgpack what msgspec does not know: Zeek's events and values."""
-    from peers.zeek.data import InvalidDataError, encode, to_msgpack, value_of  # noqa: PLC0415 -- rarely needed
-    from peers.zeek.event import Event  # noqa: PLC0415
+    from peers.values import InvalidDataError, encode, to_msgpack, value_of  # noqa: PLC0415 -- rarely needed
+    from peers.values.event import Event  # noqa: PLC0415
 
     if isinstance(value, Event):
         return msgspec.Raw(value.to_msgpack())
@@ -77,7 +82,7 @@ def _extension(code: int, data: memoryview) -> Any:
     """Read an extension: one of Zeek's values, or somebody else's."""
     if not 0 < code <= _ZEEK_EXTENSIONS:
         return msgspec.msgpack.Ext(code, bytes(data))
-    from peers.zeek.data import ext_hook  # noqa: PLC0415 -- rarely needed
+    from peers.values import ext_hook  # noqa: PLC0415 -- rarely needed
 
     return ext_hook(code, bytes(data))
 
@@ -94,7 +99,7 @@ def _value_in(flags: int, body: bytes) -> Any:
         raise ValueError("several of them in one frame cannot be told apart")
     if flags != BROKER_FLAGS:
         raise ValueError(f"encoding {flags >> 1 & 0b11} is not read by this version")
-    from peers.zeek.data import decode  # noqa: PLC0415 -- rarely needed
+    from peers.values import decode  # noqa: PLC0415 -- rarely needed
 
     return decode(body)
 
@@ -117,6 +122,16 @@ _ZEEK_EXTENSIONS = 10
 
 _message = partial(tuple.__new__, Message)  # `Message(...)` costs twice as much
 
+_T, _COLON = b"T:"
+_clock_in = re.compile(rb"T[0-2]\d:[0-5]\d:[0-5]\d").search
+"""Finds what msgspec makes of a `datetime` without a zone, a text like 2026-11-22T03:11:43; and texts that look so."""
+
+_FLAT = frozenset({str, bytes})
+"""Values that hold no others, and may be long."""
+
+_KEPT = (datetime, date, time, timedelta, bytes, bytearray, memoryview, UUID, Decimal)
+"""What is left as it is when a value is searched; all else becomes lists, dictionaries and plain values."""
+
 _UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 
@@ -125,11 +140,11 @@ class InvalidValueError(UsageError):
 
 
 class BadMessage(NamedTuple):
-    """What came and is not what its encoding says."""
+    """Something that came and is not what its encoding says."""
 
     topic: str
     body: bytes
-    """As it came: one value, or where values cannot be told apart the whole body of a batch."""
+    """The bytes as they came: one value, or where values cannot be told apart the whole body of a batch."""
     messages: int
     """How many values it was said to hold."""
     reason: str
@@ -140,14 +155,36 @@ def encode_value(value: Any) -> bytes:
 
     Raises:
         InvalidValueError: It has no such form: a type without one, an integer over 64 bits, a text that is not Unicode,
-            nested too deep.
+            a `datetime` without a zone, nested too deep.
     """
     try:
-        return _encode(value)
+        packed = _encode(value)
+        if _T in packed and _COLON in packed and type(value) not in _FLAT and _clock_in(packed):
+            _refuse_naive(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(value, Block):
             return value.take()
         raise InvalidValueError(f"a value has no msgpack form: {error}") from error
+    return packed
+
+
+def _refuse_naive(value: Any) -> None:
+    """Look for a `datetime` without a zone.
+
+    Raises:
+        ValueError: There is one. It would arrive as a text, at a time that depends on the reader.
+    """
+    waiting = [msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=lambda _: None)]
+    while waiting:
+        each = waiting.pop()
+        match each:
+            case datetime() if each.tzinfo is None:
+                raise ValueError(f"{each!r} has no zone: give it one, as datetime.now(UTC) or value.astimezone() have")
+            case dict():
+                waiting += each.keys()
+                waiting += each.values()
+            case list() | tuple():
+                waiting += each
 
 
 def encode_values(values: Sequence[Any]) -> bytes:
@@ -296,7 +333,7 @@ def _salvage(frame: Frame, topic: str, error: Exception, messages: list[Message]
 
 
 def _bodies(frame: Frame) -> Iterator[bytes]:
-    """The values of a frame, still packed; none if they cannot be told apart."""
+    """Yield the values of a frame, still packed; none if they cannot be told apart."""
     if frame.encoding != Encoding.MSGPACK:
         return
     if not frame.flags & FLAG_BATCH:
@@ -309,7 +346,7 @@ def _bodies(frame: Frame) -> Iterator[bytes]:
 
 
 def _array_start(mark: int) -> int:
-    """Where the first item of a msgpack array begins that begins with `mark`."""
+    """Return where the first item of a msgpack array begins that begins with `mark`."""
     return 1 if mark & 0xF0 == 0x90 else 3 if mark == 0xDC else 5
 
 

@@ -8,15 +8,16 @@ __all__ = ["Waiters"]
 
 
 class Waiters:
-    """Of one event loop."""
+    """Those of one event loop who wait for a change."""
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
+        # A future for each of them; `wake` empties it.
         self._waiting: list[asyncio.Future[None]] = []
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Return whether anybody waits."""
         return bool(self._waiting)
 
     async def wait(self) -> None:
@@ -30,7 +31,7 @@ class Waiters:
                 self._waiting.remove(waiter)
 
     def wake(self) -> None:
-        """Something has changed."""
+        """Let all of them look again, as something has changed."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():

@@ -57,6 +57,7 @@ from peers.client.websocket_messages import (
     to_reply,
     to_request,
 )
+from peers.transport.fragments import Fragments, end_of
 from peers.wire.control import Notice, cut_text
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.names import NameClaim, NameRelease
@@ -66,7 +67,7 @@ from peers.wire.session import Closing
 __all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]
 
 PATH = "/v1/hub"
-"""Where a hub speaks this protocol."""
+"""The path at which a hub speaks this protocol."""
 
 SUBPROTOCOL = Subprotocol("hub.v1.msgpack")
 
@@ -80,20 +81,20 @@ _SERVER_ERRORS = 500
 
 
 class WebSocketConversation:
-    """One connection over WebSocket.
+    """The state of the protocol over one WebSocket.
 
     Args:
         url: `ws://host:port/path`.
-        introduction: Said in `hello`.
-        routes: Where what the hub delivers is looked up.
+        introduction: What the client says of itself in `hello`.
+        routes: The table in which routing keys of what the hub delivers are looked up.
         frame_limit_bytes: Largest message taken from the hub.
     """
 
     __slots__ = (
         "_confirmations",
+        "_fragments",
         "_introduction",
         "_left",
-        "_parts",
         "_protocol",
         "_reported",
         "_routes",
@@ -111,9 +112,12 @@ class WebSocketConversation:
             parse_uri(url), subprotocols=[SUBPROTOCOL], max_size=frame_limit_bytes + ENVELOPE_BYTES
         )
         self._confirmations = _Confirmations()
-        self._parts: list[bytes] = []  # of a fragmented message
+        self._fragments = Fragments()
+        # True once the hub has answered the introduction.
         self._welcomed = False
+        # True once the end was yielded, so that it is told once.
         self._reported = False
+        # True once this side has said that it closes.
         self._left = False
 
     @property
@@ -216,11 +220,11 @@ class WebSocketConversation:
         self._send_packed(of_fetch(fetch))
 
     def stage(self, stage: Stage) -> None:  # noqa: ARG002 -- as others have it
-        """There is no word for it."""
+        """Refuse: this protocol has no word for it."""
         raise UsageError("batches are committed over tcp:// or unix:// only")
 
     def commit(self, commit: Commit) -> None:  # noqa: ARG002
-        """There is no word for it."""
+        """Refuse: this protocol has no word for it."""
         raise UsageError("batches are committed over tcp:// or unix:// only")
 
     def ping(self) -> None:
@@ -243,13 +247,13 @@ class WebSocketConversation:
             self._protocol.send_close(code, cut_text(text).decode())
 
     def take_outgoing(self) -> bytes:
-        """Return what is to be written now."""
+        """Return and forget what is to be written now."""
         return b"".join(self._protocol.data_to_send())
 
     # What came.
 
     def _messages(self) -> Iterator[HubMessage]:
-        """The hub's messages, put together from their frames.
+        """Yield the hub's messages, put together from their frames.
 
         Raises:
             ProtocolError: A message is not of this protocol.
@@ -260,11 +264,9 @@ class WebSocketConversation:
             elif isinstance(event, WebSocketFrame) and event.opcode in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
                 if event.opcode is Opcode.TEXT:
                     raise ProtocolError(CloseCode.WRONG_KIND, f"a text message, {SUBPROTOCOL} is binary")
-                self._parts.append(bytes(event.data))
-                if event.fin:
-                    whole = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
-                    self._parts.clear()
-                    yield to_message(whole)
+                whole = self._fragments.take(event)
+                if whole is not None:
+                    yield to_message(whole.payload)
 
     def _check_subprotocol(self) -> None:
         if self._protocol.handshake_exc is None and self._protocol.subprotocol != SUBPROTOCOL:
@@ -309,7 +311,7 @@ class WebSocketConversation:
                 pass  # of a later version
 
     def _welcome(self, message: HubMessage) -> Hello | None:
-        """The first one is answered by `hello`; the second one tells what was granted."""
+        """Answer the first `welcome` by `hello`; return what the second one grants."""
         if not self._welcomed:
             self._welcomed = True
             self._send_packed(of_hello(self._introduction))
@@ -324,17 +326,12 @@ class WebSocketConversation:
             self._protocol.send_binary(message)
 
     def _closing(self) -> Closing | None:
-        """Tell the end, if it has come."""
+        """Return the end of the conversation, if it has come."""
         protocol = self._protocol
         if protocol.handshake_exc is not None:
             return _refusal(protocol.handshake_exc)
-        if protocol.state is State.OPEN or protocol.state is State.CONNECTING:
-            return None
-        if protocol.close_rcvd is not None:
-            return Closing(protocol.close_rcvd.code, protocol.close_rcvd.reason, by_far_side=True)
-        if protocol.close_sent is not None and not self._left:
-            return Closing(protocol.close_sent.code, protocol.close_sent.reason, by_far_side=False)
-        return None
+        end = end_of(protocol)
+        return None if end is None or (self._left and not end.by_far_side) else Closing(*end)
 
 
 class _Confirmations:
@@ -343,12 +340,14 @@ class _Confirmations:
     __slots__ = ("_answers", "_awaited", "_last")
 
     def __init__(self) -> None:
-        self._awaited: deque[tuple[int, int]] = deque()  # request, messages
+        # Requests that were sent, each with how many messages it confirms, the oldest first.
+        self._awaited: deque[tuple[int, int]] = deque()
+        # Answers that came before those of older requests; each goes when it is its turn.
         self._answers: dict[int, Notice] = {}
         self._last = _FIRST_CONFIRMATION - 1
 
     def expect(self, messages: int) -> int:
-        """One more is sent; return its request."""
+        """Take note that one more is sent; return its request."""
         self._last += 1
         self._awaited.append((self._last, messages))
         return self._last
@@ -363,7 +362,7 @@ class _Confirmations:
 
 
 def _refusal(error: Exception) -> Closing:
-    """The handshake failed: say why, and whether it makes sense to try again."""
+    """Return the end for a failed handshake: why, and whether it makes sense to try again."""
     if not isinstance(error, InvalidStatus):
         text = f"the far side does not speak WebSocket ({error}): is it a hub's WebSocket port?"
         return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hub.errors import CloseCode, InvalidNameError, ProtocolError
+from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, ProtocolError
 from hub.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
@@ -24,9 +24,8 @@ from hub.frame import (
     Frame,
     encode_frame,
 )
-from hub.labels import check_labels
 from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
-from hub.tags.envelope import Envelope
+from hub.tags.envelope import Envelope, key_of
 from hub.tags.rule import Rule
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Introduction
@@ -229,8 +228,8 @@ def to_frame(message: HubMessage) -> tuple[bytes, bytes, int]:
 
 def _key(message: HubMessage) -> bytes:
     try:
-        return Envelope(message.topic, check_labels(message.labels), message.sender, message.to).encode()
-    except (InvalidNameError, ValueError) as error:  # a name that is too long for its length
+        return key_of(message.topic, message.labels, message.sender, message.to)[0]
+    except (InvalidTopicError, InvalidNameError) as error:
         raise ProtocolError(CloseCode.BAD_DATA, f"messages: {error}") from error
 
 

@@ -33,11 +33,11 @@ _COPIED_BYTES = 16 * 1024
 
 
 class WireConversation:
-    """One connection over the wire.
+    """The state of the hub's own protocol over one connection.
 
     Args:
-        introduction: Said in HELLO.
-        routes: Where what the hub delivers is looked up.
+        introduction: What the client says of itself in HELLO.
+        routes: The table in which routing keys of what the hub delivers are looked up.
         frame_limit_bytes: Largest body taken from the hub.
     """
 
@@ -73,7 +73,7 @@ class WireConversation:
         )
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield what the hub says."""
+        """Yield the things that the hub says."""
         session = self._session
         opening = session.phase is Phase.OPENING
         session.feed(data)
@@ -169,5 +169,5 @@ class WireConversation:
         self._session.close(code, text)
 
     def take_outgoing(self) -> bytes:
-        """Return what is to be written now."""
+        """Return and forget what is to be written now."""
         return self._session.take_outgoing()

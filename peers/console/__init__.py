@@ -17,6 +17,7 @@ _FILES = {
     "/console.css": "console.css",
     "/console.js": "console.js",
     "/stream.js": "stream.js",
+    "/hub_figures.js": "hub_figures.js",
     "/topics.js": "topics.js",
     "/sparkline.js": "sparkline.js",
     "/hub.js": "hub.js",

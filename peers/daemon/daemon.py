@@ -2,9 +2,8 @@
 
 ```
 Settings ─▶ Node (core, links, keepalive)
-            ├─ listeners   tcp, unix ─▶ peers.tcp.Connection      ws ─▶ peers.websocket.WebSocketConnection
-            │              zeek, zeek+tcp ─▶ peers.zeek.peering.PeeringConnection
-            ├─ diallers    one task per --peer: Dialler, ZeekDialler, ZeekBridge
+            ├─ listeners   Connection ─▶ a conversation for each scheme: tcp, unix, ws, zeek, zeek+tcp
+            ├─ diallers    one task per --peer: to a hub, a Broker endpoint, a Zeek's WebSocket server
             └─ every second: deadlines, `$hub/overflow`, `$hub/statistics`
 ```
 
@@ -15,28 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import math
 import resource
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
 
+from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
+from peers.connections.bridge_dialler import bridge_dialler
+from peers.connections.broker import broker_connection
+from peers.connections.broker_dialler import broker_dialler
+from peers.connections.broker_peerings import Peerings
+from peers.connections.dialler import Dialler, hub_dialler
+from peers.connections.listener import Listener, bind
+from peers.connections.tcp import tcp_connection
+from peers.connections.tls import server_context
+from peers.connections.unix import unix_connection
+from peers.connections.websocket import websocket_connection
 from peers.daemon.sources import Loaded
-from peers.endpoints import Endpoint, Scheme
 from peers.journal.journal import Journal
-from peers.node import Node
-from peers.tcp.connection import Connection
-from peers.tcp.dialler import Dialler
-from peers.tcp.listener import bind
-from peers.unix import UnixConnection
-from peers.websocket.connection import WebSocketConnection
-from peers.zeek.bridge import ZeekBridge
-from peers.zeek.peering.connection import PeeringConnection
-from peers.zeek.peering.dialler import ZeekDialler
-from peers.zeek.peering.peerings import Peerings
-from peers.zeek.tls import server_context
+from peers.node.memory import MemoryWatch
+from peers.node.node import Node
+from peers.transport.endpoints import Endpoint, Scheme
 
 __all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
 
@@ -46,9 +50,12 @@ RESERVED_DESCRIPTORS = 64
 _SHARED_PART = 8
 """Where the process may open fewer descriptors than it should, one in so many at most is for shared memory."""
 
+_NEWCOMERS_PART = 4
+"""And one in so many of the rest is for those that have not said yet who they are."""
+
 _TICK_S = 1.0
 _HANDLERS_PER_MESSAGE = 256
-"""`$hub/statistics` lists so many handlers a message: about 64 KiB."""
+"""`$hub/statistics` lists so many handlers a message: about 64 KiB, and 3 ms of a turn."""
 
 
 class Daemon:
@@ -59,10 +66,15 @@ class Daemon:
         self._peerings = Peerings(self.node)
         self.endpoints: list[Endpoint] = []
         self._loaded = loaded
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._tick: asyncio.TimerHandle | None = None
         self._journal: Journal | None = None
+        self._memory_watch = MemoryWatch(self.node.memory)
+        self._told_of_memory = False
+        """Whether the log was told last that there is too little memory."""
+        self._announcing: Iterator[int] | None = None
+        """Set while `$hub/statistics` of one second are announced; cleared when all of them are."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     async def start(self) -> None:
@@ -77,10 +89,19 @@ class Daemon:
         settings = self.node.settings
         if settings.journal.path:
             self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
+        mode = int(settings.unix.mode, 8)
         try:
             for endpoint in self._loaded.listen:
                 tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
-                server, bound = await bind(endpoint, self._maker(endpoint), self.node.loop, tls)
+                server, bound = await bind(
+                    endpoint,
+                    self._maker(endpoint),
+                    self.node.loop,
+                    tls,
+                    self._shed,
+                    mode,
+                    self._peerings.fail_tls,
+                )
                 self._servers.append(server)
                 self.endpoints.append(bound)
         except BaseException:
@@ -88,9 +109,10 @@ class Daemon:
             if self._journal is not None:
                 await self._journal.stop()
             raise
+        self._tell_exposure()
         for peer in self._loaded.peers:
             self._tasks.append(self.node.loop.create_task(self._dialler(peer).run(), name=f"link to {peer.location}"))
-        self._tick = self.node.loop.call_later(_TICK_S, self._second)
+        self._tick = self.node.loop.call_at(self._next_tick_s(), self._second)
         self.node.ready = True
 
     async def stop(self) -> None:
@@ -118,59 +140,90 @@ class Daemon:
         if self._journal is not None:
             await self._journal.stop()
 
-    def reload(self, loaded: Loaded) -> list[str]:
-        """Take over settings for connections to come.
+    def reload(self, loaded: Loaded) -> tuple[list[str], list[str]]:
+        """Take over what a reload can change: for connections to come, and for what is due from now on.
 
         Returns:
-            The keys that have changed but need a restart.
+            The keys that have changed and are in force, and those that have changed but need a restart: of these the
+            old values stay in force.
         """
-        old, new = self._loaded.settings, loaded.settings
-        needs_restart = [key for key in ("name", "listen", "peers") if getattr(old, key) != getattr(new, key)]
-        if old.limits.routes != new.limits.routes:
-            needs_restart.append("limits.routes")
-        if old.limits.prefixes_per_client != new.limits.prefixes_per_client:
-            needs_restart.append("limits.prefixes_per_client")
-        needs_restart += [key for key in ("zeek", "journal", "shm") if getattr(old, key) != getattr(new, key)]
-        self._loaded = loaded
-        self.node.settings = new
+        settings, applied, needs_restart = reloaded(self.node.settings, loaded.settings)
+        self._loaded = dataclasses.replace(self._loaded, settings=settings)
+        self.node.settings = settings
         self._fit_descriptors()
-        return needs_restart
+        return applied, needs_restart
 
     def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
-        loopback = endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")
+        loopback = _is_loopback(endpoint)
         if endpoint.scheme is Scheme.WS:
-            return lambda: WebSocketConnection(self.node, self._queue(endpoint), loopback=loopback)
+            return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
         if endpoint.scheme.is_zeek:
-            return lambda: PeeringConnection(self._peerings, self._queue(endpoint))
+            return lambda: broker_connection(self._peerings, self._queue(endpoint))
         if endpoint.scheme is Scheme.UNIX:
-            return lambda: UnixConnection(self.node, self._queue(endpoint))
-        return lambda: Connection(self.node, self._queue(endpoint))
+            return lambda: unix_connection(self.node, self._queue(endpoint))
+        return lambda: tcp_connection(self.node, self._queue(endpoint))
 
-    def _dialler(self, peer: Endpoint) -> Dialler | ZeekBridge:
+    async def take(self, sock: socket.socket) -> None:
+        """Serve whoever holds the other end of a pair of connected Unix sockets, which is in this process.
+
+        Args:
+            sock: Does not block; owned by the hub from now on.
+        """
+        make = self._maker(Endpoint(Scheme.UNIX, path="/in/this/process"))
+        await self.node.loop.connect_accepted_socket(make, sock)
+
+    def _dialler(self, peer: Endpoint) -> Dialler:
         if peer.scheme is Scheme.ZEEK_WS:
-            return ZeekBridge(self.node, peer, self._queue(peer))
+            return bridge_dialler(self.node, peer, self._queue(peer))
         if peer.scheme.is_zeek:
-            return ZeekDialler(self._peerings, peer, self._queue(peer))
-        return Dialler(self.node, peer, self.node.settings.queue)
+            return broker_dialler(self._peerings, peer, self._queue(peer))
+        return hub_dialler(self.node, peer, self.node.settings.queue)
+
+    def _tell_exposure(self) -> None:
+        """Warn of listeners that anybody on the network may use, and note by which names browsers may ask for them."""
+        named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme is Scheme.WS}
+        self.node.host_names = frozenset(named | {socket.gethostname().lower()})
+        mutual = bool(self.node.settings.zeek.ca)
+        for endpoint in self.endpoints:
+            is_open = not (endpoint.scheme is Scheme.UNIX or _is_loopback(endpoint))
+            if is_open and not (endpoint.scheme is Scheme.ZEEK and mutual):
+                self._log.warning("listening without authentication", on=endpoint.location, open_to="the network")
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:
         return endpoint.queue.applied_to(self.node.settings.queue)
 
+    def _shed(self) -> None:
+        """A connection was closed because no descriptor was left for it."""
+        self.node.admission.shed += 1
+        self._log.warning("connection closed: no file descriptor is left", so_far=self.node.admission.shed)
+
     def _fit_descriptors(self) -> None:
-        """Keep the limit of connections below what the process may open, so that running out is never a surprise."""
-        wanted = self.node.settings.limits.connections
+        """Keep the limits of connections below what the process may open, so that running out is never a surprise.
+
+        What is kept beside them (`RESERVED_DESCRIPTORS`) is for those who are served: journal, readers, files.
+        """
+        places, limits = self.node.admission, self.node.settings.limits
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
         shared = self.node.settings.shm.descriptors if listens_unix else 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = wanted + RESERVED_DESCRIPTORS + shared
+        needed = limits.connections + limits.newcomers + RESERVED_DESCRIPTORS + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
             soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        self.node.connections_limit = wanted
+        places.limit, places.newcomers_limit = limits.connections, limits.newcomers
+        places.address_limit = limits.connections_per_address
         if soft != resource.RLIM_INFINITY and soft < needed:
             shared = min(shared, soft // _SHARED_PART)
-            self.node.connections_limit = max(1, soft - RESERVED_DESCRIPTORS - shared)
-            self._log.warning("fewer connections than set", limit=self.node.connections_limit, set=wanted, nofile=soft)
+            room = max(2, soft - RESERVED_DESCRIPTORS - shared)
+            places.newcomers_limit = min(limits.newcomers, max(1, room // _NEWCOMERS_PART))
+            places.limit = min(limits.connections, room - places.newcomers_limit)
+            self._log.warning(
+                "fewer connections than set",
+                limit=places.limit,
+                newcomers=places.newcomers_limit,
+                set=limits.connections,
+                nofile=soft,
+            )
         self.node.shared.descriptors.limit = shared
 
     def _close_servers(self) -> None:
@@ -178,23 +231,68 @@ class Daemon:
             server.close()
         self._servers = []
 
+    def _next_tick_s(self) -> float:
+        """When a second of the loop's clock begins next: deadlines are kept in whole ones, so none waits for a part."""
+        return math.floor(self.node.loop.time()) + _TICK_S
+
     def _second(self) -> None:
         """What happens once a second."""
         node = self.node
-        self._tick = node.loop.call_later(_TICK_S, self._second)  # first: a bug below must not stop the clock
+        self._tick = node.loop.call_at(self._next_tick_s(), self._second)  # first: a bug below must not stop the clock
         node.keepalive.tick(node.loop.time())
         for event in node.core.report_drops():
-            self._log.warning("messages dropped", **event.value)
+            unreadable = event.topic.endswith("unreadable")
+            self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
+        self._memory_watch.tick()
+        self._tell_of_memory()
         if self._journal is not None:
             self._journal.tick()
-        self._announce_statistics()
+        if self._announcing is None and node.core.is_wanted(STATISTICS_TOPIC):
+            self._announcing = self._announcements()
+            self._announce_next()
 
-    def _announce_statistics(self) -> None:
-        core = self.node.core
-        if not core.is_wanted(STATISTICS_TOPIC):
+    def _tell_of_memory(self) -> None:
+        """Log when there begins to be too little memory, and when there is enough again."""
+        statistics = self.node.memory.statistics()
+        if statistics.is_over is self._told_of_memory:
             return
-        handlers = core.handler_statistics()
-        totals: dict[str, Any] = {"hub": self.node.name, "at_s": self.node.loop.time(), "handlers": len(handlers)}
+        self._told_of_memory = statistics.is_over
+        if statistics.is_over:
+            self._log.warning(
+                "too little memory: what is new is refused",
+                resident=statistics.resident_bytes,
+                limit=statistics.limit_bytes,
+                **statistics.charged_bytes,
+            )
+        else:
+            self._log.info("there is enough memory again", resident=statistics.resident_bytes)
+
+    def _announce_next(self) -> None:
+        """Announce statistics of some handlers, and of the next ones in the next turn: thousands take 0.1 s."""
+        if self._announcing is None:
+            return
+        if next(self._announcing, None) is None:
+            self._announcing = None
+        else:
+            self.node.after_turn(self._announce_next)
+
+    def _announcements(self) -> Iterator[int]:
+        """Announce the statistics of all handlers, those of a message in each step."""
+        core, memory = self.node.core, self.node.memory.statistics()
+        handlers = list(core.handlers.values())
+        totals: dict[str, Any] = {
+            "hub": self.node.name,
+            "at_s": self.node.loop.time(),
+            "handlers": len(handlers),
+            "memory_bytes": memory.resident_bytes,
+            "memory_limit_bytes": memory.limit_bytes,
+        }
         for first in range(0, max(1, len(handlers)), _HANDLERS_PER_MESSAGE):
-            some = [one._asdict() for one in handlers[first : first + _HANDLERS_PER_MESSAGE]]
+            some = [one.statistics()._asdict() for one in handlers[first : first + _HANDLERS_PER_MESSAGE]]
             core.announce(Event(STATISTICS_TOPIC, totals | {"first": first, "some": some}))
+            yield first
+
+
+def _is_loopback(endpoint: Endpoint) -> bool:
+    """Tell whether only this machine reaches a listener on TCP."""
+    return endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")

@@ -48,6 +48,9 @@ _HANDLER_NAME = "topichub"
 
 _OWN_LOGGERS = ("hub", "peers")
 
+_TALKATIVE_LOGGERS = ("websockets",)
+"""Libraries whose lines of level debug hold whole requests and messages, and so tokens and `Authorization`."""
+
 _LINES_PER_S = 10.0
 """Of one event; more than a person reads, and less than fills a disk unnoticed."""
 
@@ -164,7 +167,8 @@ def configure(
 ) -> RateLimit:
     """Send all logs of this process to `stream`, in the form and from the level that the settings say.
 
-    Libraries are heard from "warning" up, unless the level is "debug". Lines of level debug are not limited in rate:
+    Libraries are heard from "warning" up, unless the level is "debug"; what a client has sent is not shown even then,
+    because it may hold secrets. Lines of level debug are not limited in rate:
     who asks for them wants all of them.
 
     Args:
@@ -220,6 +224,8 @@ def _install(handler: logging.Handler, level: int) -> None:
     root.setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(level)
+    for name in _TALKATIVE_LOGGERS:
+        logging.getLogger(name).setLevel(max(level, logging.INFO))
 
 
 def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logging.LogRecord], bool]:

@@ -1,9 +1,12 @@
-"""Run a daemon until a signal says stop: SIGTERM and SIGINT drain, SIGHUP reloads."""
+"""Run a daemon until a signal says stop: SIGTERM and SIGINT drain, SIGHUP reloads the settings.
+
+Owner: the process. It has one event loop, one log and one set of signal handlers, and all of them are set up here, so
+that a daemon can be built in a test without them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -12,13 +15,16 @@ import structlog
 
 from hub.config import ConfigError
 from peers.daemon.daemon import Daemon
+from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import RateLimit, configure, report_suppressed
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.sources import Loaded
+from peers.node.node import Node
 
 __all__ = ["run"]
 
 _SUPPRESSED_REPORT_S = 5.0
+_COLLECTED_S = 1.0
 _NAME_BYTES = 64
 
 
@@ -61,15 +67,25 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, load, limit, log))
     reporting = loop.create_task(_report(limit), name="report suppressed log lines")
-    gc.freeze()  # what was made so far stays for good: the collector need not look at it again
+    collecting = loop.create_task(_collect(daemon.node), name="collect garbage")
     announce(daemon)
     try:
         await stopped.wait()
         log.info("stopping", connections=len(daemon.node.connections))
     finally:
         reporting.cancel()
+        collecting.cancel()
         await daemon.stop()
         report_suppressed(limit, loop.time())
+
+
+async def _collect(node: Node) -> None:
+    watch = GarbageWatch()
+    while True:
+        await asyncio.sleep(_COLLECTED_S)
+        places = node.admission
+        still = len(places.connections)
+        watch.tick(still, places.accepted - still, is_memory_short=node.memory.is_over)
 
 
 async def _report(limit: RateLimit) -> None:
@@ -85,9 +101,10 @@ def _reload(daemon: Daemon, load: Callable[[], Loaded], limit: RateLimit, log: s
     except ConfigError as error:
         log.error("settings not reloaded, the old ones stay", reason=str(error))  # noqa: TRY400 -- no bug of ours
         return
-    needs_restart = daemon.reload(loaded)
-    configure(loaded.settings.log, limit=limit)
-    log.info("settings reloaded", needs_restart=needs_restart)
+    applied, needs_restart = daemon.reload(loaded)
+    configure(daemon.node.settings.log, limit=limit)
+    tell = log.warning if needs_restart else log.info
+    tell("settings reloaded", applied=applied, needs_restart=needs_restart)
 
 
 def host_name() -> str:

@@ -15,12 +15,13 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-from hub.config import KEYS, ConfigError, closest, merge
+from hub.config import KEYS, ConfigError, Key, closest, merge
 from hub.settings import Settings
-from peers.endpoints import Endpoint, InvalidEndpointError, Scheme
+from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 
-__all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "load", "variable"]
+__all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "given", "load", "variable"]
 
 DEFAULT_FILE = "hub.toml"
 """Read from the working directory if it exists and no other file is named."""
@@ -31,10 +32,16 @@ OTHER_VARIABLES = frozenset({"HUB_CONFIG", "HUB_TOKEN", "HUB_URL"})
 _LARGEST_FILE_BYTES = 1024 * 1024
 """A thousand times what all keys together take; what is larger is not a file of settings."""
 
+_SHOWN_CHARACTERS = 200
+"""How much of an unknown variable's name an error repeats."""
+
 _Layer = tuple[str, Mapping[str, object]]
 """Name of the source, and a tree of plain values."""
 
 _PREFIX = "HUB_"
+
+_URLS = frozenset({"listen", "peers"})
+"""Keys whose flags are given once for each value: a URL may hold a comma."""
 
 _SHORT_FLAGS = {"peers": "--peer", "journal.path": "--journal"}
 
@@ -80,7 +87,18 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: s
     Raises:
         ConfigError: The file cannot be read or is not TOML, a key or variable is unknown, or a value is wrong.
     """
-    layers = [*_file(environ, config_path), *_environment(environ), *_flags(flags, "")]
+    return given(*_file(environ, config_path), *_environment(environ), *_flags(flags, ""))
+
+
+def given(*layers: _Layer) -> Loaded:
+    """Merge settings that are given one way or another.
+
+    Args:
+        layers: The name of each source, for people, and a tree of plain values; a later one wins, key by key.
+
+    Raises:
+        ConfigError: A key is unknown, or a value is wrong.
+    """
     settings, origins = merge(layers)
     listen = tuple(_listener(url, settings, origins["listen"]) for url in settings.listen)
     peers = tuple(_peer(url, settings, origins["peers"]) for url in settings.peers)
@@ -129,9 +147,14 @@ def _environment(environ: Mapping[str, str]) -> Iterator[_Layer]:
             hint = closest(name, [*paths, *OTHER_VARIABLES])
             if name.startswith(_LINKED_BY_KUBERNETES):
                 hint = "; if Kubernetes set it, put enableServiceLinks: false into the pod's specification"
-            raise ConfigError(source, "", f"unknown variable{hint}")
+            raise ConfigError(f"environment {_shown(name)}", "", f"unknown variable{hint}")
         path = paths[name]
         yield source, _nested(path, KEYS[path].from_text(environ[name]))
+
+
+def _shown(name: str) -> str:
+    """Repeat the name of an unknown variable, on one line and not all of a long one."""
+    return (name if name.isprintable() else ascii(name)[1:-1])[:_SHOWN_CHARACTERS]
 
 
 def _flags(flags: Mapping[str, object], prefix: str) -> Iterator[_Layer]:
@@ -142,8 +165,17 @@ def _flags(flags: Mapping[str, object], prefix: str) -> Iterator[_Layer]:
             yield from _flags(value, path + ".")
         elif value is not None:
             known = KEYS.get(path)
-            plain = known.from_text(value) if known and isinstance(value, str) else value
+            plain = _from_texts(known, value) if known else value
             yield f"flag {flag(path)}", _nested(path, plain)
+
+
+def _from_texts(key: Key, value: object) -> object:
+    """Read what a flag was given as the environment is read: a text may be several, with commas between them."""
+    if isinstance(value, str):
+        return key.from_text(value)
+    if isinstance(value, list) and key.path not in _URLS:
+        return [part for text in value for part in cast("tuple[str, ...]", key.from_text(text))]
+    return value
 
 
 def _nested(path: str, value: object) -> dict[str, object]:

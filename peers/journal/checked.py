@@ -80,7 +80,7 @@ def expected_block(found: object, row: BlockRow | None) -> Block:
         row: Which block it must be, where that is known.
 
     Raises:
-        JournalCorruptError: It is missing, damaged, or another one. The text is the cause alone.
+        JournalCorruptError: It is missing, damaged, or another one. The text is the cause, without the place.
     """
     if found is None:
         raise JournalCorruptError("the block is missing")
@@ -101,7 +101,7 @@ def offsets_text(first: int, following: int | None) -> str:
 
     Args:
         first: Its first offset.
-        following: The one behind its last; None: nobody knows.
+        following: The offset behind its last; None if nobody knows it.
     """
     return f"offsets {first} to {'?' if following is None else following - 1}"
 

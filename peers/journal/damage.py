@@ -33,20 +33,20 @@ UNREADABLE = (apsw.CorruptError, apsw.IOError, UnicodeDecodeError)
 """What comes of a damaged page, a sector that the disk does not give back, and a text where there should be none."""
 
 _ROWS = 100
-"""So many rows are looked at from an end of the index for one that is sound."""
+"""How many rows are looked at from an end of the index to find one that is sound."""
 
 _BLOCKS = 2
-"""The same of blocks, each of a mebibyte."""
+"""How many blocks are looked at likewise, each of a mebibyte."""
 
 _Direction = Literal["ASC", "DESC"]
 
 
 class Damage(NamedTuple):
-    """Offsets that cannot be read."""
+    """A range of offsets that cannot be read, and why."""
 
     first: int
     next: int | None
-    """None: nobody knows."""
+    """The offset behind the last of them; None if nobody knows it."""
     cause: str
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@
 
 No state, no I/O. Cost: of JSON 2.5 µs a record of 100 bytes, in the reader's process; of the others a copy.
 
-Not here: who asks (`peers.websocket.journal_requests`), how values become JSON (`peers.conversion`).
+Not here: who asks (`peers.verbs.journal`), how values become JSON (`peers.values.conversion`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import msgspec
 from hub.errors import CloseCode, RejectedError
 from hub.frame import Encoding
 from hub.journal.block import Block, Record
-from peers.conversion import json_of, json_of_broker
 from peers.journal.view import Fetched
+from peers.values.conversion import json_of, json_of_broker
 from peers.wire.records import Fetch, Records, records_parts
 
 __all__ = ["Form", "Order", "body_parts", "decode_order"]
@@ -31,7 +31,7 @@ Form = Literal["frame", "json", "msgpack"]
 
 
 class Order(Fetch, frozen=True, omit_defaults=True):
-    """What a reader process is told to do. A FETCH as it came from the wire is one, too."""
+    """What a reader process is told to do. A FETCH as it came from the wire is an order, too."""
 
     form: Form = "frame"
 
@@ -46,7 +46,7 @@ def decode_order(body: bytes) -> Order:
     """Read an order.
 
     Raises:
-        RejectedError: It is none.
+        RejectedError: The bytes are no order.
     """
     try:
         return _decode(body)
@@ -58,7 +58,7 @@ def body_parts(order: Order, found: Fetched) -> list[bytes]:
     """Return what answers an order, in parts that need not be copied together.
 
     Raises:
-        JournalCorruptError: One of the blocks is none.
+        JournalCorruptError: One of the blocks is no block.
     """
     match order.form:
         case "frame":

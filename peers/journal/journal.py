@@ -31,42 +31,42 @@ Cancel = Callable[[], None]
 _US = 1_000_000
 
 _SETTLE_S = 1.0
-"""How long the hub waits, when it stops, for confirmations that are due."""
+"""How long the hub waits, when it stops, for confirmations that are due, seconds."""
 
 _COMMIT_WAIT_S = 1.0
-"""How long a FETCH waits at least for what is on its way to the disk."""
+"""How long a FETCH waits at least for what is on its way to the disk, seconds."""
 
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """The largest body that is recorded: SQLite takes a gigabyte at most."""
 
 
 class JournalStatistics(NamedTuple):
-    """A journal at one moment."""
+    """What the parts of a journal have done, and what waits in them, at one moment."""
 
     recorder: RecorderStatistics
     staging: StagingStatistics
     readers: int
-    """Processes."""
+    """How many reader processes there are."""
     fetches: int
-    """Asked for and not answered yet."""
+    """How many pieces were asked for and not answered yet."""
 
 
 class Recording(Protocol):
     """A journal, or none, as a connection sees it."""
 
     id: bytes
-    """Of the journal; empty where there is none."""
+    """Id of the journal; empty where there is none."""
 
     @property
     def taken(self) -> int:
-        """Changes when messages are taken for recording."""
+        """A number that changes when messages are taken for recording."""
 
     @property
     def is_behind(self) -> bool:
         """Whether those who feed it should not be read."""
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once they should be."""
+        """Call `resume` once those who feed it should be read again."""
 
     def position(self) -> int | None:
         """Return the offset that the next recorded message will get, if there is one."""
@@ -75,7 +75,7 @@ class Recording(Protocol):
         """Answer once what was published last, this way, is committed."""
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call it: the connection has ended."""
+        """Do not call `resume` any more: the connection has ended."""
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read. Call what is returned when nobody waits for the answer any more."""
@@ -84,18 +84,18 @@ class Recording(Protocol):
         """Keep messages until their COMMIT."""
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
-        """Route and record what was staged."""
+        """Route and record what was staged, or drop it."""
 
     @property
     def trouble(self) -> str:
-        """Why the hub is not ready, as far as the journal goes; empty if it is."""
+        """Why the hub is not ready, as far as the journal goes; empty if it is ready."""
 
     def statistics(self) -> JournalStatistics | None:
-        """The journal as it is now."""
+        """Return what the journal has done, and what waits in it; None where there is none."""
 
 
 class NoJournal:
-    """A hub that records nothing."""
+    """The journal of a hub that records nothing."""
 
     id = b""
     taken = 0
@@ -103,40 +103,40 @@ class NoJournal:
     trouble = ""
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """There is always room."""
+        """Keep nobody: there is always room, so nobody asks for it."""
         resume()
 
     def position(self) -> int | None:
-        """There are no offsets."""
+        """Return None: there are no offsets."""
         return None
 
     def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
-        """Nothing is recorded."""
+        """Answer that nothing is recorded."""
         answer(_none())
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:  # noqa: ARG002
-        """There is nothing to read."""
+        """Answer that there is nothing to read."""
         deliver(_none())
         return _nothing
 
     def stage(self, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
-        """There is nothing to write to."""
+        """Answer that there is nothing to write to."""
         answer(_none())
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
-        """There is nothing to write to."""
+        """Answer that there is nothing to write to."""
         answer(_none())
 
     def statistics(self) -> JournalStatistics | None:
-        """There is nothing to count."""
+        """Return None: there is nothing to tell."""
         return None
 
 
 def _nothing() -> None:
-    """There is nothing to cancel."""
+    """Do nothing: there is nothing to cancel."""
 
 
 def _none() -> RejectedError:
@@ -144,12 +144,12 @@ def _none() -> RejectedError:
 
 
 class Journal:
-    """A hub's journal.
+    """The journal of a hub that records.
 
     Args:
-        core: Of the hub.
-        settings: With a path.
-        limits: Of the hub.
+        core: The core of the hub, whose messages are recorded.
+        settings: Settings of the journal, with a path.
+        limits: Limits of the hub, which every message that it takes is within.
 
     Raises:
         JournalCorruptError, JournalUnavailableError: It cannot be opened.
@@ -159,7 +159,8 @@ class Journal:
         _check_limits(limits)
         self._loop = asyncio.get_running_loop()
         self._prefixes_limit = limits.prefixes_per_client
-        self._waiting: set[Callable[[], None]] = set()  # FETCHes that wait for a commit
+        # Calls of FETCHes that wait for a commit; each goes when it is made or cancelled.
+        self._waiting: set[Callable[[], None]] = set()
         retention = Retention(settings.keep_bytes, int(settings.keep_s * _US))
         store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
         self.id = store.id
@@ -171,7 +172,7 @@ class Journal:
             buffer_bytes=settings.buffer_bytes,
             at=Progress(store.first, store.next, store.size_bytes),
         )
-        self._readers = Readers(store.path, settings.readers)
+        self._readers = Readers(store.path, settings.readers, settings.fetch_s)
         self._staging = Staging(
             core,
             self._recorder,
@@ -185,7 +186,7 @@ class Journal:
 
     @property
     def taken(self) -> int:
-        """Changes when messages are taken for recording."""
+        """A number that changes when messages are taken for recording."""
         return self._recorder.taken
 
     @property
@@ -194,7 +195,7 @@ class Journal:
         return self._recorder.is_behind
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once they should be."""
+        """Call `resume` once those who feed the journal should be read again."""
         self._recorder.wait_room(resume)
 
     def position(self) -> int | None:
@@ -209,11 +210,11 @@ class Journal:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub"))
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call it: the connection has ended."""
+        """Do not call `resume` any more: the connection has ended."""
         self._recorder.forget_room(resume)
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
-        """Have a piece read; where nothing is there yet, but is on its way or waited for, once it is."""
+        """Have a piece read; where nothing is there yet, but will be, have it read once it is there."""
         try:
             self._check(fetch.prefixes)
         except RejectedError as error:
@@ -243,7 +244,7 @@ class Journal:
             raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
     def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> Cancel:
-        """Have it read at the next commit, or when the time to wait is up; return what cancels that."""
+        """Have a piece read at the next commit, or when the time to wait is up; return what cancels that."""
         order = encode_fetch(fetch)
 
         def forget() -> None:
@@ -269,17 +270,19 @@ class Journal:
         self._staging.commit(source, commit, answer)
 
     def tick(self) -> None:
-        """What is due about once a second."""
-        self._staging.sweep(self._loop.time())
+        """Do what is due about once a second."""
+        now_s = self._loop.time()
+        self._staging.sweep(now_s)
+        self._readers.tick(now_s)
 
     @property
     def trouble(self) -> str:
-        """Why the hub is not ready, as far as the journal goes; empty if it is."""
+        """Why the hub is not ready, as far as the journal goes; empty if it is ready."""
         error = self._recorder.error
         return "" if error is None else f"the journal cannot be written: {error}"
 
     def statistics(self) -> JournalStatistics | None:
-        """The journal as it is now."""
+        """Return what the journal has done, and what waits in it."""
         return JournalStatistics(
             self._recorder.statistics(),
             self._staging.statistics(),

@@ -30,7 +30,7 @@ TAIL_BLOCKS = 128
 """Most blocks of a tail. More would make readers of the newest records slow, fewer would merge more often."""
 
 Stored = tuple[BlockRow, bytes]
-"""A block with its row; of a large one, which nothing is merged with, the bytes are empty."""
+"""A block with its row; the bytes are empty where the block is large, since nothing is merged with it."""
 
 
 class Plan(NamedTuple):
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 
 def is_small(row: BlockRow) -> bool:
-    """Whether a block is less than half of a full one."""
+    """Return whether a block is less than half of a full one."""
     return row.next - row.first < BLOCK_RECORDS // 2 and row.size_bytes < BLOCK_BYTES // 2
 
 
@@ -67,7 +67,7 @@ def plan(tail: Sequence[Stored]) -> Plan:
 
 
 def _is_full(small: Sequence[Stored]) -> bool:
-    """Whether small blocks make a full one together, or are too many."""
+    """Return whether small blocks make a full one together, or are too many."""
     return (
         len(small) >= TAIL_BLOCKS
         or sum(row.next - row.first for row, _ in small) >= BLOCK_RECORDS

@@ -1,12 +1,19 @@
 """Opening a journal's file for writing: who may, and how the database is set up.
 
 ```
-lock(path)        PATH.lock, held for as long as the process lives: one hub has a journal, others are told so
+Lock.take(path)   the file itself is locked for as long as the process lives: one hub has a journal, others are told so
 create(path)      an empty database becomes a journal, in one transaction
 connect(path)     a journal, in WAL mode: readers and the writer do not wait for each other
 ```
 
-A process that is killed while it creates a journal leaves an empty database, which the next one makes a journal.
+The lock is on the file, not on a name beside it: a hard link or another spelling of the path leads to the same lock. It
+also tells whether the file still stands where it stood. SQLite's own locks are of another kind (`fcntl`), which neither
+see this one (`flock`) nor are seen by it; but closing any descriptor of a file gives up SQLite's locks of this process
+on it, so nobody opens a journal here that this process has open already.
+
+A file is made for its owner alone: it holds what everybody has said. SQLite gives the files beside it the same
+permissions. A process that is killed while it creates a journal leaves an empty database, which the next one makes a
+journal.
 """
 
 from __future__ import annotations
@@ -20,31 +27,107 @@ import apsw
 from hub.errors import JournalUnavailableError
 from peers.journal.schema import APPLICATION_ID, FORMAT, PAGE_BYTES, SCHEMA, check_format, sealed_id
 
-__all__ = ["connect", "create", "lock"]
+__all__ = ["FILE_MODE", "Lock", "connect", "create"]
+
+FILE_MODE = 0o600
+"""Permissions of a journal that is made here; one that is there keeps its own."""
 
 _BUSY_MS = 1_000
-"""How long to wait for who holds the file for a moment: a reader that comes first after a crash, a copy being made."""
+"""How long to wait for another that holds the file for a moment, ms: a reader first after a crash, or a copy being
+made."""
 
 _WAL_BYTES = 64 * 1024 * 1024
 """The write-ahead log is moved into the file when it has grown so far, and is cut back to it."""
 
+_FileId = tuple[int, int]
+"""Device and inode."""
 
-def lock(path: str) -> int:
-    """Take the journal for this process; return what holds it, to be closed.
+_held: set[_FileId] = set()
+"""Journals that this process has open for writing."""
 
-    Raises:
-        JournalUnavailableError: Another has it, or there is no such folder.
+
+class Lock:
+    """A journal's file, taken for this process until `release`.
+
+    Args:
+        descriptor: Of the file; the lock lasts as long as it is open.
+        path: Path of the file.
     """
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._file = _file_id(os.fstat(descriptor))
+        _held.add(self._file)
+
+    @classmethod
+    def take(cls, path: str, *, make: bool = True) -> Lock:
+        """Take a journal.
+
+        Args:
+            path: Path of the file.
+            make: Whether an empty one is made where there is none.
+
+        Raises:
+            JournalUnavailableError: Another process has it, or there is no such file or folder.
+        """
+        in_use = f"{path}: another hub has this journal open; give each its own file"
+        if _found(path) in _held:
+            raise JournalUnavailableError(in_use)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), FILE_MODE)
+        except OSError as error:
+            text = f"{path}: {error.strerror}; does its folder exist, and may we write?"
+            raise JournalUnavailableError(text) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise JournalUnavailableError(in_use) from error
+        return cls(descriptor, path)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the file that is locked still stands where it stood."""
+        return _found(self._path) == self._file
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the file that is locked stands somewhere else now."""
+        return not self.is_in_place and os.fstat(self._descriptor).st_nlink > 0
+
+    def check(self) -> None:
+        """See to it that what is written can be found again; to be called while there is a connection.
+
+        Raises:
+            JournalUnavailableError: The file was deleted, moved or replaced, or its write-ahead log was deleted.
+        """
+        if not self.is_in_place or _found(f"{self._path}-wal") is None:
+            raise self.gone()
+
+    def gone(self) -> JournalUnavailableError:
+        """Return what is to be said of a file that is not where it was."""
+        text = f"{self._path}: deleted or moved while the hub had it open; put it back, or restart the hub"
+        return JournalUnavailableError(text)
+
+    def release(self) -> None:
+        """Leave the file to others; to be called once all that this process has open of it is closed."""
+        if self._descriptor >= 0:
+            _held.discard(self._file)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _file_id(status: os.stat_result) -> _FileId:
+    return status.st_dev, status.st_ino
+
+
+def _found(path: str) -> _FileId | None:
+    """Return the file that stands there now; None if there is none that can be seen."""
     try:
-        held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise JournalUnavailableError(f"{path}: {error.strerror}; does its folder exist, and may we write?") from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(held)
-        raise JournalUnavailableError(f"{path}: another hub has this journal open; give each its own file") from error
-    return held
+        return _file_id(os.stat(path))  # noqa: PTH116 -- at every commit
+    except OSError:
+        return None
 
 
 def create(path: str, *, full_sync: bool) -> apsw.Connection:

@@ -26,7 +26,7 @@ from peers.wire.kinds import Kind
 __all__ = ["main", "serve"]
 
 _NICENESS = 5
-"""So much more readily than the hub does a reader give way where there are too few processors."""
+"""By how much a reader gives way to the hub where there are too few processors, as `nice` has it."""
 
 _RECEIVE_BYTES = 64 * 1024
 
@@ -50,7 +50,7 @@ def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None
 
 
 def serve(path: str, connection: socket.socket) -> None:
-    """Answer until the other side has closed."""
+    """Answer orders until the other side has closed."""
     opened: list[View] = []
 
     def view() -> View:
@@ -85,7 +85,7 @@ def _bodies(connection: socket.socket) -> Iterator[bytes]:
 
 
 _PARTS_PER_CALL = 512
-"""Of one system call; Linux takes 1024."""
+"""Most parts that one system call is given; Linux takes 1024."""
 
 
 def _send(connection: socket.socket, parts: list[bytes]) -> None:
@@ -101,7 +101,7 @@ def _send(connection: socket.socket, parts: list[bytes]) -> None:
 
 
 def main() -> None:
-    """Serve as the arguments say."""
+    """Serve the file and the socket that the arguments name."""
     path, descriptor = sys.argv[1:]
     os.nice(_NICENESS)
     with socket.socket(fileno=int(descriptor)) as connection:

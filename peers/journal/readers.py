@@ -6,7 +6,7 @@ fetch(FETCH) ─▶ the reader with the least to do ─▶ one frame, in order �
 
 A process is started when one is needed and none is idle, up to a limit. One that dies is forgotten: what it was
 asked is answered by an error that says to try again, and the next FETCH starts another. So is one that cannot be
-started.
+started, and one that brings nothing for `fetch_s` although it has something to do: that one is killed.
 
 Owner: the event loop. Invariants: each `fetch` is answered once; no process is left behind. Memory: orders that wait,
 and one answer a process that is on its way.
@@ -34,38 +34,43 @@ PENDING_LIMIT = 1_000
 """Most orders that wait for the readers; one more is refused."""
 
 _END_S = 2.0
-"""How long a reader may take to end when the hub stops."""
+"""How long a reader may take to end when the hub stops, seconds."""
 
 Deliver = Callable[[bytes | bytearray | RejectedError], None]
-"""Gets a whole frame, or why there is none."""
+"""A function that gets a whole frame, or the reason why there is none."""
 
 
 class Readers:
     """The reader processes of one hub.
 
     Args:
-        path: Of the journal.
+        path: Path of the journal.
         limit: Most processes.
+        fetch_s: Longest time without a byte of an answer, seconds.
     """
 
-    def __init__(self, path: str, limit: int) -> None:
+    def __init__(self, path: str, limit: int, fetch_s: float = 30.0) -> None:
         self._path = path
         self._limit = limit
+        self._fetch_s = fetch_s
+        # The processes that were started and have not ended; a new one joins when an order finds none idle.
         self._readers: list[_Reader] = []
+        # Tasks that wait for processes to end, so that none is left behind.
         self._ending: set[asyncio.Task[None]] = set()
+        # True once `stop` was called: no process is started any more.
         self._closed = False
 
     def __len__(self) -> int:
-        """How many processes there are."""
+        """Return how many processes there are."""
         return len(self._readers)
 
     @property
     def pending(self) -> int:
-        """Orders that were not answered yet."""
+        """How many orders were not answered yet."""
         return sum(len(reader.pending) for reader in self._readers)
 
     def fetch(self, order: bytes, deliver: Deliver) -> None:
-        """Have a FETCH frame answered."""
+        """Have a FETCH frame answered by the reader that has the least to do."""
         if self._closed:
             deliver(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
             return
@@ -80,6 +85,15 @@ class Readers:
             deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             return
         reader.order(order, deliver)
+
+    def tick(self, now_s: float) -> None:
+        """End those processes that have brought nothing for too long; it is to be called now and then."""
+        for reader in list(self._readers):
+            if reader.pending and now_s - reader.progress_s > self._fetch_s:
+                structlog.get_logger("peers").warning(
+                    "a reader of the journal does not answer and is ended", fetch_s=self._fetch_s
+                )
+                reader.kill()
 
     def _choose(self) -> _Reader:
         """Return the reader with the least to do, a new one if all have something to do.
@@ -134,18 +148,29 @@ class _Reader(asyncio.BufferedProtocol):
             raise
         self._on_end = on_end
         self._header = bytearray(HEADER_BYTES)
-        self._frame: bytearray | None = None  # once its header is there
+        # The frame that is coming; None until its header is whole.
+        self._frame: bytearray | None = None
+        # How much of the frame, or of its header, has come, bytes.
         self._filled = 0
+        # None until the socket is connected.
         self._transport: asyncio.Transport | None = None
+        # Orders that came before the socket was connected; empty from then on.
         self._early: list[bytes] = []
+        self._is_stopping = False
+        """Set once the hub stops, and ends the process for that."""
         self.pending: deque[Deliver] = deque()
-        loop = asyncio.get_running_loop()
+        """Functions that wait for answers, in the order of the answers."""
+        loop = self._loop = asyncio.get_running_loop()
+        self.progress_s = loop.time()
+        """When a byte of an answer came last, or the first order while there was none."""
         self._ended: asyncio.Future[None] = loop.create_future()
         ours.setblocking(False)
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=ours))
 
     def order(self, order: bytes, deliver: Deliver) -> None:
         """Send a FETCH frame."""
+        if not self.pending:
+            self.progress_s = self._loop.time()
         self.pending.append(deliver)
         if self._transport is None:
             self._early.append(order)
@@ -154,10 +179,17 @@ class _Reader(asyncio.BufferedProtocol):
 
     async def hang_up(self) -> None:
         """End the process: it ends by itself when its socket does."""
+        self._is_stopping = True
         await asyncio.wait([self._connecting])
         if self._transport is not None:
             self._transport.abort()
             await self._ended
+
+    def kill(self) -> None:
+        """End the process, also one that is stopped; those who wait are told when its socket has ended."""
+        self._process.kill()
+        if self._transport is not None:
+            self._transport.abort()
 
     async def reap(self) -> None:
         """Wait for the end of the process, and see to it."""
@@ -182,6 +214,7 @@ class _Reader(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Hand on a frame that is whole."""
         self._filled += nbytes
+        self.progress_s = self._loop.time()
         if self._frame is None:
             if self._filled < HEADER_BYTES:
                 return
@@ -192,15 +225,17 @@ class _Reader(asyncio.BufferedProtocol):
             self.pending.popleft()(frame)
 
     def eof_received(self) -> bool:
-        """The process has ended."""
+        """Let the connection close: the process has ended."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """The process has ended: tell those who wait."""
+        """Tell those who wait that the process has ended."""
         self._ended.set_result(None)
         self._on_end(self)
         error = RejectedError(CloseCode.TRY_AGAIN_LATER, "the reader of the journal has ended; ask again")
-        if self.pending:
+        if self._is_stopping:
+            error = RejectedError(CloseCode.GOING_AWAY, "the hub stops")
+        elif self.pending:
             structlog.get_logger("peers").warning("a reader of the journal has ended", pid=self._process.pid)
         while self.pending:
             self.pending.popleft()(error)

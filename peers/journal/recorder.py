@@ -46,17 +46,17 @@ __all__ = ["JOURNAL_TOPIC", "Answer", "Recorder", "RecorderStatistics"]
 JOURNAL_TOPIC = RESERVED + "journal"
 
 _PROBE_S = 1.0
-"""How often a journal that could not be written is tried again."""
+"""How often a journal that could not be written is tried again, seconds."""
 
 Answer = Callable[[int | RejectedError], None]
-"""Gets the offset of the first message, or why there is none."""
+"""A function that gets the offset of the first message, or the reason why there is none."""
 
 
 class _Ticket(NamedTuple):
-    """Somebody waits until everything up to an entry is committed."""
+    """A wait of somebody until everything up to an entry is committed."""
 
     entry: int
-    """Its number in this epoch."""
+    """Number of the entry in this epoch."""
     first: int
     answer: Answer
 
@@ -69,30 +69,30 @@ class RecorderStatistics(NamedTuple):
     next: int
     """The offset that the next message gets."""
     committed: int
-    """Everything before it is on the disk."""
+    """Everything before this offset is on the disk."""
     size_bytes: int
-    """Of all blocks on the disk."""
+    """Size of all blocks on the disk, bytes."""
     recorded_messages_total: int
-    """Since the hub has started."""
+    """Messages that were recorded since the hub has started."""
     lost_messages_total: int
-    """Not recorded, because the file could not be written."""
+    """Messages that were not recorded, because the file could not be written."""
     waiting_bytes: int
-    """On their way to the disk."""
+    """How much is on its way to the disk, bytes."""
     pauses_total: int
     """How often somebody's reading was paused for it."""
     error: str
-    """Why it does not write now, empty if it does."""
+    """Why nothing is written now; empty if it is."""
 
 
 class Recorder:
     """The handler of the journal.
 
     Args:
-        core: Of the hub.
+        core: The core of the hub.
         topics: Prefixes of what is recorded.
         submit: Hands an entry to the writer.
         buffer_bytes: What may be on its way before those who feed it are not read.
-        at: What is in the journal now.
+        at: Where the journal stands now.
         clock_us: µs since 1970.
     """
 
@@ -112,27 +112,43 @@ class Recorder:
         self._submit = submit
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        self._at = at  # as the writer has told
+        # Where the journal stands, as the writer has told last.
+        self._at = at
+        # The offset that the next message gets.
         self._next = at.next
+        # How many failures there were: raised by each, so that what the writer tells of older entries is recognised.
         self._epoch = 0
-        self._submitted = self._done = 0  # entries of this epoch
+        # How many entries of this epoch were submitted, and how many of them are done with. Both are 0 after a failure.
+        self._submitted = self._done = 0
+        # What the entries are charged that were submitted and are not done with, bytes.
         self._waiting_bytes = 0
+        # How many messages were committed since the start.
         self._recorded = 0
+        # How many messages were not recorded, as the file could not be written; a probe that finds some takes them
+        # away.
         self._lost = 0
+        # How often reading was paused for the journal.
         self._pauses = 0
+        # Those who wait for a commit, in the order of the entries. Each is answered at the commit, or at the failure.
         self._tickets: deque[_Ticket] = deque()
+        # Those whose reading is paused; all are called, and forgotten, once there is room.
         self._room: dict[Callable[[], None], None] = {}
-        self._readers: dict[Callable[[], None], int] = {}  # who is called when that offset is committed
+        # Calls that wait for a commit → the offset that must be committed before.
+        self._readers: dict[Callable[[], None], int] = {}
+        # The timer of the last try that was planned; None before the first failure.
         self._probing: asyncio.TimerHandle | None = None
+        # True once `stop` was called: nothing is taken any more.
         self._stopped = False
-        self._reason = ""  # of the last failure
+        # The text of the last failure; empty before the first.
+        self._reason = ""
+        # Set from a failure until a probe has succeeded; None while the journal is written.
         self.error: StorageError | None = None
         self.on_writes: Callable[[list[Write]], None] = _ignore
-        """Told what writers have committed, as the file has it, when it can be written again."""
+        """Is told what writers have committed, as the file has it, when that can be written again."""
         self.taken = 0
-        """Messages taken since the start: whoever publishes sees by it whether it feeds the journal."""
+        """Messages taken since the start: a publisher's connection sees by it whether it feeds the journal."""
         self.is_behind = False
-        """Whether those who feed it should not be read."""
+        """True once more than `buffer_bytes` wait, until half of that is left: those who feed it should not be read."""
         limits = QueueLimits()  # never used: this handler never pauses
         self.handler = Handler(self, role=Role.LOCAL, limits=limits, name="journal", address="local")
         core.attach(self.handler)
@@ -141,7 +157,7 @@ class Recorder:
     # As the outlet of its handler.
 
     def send(self, batches: list[Batch]) -> None:
-        """Take what one write would be."""
+        """Take the batches of one write."""
         messages = sum([batch.messages for batch in batches])
         self.taken += messages
         if self.error is not None:
@@ -154,10 +170,10 @@ class Recorder:
         self.is_behind = self._waiting_bytes > self._buffer_bytes
 
     def send_gap(self, lost_messages: int) -> None:
-        """Never called: there is no queue that could overflow."""
+        """Do nothing: this is never called, as there is no queue that could overflow."""
 
     def close(self, code: int, text: str) -> None:
-        """Never called: its policy is not to disconnect."""
+        """Do nothing: this is never called, as the policy is not to disconnect."""
 
     def _put(self, entry: Entry) -> None:
         self._submitted += 1
@@ -192,29 +208,29 @@ class Recorder:
             self._tickets.append(_Ticket(self._submitted, position - messages, answer))
 
     def call_at_commit(self, offset: int, call: Callable[[], None]) -> None:
-        """Call once the record of this offset is committed; also when nothing is recorded any more."""
+        """Call once the record of this offset is committed, or when nothing is recorded any more."""
         self._readers[call] = offset
 
     def forget_call(self, call: Callable[[], None]) -> None:
-        """Do not call."""
+        """Do not call any more."""
         self._readers.pop(call, None)
 
     def refusal(self) -> RejectedError:
-        """Return why messages are not recorded now, or were not when that failed last."""
+        """Return why messages are not recorded now, or were not when recording failed last."""
         return RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._reason}")
 
     # Batches of writers.
 
     def begin_batch(self) -> None:
-        """What is offered from now on is committed together, at `end_batch`; whatever else comes with it."""
+        """Have committed together what is offered from now on until `end_batch`, with whatever else comes."""
         self.handler.write_pending()
         self._put_mark(Entry(self._epoch, 0, b"", opens=1))
 
     def end_batch(self, write: Write | None) -> None:
-        """Commit.
+        """End the batch, and have it committed.
 
         Args:
-            write: Remembered with it.
+            write: What is remembered with it; None for nothing.
         """
         self.handler.write_pending()
         self._put_mark(Entry(self._epoch, 0, b"", opens=-1, write=write))
@@ -225,7 +241,7 @@ class Recorder:
 
     @property
     def epoch(self) -> int:
-        """Changes with each failure."""
+        """A number that changes with each failure."""
         return self._epoch
 
     # Back-pressure.
@@ -236,7 +252,7 @@ class Recorder:
         self._room[resume] = None
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call."""
+        """Do not call `resume` any more."""
         self._room.pop(resume, None)
 
     def _give_room(self) -> None:
@@ -248,15 +264,15 @@ class Recorder:
     # What the writer tells, in its thread.
 
     def on_committed(self, progress: Progress) -> None:
-        """Entries are committed."""
+        """Take note that entries are committed."""
         self._bring(lambda: self._committed_now(progress))
 
     def on_failed(self, error: StorageError, next_offset: int) -> None:
-        """Nothing from `next_offset` on was, or will be."""
+        """Take note that nothing from `next_offset` on was committed, or will be."""
         self._bring(lambda: self._failed_now(error, next_offset))
 
     def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Entries of that epoch are taken."""
+        """Take note that entries of that epoch are taken."""
         self._bring(lambda: self._recovered_now(epoch, progress, writes))
 
     def _bring(self, call: Callable[[], None]) -> None:
@@ -323,10 +339,10 @@ class Recorder:
         self._core.announce(Event(JOURNAL_TOPIC, value))
 
     def _forget_entries(self) -> None:
-        """What was submitted is not written any more."""
+        """Forget what was submitted: it is not written any more."""
         self._submitted = self._done = self._waiting_bytes = 0
 
-    # The rest.
+    # The end, and statistics.
 
     def stop(self) -> None:
         """Take nothing more; what was taken is on its way to the writer."""
@@ -337,7 +353,7 @@ class Recorder:
         self._core.detach(self.handler, "the hub stops")
 
     def statistics(self) -> RecorderStatistics:
-        """The recorder as it is now."""
+        """Return what was recorded so far, and what waits."""
         return RecorderStatistics(
             first=self._at.first,
             next=self._next,
@@ -352,4 +368,4 @@ class Recorder:
 
 
 def _ignore(_: list[Write]) -> None:
-    """Stand in where nobody wants to know."""
+    """Stand in for a function where nobody wants to know."""

@@ -78,12 +78,12 @@ class BlockRow(NamedTuple):
     latest_us: int
     size_bytes: int
     topics: bytes
-    """See `hub.journal.listing`."""
+    """The listing of its topics, see `hub.journal.listing`."""
     crc: int = 0
 
     @property
     def expected_crc(self) -> int:
-        """What `crc` must be."""
+        """The checksum that the row must have."""
         return zlib.crc32(self.topics, zlib.crc32(_BLOCK_NUMBERS.pack(*self[:5])))
 
     def sealed(self) -> BlockRow:
@@ -101,7 +101,7 @@ class Write(NamedTuple):
 
     @property
     def crc(self) -> int:
-        """Its checksum."""
+        """The checksum of the row."""
         return zlib.crc32(self.query.encode(), zlib.crc32(_WRITE_NUMBERS.pack(*self[1:])))
 
 
@@ -137,7 +137,7 @@ def check_format(connection: apsw.Connection, path: str) -> bytes:
     """Check that a database is a journal that this version reads; return its id.
 
     Raises:
-        JournalCorruptError: It is none, or damaged.
+        JournalCorruptError: It is no journal, or damaged.
         JournalUnavailableError: It is one of another version.
     """
     check_version(connection, path)
@@ -148,7 +148,7 @@ def check_version(connection: apsw.Connection, path: str) -> None:
     """Check that a database is a journal that this version reads.
 
     Raises:
-        JournalCorruptError: It is none.
+        JournalCorruptError: It is no journal.
         JournalUnavailableError: It is one of another version.
     """
     application, version = connection.pragma("application_id"), connection.pragma("user_version")

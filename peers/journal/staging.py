@@ -21,7 +21,7 @@ recorded in the end, if the hub dies in between: live delivery is at most once, 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -42,25 +42,25 @@ from peers.wire.scanner import NEED_DATA, SEARCHED, Rejected, Scanner
 __all__ = ["COMMITS_LIMIT_BYTES", "Committed", "OnCommitted", "OnStaged", "Staging", "StagingStatistics"]
 
 _TURN_COST = 500
-"""What is done in one turn of the loop: a new topic, or a frame, costs 1, about 15 µs. See
-`peers.stream.TURN_EVENTS`."""
+"""The share of a turn: a new topic, or a frame, costs 1, about 15 µs. See
+`peers.connections.connection.TURN_EVENTS`."""
 
 _COST_BYTES = 2048
-"""Of messages that cost 1 together, so that a turn routes a mebibyte: a millisecond or two."""
+"""How many bytes of messages cost 1 together, so that a turn routes a mebibyte: a millisecond or two."""
 
 _ROUTES_PER_COST = 4
 
 _SEARCH_COST = 8
-"""Of a key with labels that is new: up to 130 µs."""
+"""Cost of a key with labels that is new: up to 130 µs."""
 
 COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
-"""Most that COMMITs take that wait. A limit of their own: what is staged to its limit must be able to go."""
+"""Most bytes of COMMITs that wait. They have a limit for themselves: what is staged to its limit must be able to go."""
 
 _OVERHEAD_BYTES = 1024
 """What is charged for an order beside its frames: the objects around it, and a transaction of its own."""
 
 _PART_BYTES = 40
-"""What the number of a part takes in a list."""
+"""What the number of a part takes in a list, bytes."""
 
 
 class Committed(NamedTuple):
@@ -79,16 +79,20 @@ Refuse = Callable[[RejectedError], None]
 
 
 class StagingStatistics(NamedTuple):
-    """What waits, and what became of it."""
+    """What is staged, and what has become of transactions so far."""
 
     transactions: int
     bytes: int
-    """Staged, and on their way to the disk."""
+    """How much is staged or on its way to the disk, bytes."""
     committed_total: int
     repeated_total: int
-    """Batches that were committed before."""
+    """Batches that had been committed before."""
     dropped_total: int
     """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
+
+
+_MEMORY_PARTS = 4
+"""Batches that wait take at most one of so many parts of the hub's budget, so that there is room for all else."""
 
 
 class _Transaction:
@@ -97,29 +101,32 @@ class _Transaction:
     __slots__ = ("parts", "size_bytes", "touched_s")
 
     def __init__(self) -> None:
+        # Number of a part → its frames, in the order in which they came.
         self.parts: dict[int, list[bytes]] = {}
+        # What is charged for all parts, bytes.
         self.size_bytes = 0
+        # When something was staged last, seconds; `sweep` drops what is older than `staged_s`.
         self.touched_s = 0.0
 
 
 class _Order(NamedTuple):
-    """Something that is to be done."""
+    """A STAGE or a COMMIT that is carried out in steps."""
 
     steps: Iterator[int]
-    """Does it, and says after each step what that has cost."""
+    """Yields after each step of the work what that has cost."""
     refuse: Refuse
-    """Says that it is not done."""
+    """Tells whoever has sent it that it is not done."""
 
 
 class Staging:
-    """What waits for COMMIT.
+    """The transactions that wait for their COMMIT, and the orders that are being carried out.
 
     Args:
-        core: Where committed messages go.
-        recorder: Of the journal.
-        limit_bytes: Most that waits.
-        kept_s: How long.
-        frame_limit_bytes: Largest body.
+        core: The core, through which committed messages go.
+        recorder: The recorder of the journal.
+        limit_bytes: Most bytes that wait.
+        kept_s: How long a transaction waits, seconds.
+        frame_limit_bytes: Largest body of a message.
         writes: What queries have committed, as the journal knows it, the oldest first.
         after_turn: Calls a function in the next turn of the loop.
     """
@@ -137,17 +144,27 @@ class Staging:
     ) -> None:
         self._core = core
         self._recorder = recorder
-        self._limit_bytes = limit_bytes
+        self._limit_bytes = min(limit_bytes, core.memory.limit_bytes // _MEMORY_PARTS)
+        self._account = core.memory.account("stages")
         self._kept_s = kept_s
         self._frame_limit_bytes = frame_limit_bytes
         self._after_turn = after_turn
-        self._writes: dict[str, Write] = {}  # the last batch of each query, also on its way to the disk
-        self._on_disk: dict[str, Write] = {}
-        self._transactions: dict[str, _Transaction] = {}  # the one that nobody has touched for longest first
+        # Query → its last batch, also one that is on its way to the disk. This and the next two lose the first entry
+        # again and again: a plain dict walks over all that were taken before, each time.
+        self._writes: OrderedDict[str, Write] = OrderedDict()
+        # Query → its last batch that is on the disk: what `_writes` falls back to when a commit fails.
+        self._on_disk: OrderedDict[str, Write] = OrderedDict()
+        # Transaction → what is staged of it, the one that nobody has touched for longest first.
+        self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
+        # Orders that wait for their turn; the first one is being carried out.
         self._orders: deque[_Order] = deque()
-        self._is_routing = False  # the first order is in the middle of a batch
+        # True while the first order is in the middle of a batch: `finish` must end that one.
+        self._is_routing = False
+        # What is charged for all that is staged or on its way to the disk, bytes.
         self._size_bytes = 0
+        # What is charged for the COMMITs that wait, bytes.
         self._commits_bytes = 0
+        # What follows counts transactions since the start, as `StagingStatistics` names them.
         self._committed = 0
         self._repeated = 0
         self._dropped = 0
@@ -155,9 +172,9 @@ class Staging:
         recorder.on_writes = self._take_writes
 
     def _take_writes(self, writes: list[Write]) -> None:
-        """This is what the file says."""
-        self._on_disk = {write.query: write for write in writes}
-        self._writes = dict(self._on_disk)
+        """Take what the file says that writers have committed."""
+        self._on_disk = OrderedDict((write.query, write) for write in writes)
+        self._writes = OrderedDict(self._on_disk)
 
     # Orders.
 
@@ -165,12 +182,15 @@ class Staging:
         """Keep messages until their COMMIT.
 
         Args:
-            stage: What was brought.
+            stage: The messages that were brought.
             now_s: The time, for `sweep`.
             answer: Called once it is kept, or why not: they are no messages, not all of them would be recorded, or too
                 much waits.
         """
         size = _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
+        if self._core.memory.is_over:
+            answer(RejectedError(CloseCode.TRY_AGAIN_LATER, self._core.memory.refusal()))
+            return
         if self._size_bytes + size > self._limit_bytes:
             text = (
                 f"{self._size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
@@ -178,20 +198,25 @@ class Staging:
             )
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             return
-        self._size_bytes += size
+        self._hold(size)
 
         def refuse(error: RejectedError) -> None:
-            self._size_bytes -= size
+            self._hold(-size)
             answer(error)
 
         self._put(_Order(self._stage(stage, size, now_s, answer, refuse), refuse))
+
+    def _hold(self, size_bytes: int) -> None:
+        """Charge so much more for what is staged, or less."""
+        self._size_bytes += size_bytes
+        self._account.charge(size_bytes)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged, or drop it.
 
         Args:
-            source: Who asks.
-            commit: What to do.
+            source: The handler that asks.
+            commit: The order that came.
             answer: Called once it is on the disk, or cannot be.
         """
         size = _OVERHEAD_BYTES + _PART_BYTES * len(commit.parts)
@@ -236,7 +261,7 @@ class Staging:
     # STAGE.
 
     def _stage(self, stage: Stage, size: int, now_s: float, answer: OnStaged, refuse: Refuse) -> Iterator[int]:
-        """Check it and keep it."""
+        """Check what a STAGE brings, and keep it."""
         try:
             yield from self._check(stage.frames)
         except RejectedError as error:
@@ -253,7 +278,7 @@ class Staging:
         """See to it that every message can be routed, and will be recorded.
 
         Raises:
-            RejectedError: One cannot, or will not.
+            RejectedError: One of them cannot be routed, or will not be recorded.
         """
         journal = self._recorder.handler
         scanner = Scanner(self._core.routes, self._frame_limit_bytes)
@@ -283,7 +308,7 @@ class Staging:
         size = transaction.size_bytes if transaction is not None else 0
 
         def done(outcome: Committed | RejectedError) -> None:
-            self._size_bytes -= size
+            self._hold(-size)
             answer(outcome)
 
         before = self._writes.get(commit.query) if commit.query else None
@@ -369,7 +394,7 @@ class Staging:
             yield 1 + routes // _ROUTES_PER_COST + size // _COST_BYTES
 
     def _settle(self, write: Write, *, is_on_disk: bool) -> None:
-        """A batch was committed, or could not be: then nothing is that was on its way."""
+        """Remember a batch that was committed; or, where it could not be, forget all that was on its way."""
         if is_on_disk:
             self._committed += 1
             _remember(self._on_disk, write)
@@ -381,10 +406,10 @@ class Staging:
         else:
             self._writes.pop(write.query, None)
 
-    # The rest.
+    # The end, and statistics.
 
     def finish(self) -> None:
-        """The hub stops: route the rest of the batch that is being routed, now; refuse what has not begun."""
+        """Route the rest of the batch that is being routed, now, as the hub stops; refuse what has not begun."""
         while self._is_routing:
             self._step()
         while self._orders:
@@ -397,20 +422,20 @@ class Staging:
             name, oldest = next(iter(self._transactions.items()))
             if now_s - oldest.touched_s <= self._kept_s:
                 break
-            self._size_bytes -= self._transactions.pop(name).size_bytes
+            self._hold(-self._transactions.pop(name).size_bytes)
             dropped += 1
         self._dropped += dropped
         return dropped
 
     def statistics(self) -> StagingStatistics:
-        """What waits, and what became of it."""
+        """Return what is staged, and what has become of transactions so far."""
         return StagingStatistics(
             len(self._transactions), self._size_bytes, self._committed, self._repeated, self._dropped
         )
 
 
 def _check_route(route: Route, journal: Handler) -> None:
-    """See whether what goes this way may be staged.
+    """See to it that what goes this way may be staged.
 
     Raises:
         RejectedError: It is not recorded, or bears a sender, whose name may have another owner at the COMMIT.
@@ -422,14 +447,14 @@ def _check_route(route: Route, journal: Handler) -> None:
         raise RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
-def _remember(writes: dict[str, Write], write: Write) -> None:
+def _remember(writes: OrderedDict[str, Write], write: Write) -> None:
     """Put the last batch of a query behind those of all others."""
     if not write.query:
         return
-    writes.pop(write.query, None)
     writes[write.query] = write
+    writes.move_to_end(write.query)
     if len(writes) > WRITERS_LIMIT:
-        del writes[next(iter(writes))]
+        writes.popitem(last=False)
 
 
 def _chunks(commit: Commit, transaction: _Transaction | None) -> list[bytes]:

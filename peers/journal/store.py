@@ -1,4 +1,4 @@
-"""`Store`: the journal's file, open for writing. One at a time has it.
+"""`Store`: the journal's file, open for writing. One process at a time has it.
 
 ```
 add(parts) ... commit()   one transaction:  small blocks at the end ──merged once they make a full one──▶ block
@@ -20,7 +20,6 @@ Not here: when to commit (`peers.journal.writer`), what is merged (`peers.journa
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -34,7 +33,7 @@ from hub.journal.block import Block, pack
 from hub.journal.listing import listing
 from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
 from peers.journal.merging import BLOCK_BYTES, BLOCK_RECORDS, TAIL_BLOCKS, Stored, is_small, plan
-from peers.journal.opening import connect, create, lock
+from peers.journal.opening import Lock, connect, create
 from peers.journal.schema import BlockRow, Write, check_format, translated
 
 __all__ = ["WRITERS_LIMIT", "Retention", "Store"]
@@ -51,7 +50,7 @@ _PROBE_BYTES = 4 * 1024 * 1024
 
 
 class Retention(NamedTuple):
-    """What is kept."""
+    """How much is kept, and for how long."""
 
     bytes: int
     age_us: int
@@ -70,9 +69,9 @@ class Store:
     """A journal, open for writing.
 
     Args:
-        path: Of the file; made if it is absent.
+        path: Path of the file, which is made if it is absent.
         full_sync: Whether a commit waits for the disk.
-        retention: What is kept.
+        retention: How much is kept, and for how long.
 
     Raises:
         JournalCorruptError: The file is no journal, or damaged where it is looked at.
@@ -82,19 +81,23 @@ class Store:
     first: int
     """The oldest offset that is retained."""
     next: int
-    """What the next record gets; of an open transaction."""
+    """The offset that the next record gets, also within an open transaction."""
     size_bytes: int
-    """Of all blocks."""
+    """Size of all blocks, bytes."""
     writes: list[Write]
     """The last batch of each writer, as it was when the file was opened; the oldest commit first."""
 
     def __init__(self, path: str, *, full_sync: bool, retention: Retention) -> None:
-        self.path = str(Path(path).resolve())  # so that one file has one lock, however it is called
+        self.path = str(Path(path).resolve())
         self._retention = retention
         self._full_sync = full_sync
-        self._before: _Before | None = None  # of the open transaction
+        # The state before the open transaction; None where none is open.
+        self._before: _Before | None = None
+        # The blocks at the end that wait to be merged with what comes.
         self._tail: list[Stored] = []
-        self._lock = lock(self.path)
+        # True once `close` was called.
+        self._closed = False
+        self._lock = Lock.take(self.path)
         try:
             with translated(self.path):
                 self._connection = create(self.path, full_sync=full_sync)
@@ -104,11 +107,11 @@ class Store:
                     self._connection.close()
                     raise
         except BaseException:
-            os.close(self._lock)
+            self._lock.release()
             raise
 
     def _read(self) -> None:
-        """Take in what the file holds. The newest block is looked at in any case."""
+        """Read how far the file reaches. The newest block is looked at in any case."""
         connection, path = self._connection, self.path
         self.id = check_format(connection, path)
         edges = edge_rows(connection, path)
@@ -125,14 +128,14 @@ class Store:
             self._tail.insert(0, (row, bytes(block.data)))
 
     def add(self, parts: list[tuple[int, bytes]]) -> None:
-        """Write records into the open transaction; begins one if there is none.
+        """Write records into the open transaction; begin one if there is none.
 
         Args:
             parts: When they came, µs since 1970, and whole MESSAGES frames.
 
         Raises:
             JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands.
-            ValueError: They are no such frames; the same.
+            ValueError: They are no such frames; nothing of the transaction stands, either.
         """
         in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
         with self._attempt():
@@ -148,20 +151,22 @@ class Store:
             self._tail.append((row, block if is_small(row) else b""))
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
-        """Commit what was added, and what is told by it.
+        """Commit what was added, and what writers have completed with it.
 
         Args:
             writes: Batches of writers that it completes.
-            now_us: For retention.
+            now_us: The time, for retention.
 
         Raises:
-            JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands.
+            JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands; or it stands in a file that
+                nobody finds any more.
         """
         with self._attempt():
             self._note(list(writes))
             self._settle()
             self._retire(now_us)
             self._connection.execute("COMMIT")
+            self._lock.check()
         self._before = None
 
     @contextmanager
@@ -198,7 +203,7 @@ class Store:
             )
 
     def _settle(self) -> None:
-        """Merge small blocks where it is time."""
+        """Merge small blocks where it is time to."""
         if len(self._tail) <= 1:
             return
         replaced, self._tail = plan(self._tail)
@@ -236,14 +241,14 @@ class Store:
         self._tail = [one for one in self._tail if one[0].first >= self.first]
 
     def _is_due(self, now_us: int) -> bool:
-        """Whether something is too old or too much."""
+        """Return whether something is too old or too much."""
         if self.size_bytes > self._retention.bytes:
             return True
         oldest = self._connection.execute("SELECT latest_us FROM blocks ORDER BY first LIMIT 1").get
         return oldest is not None and oldest < now_us - self._retention.age_us
 
     def probe(self) -> None:
-        """See whether the file can be written, after it could not: open it anew, and write.
+        """Find out whether the file can be written, after it could not: open it anew, and write.
 
         What a failed commit has left may turn out to be there after all; then `next` and `writes` say so.
 
@@ -253,17 +258,29 @@ class Store:
         """
         self.roll_back()
         before = self.id, self.first, self.next
+        held = self._lock
+        if held.is_elsewhere:  # its log still stands here, and must not be read as that of another file
+            raise held.gone()
         try:
             with translated(self.path):
                 with suppress(apsw.Error):
                     self._connection.close()
+                if not held.is_in_place:  # a copy may have been put there
+                    self._lock = Lock.take(self.path, make=False)
                 self._connection = connect(self.path, full_sync=self._full_sync)
                 self._read()
                 self._check_same(before[0], before[2])
                 self._write_something()
         except BaseException:
             self.id, self.first, self.next = before
+            if self._lock is not held:
+                with suppress(apsw.Error):
+                    self._connection.close()  # first: see `peers.journal.opening`
+                self._lock.release()
+                self._lock = held
             raise
+        if self._lock is not held:
+            held.release()
 
     def _check_same(self, journal_id: bytes, next_offset: int) -> None:
         if self.id != journal_id or self.next < next_offset:
@@ -277,14 +294,14 @@ class Store:
 
     def close(self) -> None:
         """Close the file. What was committed stays; all of it is in the one file if nobody reads it now."""
-        if self._lock < 0:
+        if self._closed:
             return
+        self._closed = True
         with suppress(apsw.Error):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         with suppress(apsw.Error):
             self._connection.close()
-        os.close(self._lock)
-        self._lock = -1
+        self._lock.release()
 
 
 def _pieces(parts: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:

@@ -49,15 +49,15 @@ class Extent(NamedTuple):
     first: int
     """The oldest offset that is retained."""
     next: int
-    """The one behind the newest."""
+    """The offset behind the newest record."""
 
 
 class Fetched(NamedTuple):
-    """A piece of a range."""
+    """The answer to a FETCH: a piece of a range of offsets."""
 
     start: int
     next: int
-    """Where to read on."""
+    """The offset to read on from."""
     extent: Extent
     blocks: list[bytes]
 
@@ -66,7 +66,7 @@ class View:
     """A journal, open for reading.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         is_rescue: Whether to open it also where its id is damaged; `id` is empty then.
 
     Raises:
@@ -118,7 +118,7 @@ class View:
 
     @property
     def extent(self) -> Extent:
-        """How far the journal reaches now; at least, where its ends are damaged."""
+        """How far the journal reaches now; at the least, where its ends are damaged."""
         return self._known_extent()[0]
 
     def _known_extent(self) -> tuple[Extent, JournalCorruptError | None]:
@@ -141,7 +141,7 @@ class View:
 
     @property
     def writes(self) -> list[Write]:
-        """The last batch of each writer."""
+        """Return the last batch of each writer."""
         with translated(self.path):
             return stored_writes(self._connection, self.path)
 
@@ -196,8 +196,8 @@ class View:
 
         Args:
             start: First offset wanted.
-            end: The one behind the last wanted; None for all that there is.
-            prefixes: Of the topics wanted.
+            end: The offset behind the last wanted; None for all that there is.
+            prefixes: Prefixes of the topics wanted.
             limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for what is over it.
             time_us: Instead of `start`: the first record that is not older.
 

@@ -6,7 +6,7 @@ event loop ─ submit(entry) ─▶ [entry, entry, ...] ─ every commit_s ─�
 ```
 
 Owner of the store: this thread. Of the queue: both; it is a deque, whose ends are safe to use at once. Its bound is
-kept by who submits (`peers.journal.recorder`).
+kept by whoever submits (`peers.journal.recorder`).
 
 Invariants: entries are committed in their order, each once. Whatever goes wrong, the thread goes on and its listener is
 told. After a failure all entries of that epoch are thrown away: their offsets are given again to what comes in the next
@@ -40,7 +40,7 @@ ENTRY_OVERHEAD_BYTES = 512
 """What an entry is charged beside its frames: the objects for it and its batch, and for a confirmation that waits."""
 
 _IDLE_S = 5.0
-"""How often retention is looked after while nothing comes."""
+"""How often retention is looked after while nothing comes, seconds."""
 
 
 class Entry(NamedTuple):
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes while it waits."""
+        """How much memory the entry takes while it waits, bytes."""
         return len(self.frames) + ENTRY_OVERHEAD_BYTES
 
 
@@ -74,31 +74,31 @@ class Progress(NamedTuple):
     next: int
     """Everything before it is committed."""
     size_bytes: int
-    """Of all blocks."""
+    """Size of all blocks, bytes."""
     entries: int = 0
-    """How many were done with, since the last time."""
+    """How many entries were done with since the last time."""
     entries_bytes: int = 0
-    """What they took while they waited."""
+    """How much memory they took while they waited, bytes."""
 
 
 class Listener(Protocol):
-    """Who is told. Called in the writer's thread."""
+    """The functions that are told what has become of entries. They are called in the writer's thread."""
 
     def on_committed(self, progress: Progress) -> None:
-        """Entries are committed."""
+        """Take note that entries are committed."""
 
     def on_failed(self, error: StorageError, next_offset: int) -> None:
-        """Nothing from `next_offset` on was, or will be, before the next epoch."""
+        """Take note that nothing from `next_offset` on was committed, or will be before the next epoch."""
 
     def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Entries of that epoch are taken from now on; what writers have committed is as it stands in the file."""
+        """Take note that entries of that epoch are taken; the file says that writers have committed `writes`."""
 
 
 class Writer:
-    """A thread that writes.
+    """The thread that writes the journal.
 
     Args:
-        store: Its own from now on.
+        store: The store, which this thread alone uses from now on.
         commit_s: How long entries are collected.
         clock_us: µs since 1970.
     """
@@ -108,29 +108,37 @@ class Writer:
         self._listener: Listener
         self._commit_s = commit_s
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
+        # What was submitted and not taken yet: the loop appends, the thread takes.
         self._entries: deque[Entry | Probe] = deque()
+        # Set by `submit` and `stop`; cleared by the thread before it looks at what there is.
         self._something = threading.Event()
+        # True once `stop` was called: the thread ends when everything is written.
         self._stopping = False
+        # The epoch whose entries are taken; a probe begins the next one.
         self._epoch = 0
+        # True from a failure until a probe has succeeded: entries are thrown away meanwhile.
         self._failed = False
+        # How many batches of writers are open in the transaction: it is committed once all have ended.
         self._open_batches = 0
-        self._writes: list[Write] = []  # of the open transaction
-        self._done = self._done_bytes = 0  # entries of the open transaction
+        # What is to be remembered with the open transaction.
+        self._writes: list[Write] = []
+        # How many entries the open transaction holds, and how much memory they took.
+        self._done = self._done_bytes = 0
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self, listener: Listener) -> None:
-        """Begin; `listener` is told what has become of entries."""
+        """Start the thread; `listener` is told what has become of entries."""
         self._listener = listener
         self._thread.start()
 
     def submit(self, entry: Entry | Probe) -> None:
-        """Have an entry written, soon. Never waits."""
+        """Have an entry written soon. This never waits."""
         self._entries.append(entry)
         if not self._something.is_set():  # a lock less for most
             self._something.set()
 
     def stop(self) -> None:
-        """Write what was submitted, then end and close the file. Waits for it."""
+        """Have the rest written, then end the thread and close the file; wait for that."""
         self._stopping = True
         self._something.set()
         self._thread.join()
@@ -155,7 +163,7 @@ class Writer:
                 return
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Do something with the store; if that fails, tell, and take nothing more until a probe."""
+        """Do something with the store; if that fails, tell the listener, and take nothing more until a probe."""
         try:
             act()
         except StorageError as error:
@@ -216,7 +224,7 @@ class Writer:
         self._listener.on_committed(progress)
 
     def _retain(self) -> None:
-        """Nothing comes: let go of what has become too old."""
+        """Let go of what has become too old, as nothing comes."""
         if self._failed or self._open_batches:
             return
         store = self._store

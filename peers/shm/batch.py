@@ -28,11 +28,11 @@ __all__ = ["Memfd", "Shared", "SharedBatch", "SharedValues"]
 
 
 class Memfd:
-    """Memory of its own.
+    """A memfd of one message: sealed memory that holds its values and nothing else.
 
     Args:
-        descriptor: Sealed and checked.
-        handle: Of its values.
+        descriptor: Descriptor of the memory, sealed and checked.
+        handle: Says where the values are in it.
     """
 
     __slots__ = ("descriptor", "handle")
@@ -42,26 +42,26 @@ class Memfd:
         self.handle = handle
 
     def read(self) -> bytes:
-        """Copy the values."""
+        """Return a copy of the values."""
         return memory.read(self.descriptor.number, self.handle.size_bytes, memory.VALUES_AT)
 
 
 Shared = Memfd | Lease
-"""Where values are."""
+"""Where values are: in a memfd, or in a block of a publisher's segment."""
 
 
 class SharedBatch(Batch):
-    """One MESSAGES frame with SHARED.
+    """One MESSAGES frame whose values are in shared memory.
 
     Args:
-        frame: Taken apart; without SHARED, its body as it came.
-        shared: Where its values are.
+        frame: The frame, taken apart; without SHARED, its body as it came.
+        shared: The memory that holds its values.
     """
 
     __slots__ = ("_bytes", "_frame", "shared", "shared_frame")
 
     shared_frame: bytes
-    """Ready for those who take shared memory."""
+    """The frame for those who take shared memory, ready for the wire."""
 
     def __init__(self, frame: Frame, shared: Shared) -> None:
         self.messages = frame.messages
@@ -71,6 +71,7 @@ class SharedBatch(Batch):
         self._forms = None
         self._is_sound = False
         self._frame = frame
+        # Empty until somebody needs the values as bytes; from then on the frame that holds them.
         self._bytes = b""
 
     def __repr__(self) -> str:
@@ -78,12 +79,12 @@ class SharedBatch(Batch):
 
     @property
     def is_block(self) -> bool:
-        """Whether its publisher may take its memory back."""
+        """Whether the publisher may take the memory back, as it may with a block."""
         return isinstance(self.shared, Lease)
 
     @property
     def frames(self) -> bytes:  # type: ignore[override]
-        """The same as plain bytes, read once."""
+        """The same message as plain bytes, which are read once."""
         if not self._bytes:
             try:
                 self.copy()
@@ -104,7 +105,7 @@ class SharedBatch(Batch):
         self._bytes = encode_frame(frame.kind, count + self.shared.read(), key=frame.key, flags=frame.flags)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:  # noqa: ARG002 -- wherever: it is not cut
-        """Leave it whole."""
+        """Return the batch whole: its values go together."""
         return self, None
 
     def _cuts(self) -> Iterator[tuple[int, int, int]]:
@@ -118,21 +119,21 @@ class SharedValues(bytes):
 
     @classmethod
     def of(cls, values: bytes, shared: Shared) -> SharedValues:
-        """Join them."""
+        """Join a handle and the memory that it speaks of."""
         joined = cls(values)
         joined.shared = shared
         return joined
 
     @property
     def shared_bytes(self) -> int:
-        """What it takes beside the handle, bytes."""
+        """How much the values take beside the handle, bytes."""
         return self.shared.handle.size_bytes
 
     def plain(self, flags: int) -> bytes:
         """Return the values themselves.
 
         Args:
-            flags: Of the frame.
+            flags: Flags of the frame.
 
         Raises:
             RejectedError: It is a block, and gone.

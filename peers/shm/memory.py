@@ -44,7 +44,7 @@ AVAILABLE = sys.platform == "linux" and hasattr(os, "memfd_create")
 """Whether this system has such memory. Without it plain bytes travel."""
 
 VALUES_AT = 59
-"""Where values begin behind the start of a block, or of memory of its own: 64 - 5."""
+"""Where values begin, bytes behind the start of a block or a memfd: 64 - 5."""
 
 BLOCK_HEAD = Struct("=QQ")
 """Generation and size in front of a block, in the byte order of the machine, which is one for all who map it."""
@@ -52,7 +52,7 @@ BLOCK_HEAD = Struct("=QQ")
 _NAME = "topichub"
 _IOV_LIMIT = 1024
 _BLOCK_BYTES = 512
-"""In which `st_blocks` is counted, whatever the file system's own block is."""
+"""The unit of `st_blocks`, bytes, whatever the file system's own block is."""
 
 _SEAL_FUTURE_WRITE = 0x10
 """`F_SEAL_FUTURE_WRITE` of Linux 5.1, which Python 3.11 does not name."""
@@ -71,11 +71,11 @@ def fence() -> None:
 
 
 def make_sealed(parts: Iterable[bytes | memoryview], size_bytes: int) -> int:
-    """Fill memory of its own and seal it.
+    """Fill new memory with values and seal it.
 
     Args:
         parts: The values.
-        size_bytes: Of all of them, 1 or more.
+        size_bytes: Length of all of them, 1 or more.
 
     Returns:
         Its descriptor.
@@ -165,7 +165,7 @@ def _refusal(text: str) -> RejectedError:
 
 
 def _device() -> int:
-    """The device that all memfds of ordinary pages stand on."""
+    """Return the device that all memfds of ordinary pages stand on."""
     global _found_device  # noqa: PLW0603 -- found once
     if _found_device < 0:
         descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC)
@@ -178,5 +178,5 @@ _found_device = -1
 
 
 def read(descriptor: int, size_bytes: int, offset: int) -> bytes:
-    """Read without mapping: whatever the far side has done to that memory, this cannot fault."""
+    """Return bytes, read without mapping: whatever the far side has done to that memory, this cannot fault."""
     return os.pread(descriptor, size_bytes, offset)

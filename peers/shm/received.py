@@ -25,9 +25,9 @@ class SharedRun(Run[R]):
     """Messages whose values came in shared memory; they are looked at when somebody reads them.
 
     Args:
-        route: Of them.
-        frame: Taken apart, without SHARED.
-        received: Where the values are.
+        route: The route of all messages.
+        frame: The frame, taken apart, without SHARED.
+        received: The memory that holds the values.
         views: Whether bytes are to be given as a `View`.
     """
 
@@ -43,14 +43,15 @@ class SharedRun(Run[R]):
         self._frame = frame
         self._received = received
         self._views = views
+        # Empty until somebody asks for the values as bytes; from then on the frame that holds them.
         self._bytes = b""
 
     @property
     def frames(self) -> bytes:  # type: ignore[override]
-        """The same as plain bytes.
+        """The same messages as plain bytes.
 
         Raises:
-            BlockGoneError: It is a block, and gone.
+            BlockGoneError: They were in a block, and its publisher has taken it back.
         """
         if not self._bytes:
             frame = self._frame
@@ -60,12 +61,12 @@ class SharedRun(Run[R]):
 
     @property
     def topic(self) -> str:
-        """Of all of them."""
+        """The topic of all these messages."""
         return self._frame.key.decode()
 
     @property
     def view(self) -> View | None:
-        """The value, if it is to be given as a view, and is bytes."""
+        """The value as a view, if it is to be given as one and is bytes; else None."""
         return View(self._received) if self._views and not self._frame.flags and is_bytes(self._received) else None
 
     def payload(self) -> bytes | None:
@@ -74,7 +75,7 @@ class SharedRun(Run[R]):
 
     @property
     def value(self) -> memoryview | None:
-        """The one msgpack value, where it stands; None of others, which are in `frames`."""
+        """The one msgpack value, where it stands; None of several values and others, which are in `frames`."""
         return None if self._frame.flags else self._received.memory()
 
 
@@ -86,7 +87,7 @@ def copied(received: Received, body: bytes, flags: int) -> bytes:
 
 
 def is_bytes(received: Received) -> bool:
-    """Whether the values are one value, and that is bytes; also where that cannot be told any more."""
+    """Return whether the values are one value that is bytes; also where that cannot be told any more."""
     try:
         return payload_of(received.memory()) is not None
     except BlockGoneError:
@@ -94,17 +95,17 @@ def is_bytes(received: Received) -> bool:
 
 
 class ViewValues(bytes):
-    """Stands for values that are looked at where they came."""
+    """A place-holder for values that are looked at where they came."""
 
     received: Received
 
     @classmethod
     def of(cls, received: Received) -> ViewValues:
-        """Let it stand for what was received."""
+        """Make the place-holder of what was received."""
         values = cls()
         values.received = received
         return values
 
     def value(self) -> View | None:
-        """Return a view, None if the value is no bytes."""
+        """Return a view of the value; None if that is no bytes."""
         return View(self.received) if is_bytes(self.received) else None

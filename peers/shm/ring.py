@@ -32,12 +32,12 @@ from peers.wire.shared import Handle
 __all__ = ["BIN_BYTES", "BLOCKS_LIMIT", "Block", "BlockFrame", "BlockValues", "Ring", "joined"]
 
 BLOCKS_LIMIT = 4096
-"""Most blocks that are not taken back: as many as the hub remembers for a reader."""
+"""Most blocks that were not taken back yet: as many as the hub remembers for a reader."""
 
 _BIN = Struct(">BI")
 _BIN_32 = 0xC6
 BIN_BYTES = _BIN.size
-"""Of the head that makes bytes a msgpack `bin` of up to 4 GiB."""
+"""Length of the head that makes bytes a msgpack `bin` of up to 4 GiB."""
 
 _GENERATION = Struct("=Q")
 
@@ -52,34 +52,40 @@ _FILLING, _SENT, _FREE = _State.FILLING, _State.SENT, _State.FREE
 
 
 class _Place:
-    """Where a block is, and what has become of it."""
+    """Where one block of a ring is, and what has become of it."""
 
     __slots__ = ("end", "generation", "offset", "sent_s", "state")
 
     def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
         self.end = end
+        # 0 until the block is sent; then its number among all that were sent.
         self.generation = 0
+        # When the block was sent, seconds; of use from then on only.
         self.sent_s = 0.0
+        # FILLING from `allocate` on, SENT from `send` on, FREE once it was released, copied or let go.
         self.state = _FILLING
 
 
 class Block:
     """Room for bytes, to be filled and then published, asked or answered, once; it arrives as bytes.
 
-    Made by `Client.allocate`. What is let go without having been sent is free again.
+    `Client.allocate` makes it. A block that is let go without having been sent is free again.
     """
 
     __slots__ = ("_place", "_ring", "_values", "memory")
 
     memory: memoryview
-    """Writable, aligned to 64 bytes. Not to be written to once the block was sent."""
+    """The bytes to fill, aligned to 64 bytes. They must not be written to once the block was sent."""
 
     def __init__(self, values: memoryview, ring: Ring | None = None, place: _Place | None = None) -> None:
         _BIN.pack_into(values, 0, _BIN_32, len(values) - BIN_BYTES)
         self.memory = values[BIN_BYTES:]
+        # The bytes with their msgpack head.
         self._values = values
+        # The ring of the block; None for a block that is no shared memory.
         self._ring = ring
+        # Its place in that ring; None for a block that is no shared memory.
         self._place = place
 
     def __del__(self) -> None:
@@ -91,7 +97,7 @@ class Block:
 
     @classmethod
     def alone(cls, size_bytes: int) -> Block:
-        """Make one that is no shared memory, and travels as bytes."""
+        """Make a block that is no shared memory, and travels as bytes."""
         return cls(memoryview(bytearray(BIN_BYTES + size_bytes)))
 
     def take(self) -> bytes:
@@ -109,13 +115,13 @@ class Block:
     # For the connection.
 
     def send(self, ring: Ring, now_s: float) -> Handle | None:
-        """Begin to be sent; None if it belongs to another ring, or was sent."""
+        """Begin to be sent; return None if the block belongs to another ring, or was sent."""
         if self._ring is not ring or self._place is None or self._place.state is not _FILLING:
             return None
         return ring.send(self._place, len(self._values), now_s)
 
     def copy(self) -> bytes:
-        """Return the values as bytes; the block is free."""
+        """Return a copy of the values, and free the block."""
         values = bytes(self._values)
         if self._place is not None:
             self._place.state = _FREE
@@ -123,13 +129,13 @@ class Block:
 
 
 class BlockValues(bytes):
-    """Stands for a block where its msgpack would. As long as that, but empty."""
+    """A place-holder for a block where its msgpack would stand. It is as long as that, but empty."""
 
     block: Block
 
     @classmethod
     def of(cls, block: Block) -> BlockValues:
-        """Let it stand for a block."""
+        """Make the place-holder of a block."""
         values = cls()
         values.block = block
         return values
@@ -138,10 +144,10 @@ class BlockValues(bytes):
         return BIN_BYTES + len(self.block)
 
     def frame(self, head: bytes) -> BlockFrame:
-        """Return what stands for a frame of one value.
+        """Return a place-holder for a frame of one value.
 
         Args:
-            head: What stands in it before the value.
+            head: The bytes that stand in the frame before the value.
         """
         frame = BlockFrame(head)
         frame.block = self.block
@@ -156,13 +162,13 @@ def joined(values: list[bytes]) -> bytes:
 
 
 class BlockFrame(bytes):
-    """The head of a MESSAGES frame, and the block that stands for its value. As long as the whole."""
+    """The head of a MESSAGES frame, and the block that stands for its value. It is as long as the whole."""
 
     block: Block
 
     @property
     def head(self) -> bytes:
-        """What stands before the value."""
+        """The bytes that stand before the value."""
         return bytes(self)
 
     def __len__(self) -> int:
@@ -170,10 +176,10 @@ class BlockFrame(bytes):
 
 
 class Ring:
-    """One segment.
+    """One segment, whose blocks are allotted in a circle.
 
     Args:
-        size_bytes: Of it.
+        size_bytes: Length of the segment.
         lease_s: After so long a block may be taken back though not every reader has released it.
 
     Raises:
@@ -185,17 +191,21 @@ class Ring:
             raise OSError("this system has no memory that can be handed over")
         self.size_bytes = size_bytes
         self.lease_s = lease_s
+        # How many blocks were taken back before every reader had released them; nothing lowers it.
         self.expired_blocks = 0
         self.descriptor: Final = Descriptor(memory.make_segment(size_bytes))
         self._memory = memoryview(mmap.mmap(self.descriptor.number, size_bytes))
         memory.seal_segment(self.descriptor.number)
-        self._places: deque[_Place] = deque()  # in the order of the circle
-        self._next = 0  # where the next one begins
+        # Blocks that were not taken back yet, in the order of the circle, the oldest first.
+        self._places: deque[_Place] = deque()
+        # Where the next block begins, if there is room behind the newest one.
+        self._next = 0
+        # The generation that was given last; each block that is sent gets the next one.
         self.generation = 0
 
     @property
     def blocks(self) -> int:
-        """How many are not taken back."""
+        """How many blocks were not taken back yet."""
         return len(self._places)
 
     def allocate(self, size_bytes: int, now_s: float) -> Block:
@@ -223,7 +233,7 @@ class Ring:
         return Block(values, self, place)
 
     def _find(self, needed: int) -> int:
-        """Return where so much is free behind the newest block, -1 if nowhere."""
+        """Return where so much is free behind the newest block; -1 if it is nowhere."""
         if not self._places:
             return 0
         if len(self._places) >= BLOCKS_LIMIT:
@@ -236,7 +246,7 @@ class Ring:
         return self._next if oldest - self._next >= needed else -1
 
     def _take_back(self, now_s: float) -> bool:
-        """Free the oldest block, if it may be."""
+        """Free the oldest block, if it may be freed; return whether it was."""
         if not self._places:
             return False
         oldest = self._places[0]
@@ -253,7 +263,7 @@ class Ring:
         return True
 
     def due_s(self) -> float:
-        """When the oldest block may be taken back, if it was sent; else never."""
+        """When the oldest block may be taken back, if it was sent; else the end of time."""
         if self._places and self._places[0].state is _SENT:
             return self._places[0].sent_s + self.lease_s
         return float("inf")
@@ -268,7 +278,7 @@ class Ring:
         return Handle(size_bytes, 0, place.offset, place.generation)
 
     def released(self, generation: int) -> None:
-        """Every reader is done with all up to that generation."""
+        """Take note that every reader is done with all blocks up to that generation."""
         for place in self._places:
             if place.state is _SENT and place.generation <= generation:
                 place.state = _FREE

@@ -9,7 +9,7 @@ publisher ─ handle (generation 7) ─▶ Lease 7 ◀── batches in queues
 Owner: the connection of the publisher; whoever has a lease keeps the segment's descriptor open. Invariants: generations
 of a segment only grow; `released` never is behind a lease that exists.
 
-The hub does not know how long a lease lasts: who waits for room, the publisher, takes blocks back that are too old, and
+The hub does not know how long a lease lasts: the publisher, who waits for room, takes blocks back that are too old, and
 says so in front of them. So what is read is checked before and behind.
 
 Not here: descriptors (`peers.shm.descriptor`), how blocks are made (`peers.shm.ring`).
@@ -17,6 +17,7 @@ Not here: descriptors (`peers.shm.descriptor`), how blocks are made (`peers.shm.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -28,32 +29,32 @@ from peers.wire.shared import Handle
 __all__ = ["BLOCK_ALIGNMENT", "Lease", "Reader", "SharedSegment"]
 
 BLOCK_ALIGNMENT = 64
-"""Blocks begin at multiples of this: a line of the cache."""
+"""Blocks begin at multiples of this: a line of the processor's cache, bytes."""
 
 
 class Reader(Protocol):
-    """A client that knows a segment."""
+    """A client that was told of a segment."""
 
     def forget(self, segment: SharedSegment) -> None:
-        """Its publisher has gone."""
+        """Forget a segment: its publisher has gone."""
 
     def __hash__(self) -> int: ...
 
 
 class SharedSegment:
-    """One segment.
+    """The segment of one publisher, as the hub has it.
 
     Args:
-        number: That all on this hub know it by, 1 or more.
-        size_bytes: Of it.
-        descriptor: Checked.
+        number: The number that all on this hub know it by, 1 or more.
+        size_bytes: Length of the segment.
+        descriptor: Descriptor of its memory, checked.
         on_released: Called when `released` has grown.
     """
 
     __slots__ = ("_latest", "_leases", "_on_released", "descriptor", "number", "readers", "released", "size_bytes")
 
     released: int
-    """Nobody needs blocks up to this generation."""
+    """Nobody needs blocks up to this generation any more. It only grows."""
 
     def __init__(
         self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[SharedSegment], None]
@@ -63,10 +64,14 @@ class SharedSegment:
         self.descriptor = descriptor
         self.released = 0
         self.readers: dict[Reader, None] = {}
-        """Who was told of it."""
+        """The clients that were told of the segment; `close` tells them of its end."""
+        # None once the publisher has gone: it need not be told any more.
         self._on_released: Callable[[SharedSegment], None] | None = on_released
+        # Generation of the newest block that was leased; a handle must not go back behind it.
         self._latest = 0
-        self._leases: dict[int, None] = {}  # generations that somebody has, ascending
+        # Generations that somebody has a lease of, ascending. The first is looked for each time that one is given back,
+        # which in a plain dict walks over all that were there before it.
+        self._leases: OrderedDict[int, None] = OrderedDict()
 
     def lease(self, handle: Handle) -> Lease:
         """Take a block that the publisher has filled.
@@ -88,7 +93,7 @@ class SharedSegment:
         return Lease(self, handle)
 
     def read(self, handle: Handle) -> bytes:
-        """Copy the values of a block.
+        """Return a copy of the values of a block.
 
         Raises:
             RejectedError: The publisher has taken it back meanwhile.
@@ -100,7 +105,7 @@ class SharedSegment:
         return values
 
     def let_go(self, generation: int) -> None:
-        """Nobody has this lease any more."""
+        """Take note that nobody has this lease any more."""
         leases = self._leases
         first = next(iter(leases)) == generation
         del leases[generation]
@@ -111,11 +116,11 @@ class SharedSegment:
 
     @property
     def is_closed(self) -> bool:
-        """Whether its publisher has gone."""
+        """Whether the publisher has gone."""
         return self._on_released is None
 
     def close(self) -> None:
-        """The publisher has gone: it need not be told any more, and its readers are told that."""
+        """End the segment, as its publisher has gone: it is not told any more, and the readers are told that."""
         self._on_released = None
         readers, self.readers = self.readers, {}
         for reader in readers:
@@ -128,7 +133,7 @@ class SharedSegment:
 
 
 class Lease:
-    """One block, for whoever has this object."""
+    """One block, which is needed as long as somebody has this object."""
 
     __slots__ = ("handle", "segment")
 
@@ -140,7 +145,7 @@ class Lease:
         self.segment.let_go(self.handle.generation)
 
     def read(self) -> bytes:
-        """Copy the values; raises as `SharedSegment.read`."""
+        """Return a copy of the values; raises as `SharedSegment.read`."""
         return self.segment.read(self.handle)
 
 

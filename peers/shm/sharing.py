@@ -36,7 +36,7 @@ publisher takes back what is too old anyway."""
 
 
 class SharedMemory:
-    """What all clients of a hub have in common: limits and counters."""
+    """Limits and counters that all clients of a hub have in common."""
 
     __slots__ = (
         "_last_segment",
@@ -52,13 +52,14 @@ class SharedMemory:
         self.settings = settings
         self.descriptors = Account(settings.descriptors)
         self.segments = 0
-        """Open now."""
+        """How many segments are open now."""
         self.messages_total = 0
-        """Published, or sent as a request or reply, in shared memory."""
+        """Messages, requests and replies that came in shared memory."""
         self.copied_total = 0
-        """Of these, copied at once, because there were too many descriptors."""
+        """Those of them that were copied at once, because there were too many descriptors."""
         self.refused_total = 0
-        """Handles and segments that were not what they said."""
+        """Handles and segments that were refused, as they were not what they said."""
+        # Number that the newest segment got; numbers are not used again.
         self._last_segment = 0
 
     def next_number(self) -> int:
@@ -68,11 +69,11 @@ class SharedMemory:
 
 
 class Sharing:
-    """One connection's share.
+    """What one connection shares with the hub.
 
     Args:
-        common: Of the hub.
-        transport: Of the connection.
+        common: What all connections of the hub have in common.
+        transport: The transport of the connection.
         on_released: Called once something was released that this client is to be told.
     """
 
@@ -97,23 +98,30 @@ class Sharing:
         self._transport = transport
         self._on_released = on_released
         self._account = Account(self._settings.client_descriptors, common.descriptors)
-        self._segments: dict[int, SharedSegment] = {}  # of this client
-        self._released: dict[int, int] = {}  # of its segments, to be told
-        self._sent: dict[SharedSegment, deque[Lease]] = {}  # segments of others that it knows, and what it has of them
-        self._latest: dict[SharedSegment, int] = {}  # generation that was given last
-        self._given = 0  # descriptors, since HELLO
-        self._flight: deque[int] = deque()  # of those that it has not taken, their sizes
+        # Number → segment that this client has brought; from `open_segment` to `close_segment`.
+        self._segments: dict[int, SharedSegment] = {}
+        # Number → generation up to which its segment is released, where the client was not told that yet.
+        self._released: dict[int, int] = {}
+        # Segments of others that the client was told of → the leases of blocks that it was sent and has not released.
+        self._sent: dict[SharedSegment, deque[Lease]] = {}
+        # Segment → the generation of it that the client was given last.
+        self._latest: dict[SharedSegment, int] = {}
+        # How many descriptors the client was given since HELLO.
+        self._given = 0
+        # Sizes of the memory behind those descriptors that the client has not taken yet, the oldest first.
+        self._flight: deque[int] = deque()
+        # The sum of these sizes.
         self._flight_bytes = 0
 
-    # What comes from the client.
+    # From the client.
 
     def take(self, handle: Handle, values: int, limit_bytes: int) -> Shared:
-        """Take what a frame speaks of.
+        """Take the memory that a frame speaks of.
 
         Args:
-            handle: In the frame.
-            values: How many there are said to be.
-            limit_bytes: Most that they may take.
+            handle: The handle in the frame.
+            values: How many values there are said to be.
+            limit_bytes: Most bytes that they may take.
 
         Raises:
             RejectedError: It is not what it says; the stream goes on.
@@ -140,7 +148,7 @@ class Sharing:
         return Memfd(descriptor, handle)
 
     def is_beyond(self, shared: Shared) -> bool:
-        """Whether it has to be copied now, because there are too many descriptors."""
+        """Return whether values have to be copied now, because there are too many descriptors."""
         if isinstance(shared, Lease) or shared.descriptor.is_charged:
             return False
         self._account.refuse()
@@ -160,7 +168,7 @@ class Sharing:
         return self._transport.descriptors.popleft()
 
     def open_segment(self, segment: Segment) -> int:
-        """Take a segment.
+        """Take a segment that the client brings.
 
         Returns:
             The number that it has from now on.
@@ -193,7 +201,7 @@ class Sharing:
         memory.check_segment(descriptor.number, segment.size_bytes)
 
     def close_segment(self, number: int) -> None:
-        """The client has no use for it any more; one that it does not have is passed over."""
+        """Close a segment that the client has no use for any more; one that it does not have is passed over."""
         segment = self._segments.pop(number, None)
         if segment is not None:
             self._common.segments -= 1
@@ -207,16 +215,16 @@ class Sharing:
             within_frame: Whether what was read ends within a frame, whose descriptor may be there already.
 
         Raises:
-            ProtocolError: One did.
+            ProtocolError: One came.
         """
         if len(self._transport.descriptors) > within_frame:
             self._transport.descriptors.clear()
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a descriptor came with a frame that takes none")
 
-    # What goes to the client.
+    # To the client.
 
     def give(self, frame: bytes, shared: Shared) -> None:
-        """Write a frame, and whatever must go with it."""
+        """Write a frame, and the descriptor or the segment that must go with it."""
         if isinstance(shared, Memfd):
             size_bytes = shared.handle.size_bytes
             self._given += 1
@@ -237,9 +245,9 @@ class Sharing:
             self.forget(segment)
 
     def is_late(self, shared: Shared) -> bool:
-        """Whether a later block of the same segment was given: a handle behind it would count as released already.
+        """Return whether a later block of the segment was given: a handle behind it would count as released already.
 
-        So it is with a message that has waited in the queue, where a request has not.
+        That happens to a message that waits in the queue, while a later request need not wait.
         """
         return isinstance(shared, Lease) and shared.handle.generation < self._latest.get(shared.segment, 0)
 
@@ -250,10 +258,10 @@ class Sharing:
         return len(self._flight) >= settings.client_descriptors or self._flight_bytes >= settings.client_bytes
 
     def released(self, number: int, generation: int) -> None:
-        """The client is done with blocks up to that generation, or has taken so many descriptors.
+        """Take note that the client is done with blocks up to that generation, or has taken so many descriptors.
 
         Raises:
-            ProtocolError: It never was given so many.
+            ProtocolError: It was never given so many.
         """
         if number == DESCRIPTORS:
             taken = generation - (self._given - len(self._flight))
@@ -276,13 +284,13 @@ class Sharing:
         return released
 
     def forget(self, segment: SharedSegment) -> None:
-        """The publisher of a segment has gone."""
+        """Forget a segment, as its publisher has gone."""
         del self._sent[segment]
         self._latest.pop(segment, None)
         self._transport.write(encode_segment(Segment(segment.number, 0)))
 
     def close(self) -> None:
-        """The client has gone. Harmless when it was told before."""
+        """Let everything go, as the client has gone. This does no harm if it was called before."""
         for number in list(self._segments):
             self.close_segment(number)
         for segment in self._sent:

@@ -53,9 +53,9 @@ class UnixTransport(asyncio.Transport):
     """One connected Unix socket.
 
     Args:
-        loop: Of its protocol.
-        sock: Connected; it belongs to the transport from now on.
-        protocol: Gets what comes.
+        loop: The loop in which its protocol is called.
+        sock: The socket, connected; it belongs to the transport from now on.
+        protocol: The protocol that gets what comes.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: asyncio.Protocol) -> None:
@@ -66,48 +66,57 @@ class UnixTransport(asyncio.Transport):
         self._sock = sock
         self._number = sock.fileno()
         self._protocol = protocol
+        # What the socket has not taken yet: bytes, a descriptor that goes with the first of them, and what they are
+        # charged.
         self._buffer: deque[tuple[bytes | memoryview, Descriptor | None, int]] = deque()
+        # The sum of what is charged in the buffer; it decides when the protocol is paused.
         self._buffered_bytes = 0
         self._high, self._low = _HIGH_BYTES, _HIGH_BYTES // 4
+        # `_started` is True from `start` on; `_reading` from then on, but for pauses, until the end: the socket is
+        # watched.
         self._reading = self._started = False
+        # `_writing_paused` is True from above `_high` to below `_low`; `_waits_to_write` while the loop watches for
+        # room.
         self._writing_paused = self._waits_to_write = False
+        # These three never turn back: `_closing` is set by `close` and `abort`, `_eof` by `write_eof`, `_lost` at the
+        # end.
         self._closing = self._eof = self._lost = False
         self.descriptors: deque[Descriptor] = deque()
-        """Taken and not yet asked for, the oldest first."""
+        """Descriptors that came and were not asked for yet, the oldest first."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read from the socket."""
         self._started = True
         self.resume_reading()
 
-    # What a transport tells.
+    # What a transport tells of itself.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Tell of `socket`, `sockname` and `peername`."""
+        """Return the value of `socket`, `sockname` or `peername`."""
         return self._extra.get(name, default)
 
     def is_closing(self) -> bool:
-        """Whether `close` or `abort` was called, or the connection is lost."""
+        """Return whether `close` or `abort` was called, or the connection is lost."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether data may come."""
+        """Return whether data may come."""
         return self._reading and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give what comes to another one."""
+        """Let another protocol get what comes."""
         if not isinstance(protocol, asyncio.Protocol):
             raise TypeError("a Unix transport takes an asyncio.Protocol")
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.Protocol:
-        """Who gets what comes."""
+        """Return the protocol that gets what comes."""
         return self._protocol
 
     # Reading.
 
     def pause_reading(self) -> None:
-        """Let nothing come."""
+        """Let no data come until `resume_reading`."""
         if self._reading:
             self._reading = False
             if not self._lost:
@@ -160,7 +169,7 @@ class UnixTransport(asyncio.Transport):
     # Writing.
 
     def can_write_eof(self) -> bool:
-        """It can."""
+        """Return that this direction can be closed alone."""
         return True
 
     def write_eof(self) -> None:
@@ -172,21 +181,21 @@ class UnixTransport(asyncio.Transport):
             self._sock.shutdown(socket.SHUT_WR)
 
     def get_write_buffer_size(self) -> int:
-        """What waits to be written, bytes; of shared memory as it was charged."""
+        """Return how much waits to be written, bytes; shared memory as it was charged."""
         return self._buffered_bytes
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Below what, and above what, the protocol is resumed and paused."""
+        """Return the limits below and above which the protocol is resumed and paused."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say when the protocol is paused and resumed, bytes."""
+        """Set the limits, bytes, at which the protocol is paused and resumed."""
         self._high = high if high is not None else (_HIGH_BYTES if low is None else 4 * low)
         self._low = low if low is not None else self._high // 4
         self._regulate()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write, or keep until the socket takes it."""
+        """Write bytes, or keep them until the socket takes them."""
         if not data:
             return
         if self._refuses():
@@ -207,16 +216,16 @@ class UnixTransport(asyncio.Transport):
         self._keep(kept, None, len(kept))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write all of it with one call."""
+        """Write all these bytes with one call."""
         self.write(b"".join(list_of_data))
 
     def hand_over(self, frame: bytes, descriptor: Descriptor, charge_bytes: int = 0) -> None:
         """Write a frame, and a descriptor with its first byte.
 
         Args:
-            frame: Not empty.
+            frame: The bytes of the frame, one or more.
             descriptor: Kept until it is handed over.
-            charge_bytes: What it counts, beside the frame, while it waits.
+            charge_bytes: What is charged for it, beside the frame, while it waits.
         """
         if self._refuses():
             return
@@ -254,7 +263,7 @@ class UnixTransport(asyncio.Transport):
             self._loop.add_writer(self._number, self._write_on)
 
     def _write_on(self) -> None:
-        """The socket takes bytes again."""
+        """Write what waits, as the socket takes bytes again."""
         try:
             self._empty()
         except (BlockingIOError, InterruptedError):
@@ -298,7 +307,7 @@ class UnixTransport(asyncio.Transport):
             self._loop.remove_writer(self._number)
 
     def _regulate(self) -> None:
-        """Pause or resume the protocol."""
+        """Pause or resume the protocol, by how much waits."""
         if not self._writing_paused and self._buffered_bytes > self._high:
             self._writing_paused = True
             self._protocol.pause_writing()
@@ -306,7 +315,7 @@ class UnixTransport(asyncio.Transport):
             self._writing_paused = False
             self._protocol.resume_writing()
 
-    # Ends.
+    # The end.
 
     def close(self) -> None:
         """Read no more; write what waits, then close."""
@@ -318,11 +327,11 @@ class UnixTransport(asyncio.Transport):
             self._lose(None)
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now."""
         self._fail(None)
 
     def _fail(self, error: OSError | None) -> None:
-        """It is over; what waits to be written is thrown away."""
+        """End the connection; what waits to be written is thrown away."""
         if self._lost:
             return
         self.pause_reading()

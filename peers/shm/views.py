@@ -28,17 +28,17 @@ __all__ = ["KnownSegment", "Mapping", "ReadBlock", "Received", "View", "payload_
 _GENERATION = Struct("=Q")
 
 _BIN_HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
-"""How long the head of a msgpack `bin` is, by its first byte."""
+"""How long the head of a msgpack `bin` is, bytes, by its first byte."""
 
 _LONGEST_HEAD = max(_BIN_HEADS.values())
 
 
 class Mapping:
-    """Memory of its own, mapped when it is first looked at.
+    """A memfd of one message, mapped when it is first looked at.
 
     Args:
-        descriptor: Checked.
-        handle: Of its values.
+        descriptor: Descriptor of the memory, checked.
+        handle: Says where the values are in it.
     """
 
     __slots__ = ("_descriptor", "_map", "size_bytes")
@@ -46,11 +46,12 @@ class Mapping:
     def __init__(self, descriptor: Descriptor, handle: Handle) -> None:
         self.size_bytes = handle.size_bytes
         self._descriptor = descriptor
+        # None until somebody looks at the values.
         self._map: mmap.mmap | None = None
 
     @property
     def is_charged(self) -> bool:
-        """Whether its descriptor is counted."""
+        """Whether an account is charged for its descriptor."""
         return self._descriptor.is_charged
 
     def memory(self) -> memoryview:
@@ -61,7 +62,7 @@ class Mapping:
         return memoryview(self._map)[memory.VALUES_AT :]
 
     def check(self) -> None:
-        """It is sealed: it never changes."""
+        """Accept what was read: the memory is sealed, so it never changes."""
 
     def payload(self) -> bytes | None:
         """Return a copy of the bytes that the one value is; None if it is something else.
@@ -77,12 +78,12 @@ class Mapping:
 
 
 class KnownSegment:
-    """A segment of somebody else.
+    """A segment of another client, mapped for reading.
 
     Args:
-        number: That the hub knows it by.
-        size_bytes: Of it.
-        descriptor: Checked.
+        number: The number that the hub knows it by.
+        size_bytes: Length of the segment.
+        descriptor: Descriptor of its memory, checked.
         on_released: Called when `released` has grown.
     """
 
@@ -94,16 +95,20 @@ class KnownSegment:
         self.number = number
         self.size_bytes = size_bytes
         self.map = memoryview(mmap.mmap(descriptor.number, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        # Nobody here needs blocks up to this generation any more; it only grows.
         self.released = 0
+        # Generation of the newest block that came.
         self._latest = 0
-        self._open: dict[int, None] = {}  # generations that somebody has
+        # Generations of blocks that somebody here has, ascending.
+        self._open: dict[int, None] = {}
+        # None once the connection has ended: nobody is told any more.
         self._on_released: Callable[[KnownSegment], None] | None = on_released
 
     def block(self, handle: Handle) -> ReadBlock:
-        """Have a block, until what is returned is let go.
+        """Return a block, which is needed until this object is let go.
 
         Raises:
-            ValueError: It is none of this segment.
+            ValueError: It is no block of this segment.
         """
         end = handle.offset + memory.VALUES_AT + handle.size_bytes
         if end > self.size_bytes or handle.generation in self._open:
@@ -113,7 +118,7 @@ class KnownSegment:
         return ReadBlock(self, handle)
 
     def let_go(self, generation: int) -> None:
-        """Nobody has that block any more."""
+        """Take note that nobody has that block any more."""
         generations = self._open
         del generations[generation]
         released = min(generations) - 1 if generations else self._latest
@@ -123,12 +128,12 @@ class KnownSegment:
                 self._on_released(self)
 
     def close(self) -> None:
-        """Nobody is told any more. What is mapped stays so for those who have blocks."""
+        """Tell nobody any more. What is mapped stays so for those who have blocks."""
         self._on_released = None
 
 
 class ReadBlock:
-    """One block, for whoever has this object."""
+    """One block, which is needed as long as somebody has this object."""
 
     __slots__ = ("_handle", "_segment", "size_bytes")
 
@@ -168,11 +173,11 @@ class ReadBlock:
 
 
 Received = Mapping | ReadBlock
-"""Where values are that came."""
+"""Where values are that came in shared memory."""
 
 
 def payload_of(values: memoryview) -> memoryview | None:
-    """Return the bytes that a msgpack `bin` holds, None if it is none."""
+    """Return the bytes that a msgpack `bin` holds; None if the values are none."""
     head = _BIN_HEADS.get(values[0])
     if head is None or len(values) < head or int.from_bytes(values[1:head], "big") != len(values) - head:
         return None
@@ -196,6 +201,7 @@ class View:
 
     def __init__(self, received: Received) -> None:
         self._received = received
+        # The memory while a `with` looks at it; None outside.
         self._open: memoryview | None = None
 
     def __repr__(self) -> str:

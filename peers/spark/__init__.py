@@ -5,6 +5,6 @@ cli/spark ──▶ report, routing ──▶ archive_files          what is ask
     └───────▶ session ──▶ java, package, progress        where it runs
 ```
 
-pyspark is an extra (`topichub[spark]`) and heavy: nothing outside this package and `peers.cli.spark` imports it, and
+pyspark is an extra (`spark`) and heavy: nothing outside this package and `peers.cli.spark` imports it, and
 the modules that the command line loads at once (`session`, `package`, `progress`, `summary`) do so only when called.
 """

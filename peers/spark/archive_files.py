@@ -95,7 +95,7 @@ def _files(path: str) -> list[str]:
     try:
         from deltalake import DeltaTable  # noqa: PLC0415 -- an extra
     except ImportError as error:
-        raise UsageError(f"{path} is a Delta table, to read it: pip install 'topichub[delta]'") from error
+        raise UsageError(f"{path} is a Delta table, to read it: pip install '.[delta]'") from error
     return list(DeltaTable(path).file_uris())
 
 

@@ -155,7 +155,7 @@ def _running() -> SparkSession | None:
         from pyspark.sql import SparkSession  # noqa: PLC0415 -- the same
     except ImportError as error:
         raise SparkUnavailableError(
-            f"hub spark needs {error.name}, which is not installed: pip install 'topichub[spark]'"
+            f"hub spark needs {error.name}, which is not installed: pip install '.[spark]'"
         ) from error
     return SparkSession.getActiveSession()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,10 +24,15 @@ from websockets.frames import Opcode
 from hub.batch import Batch
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.names.claim import Wish
+from hub.tags.envelope import key_of
 from hub.topics import printable
-from peers.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
-from peers.forms import Form
-from peers.websocket.forms import json_form, msgpack_form
+from peers.journal.forms import Form, Order
+from peers.values.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
+from peers.values.forms import Form as BatchForm
+from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep
+from peers.verbs.publish import Publication
+from peers.websocket.batches import json_form, msgpack_form
 from peers.websocket.messages import (
     Claim,
     ClientMessage,
@@ -35,7 +41,6 @@ from peers.websocket.messages import (
     HubMessage,
     Labels,
     Ping,
-    Publication,
     RefusedError,
     Release,
     RequestNumber,
@@ -47,13 +52,27 @@ from peers.websocket.messages import (
     UnsubscribeRules,
 )
 from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
-from peers.websocket.rules import key_of
 from peers.wire.hello import NAME_LIMIT_BYTES
+from peers.wire.names import NameClaim, NameRelease
+from peers.wire.records import FETCH_BYTES
+from peers.wire.rules import RuleChange
+from peers.wire.session import ServiceChange, SubscriptionChange
 
-__all__ = ["ITEMS_LIMIT", "JSON", "MSGPACK", "Codec"]
+__all__ = ["FETCH_LIMIT_BYTES", "ITEMS_LIMIT", "JSON", "JSON_BYTES", "JSON_LIMIT_BYTES", "MSGPACK", "Codec"]
 
 ITEMS_LIMIT = BATCH_LIMIT_MESSAGES
 """Most values or prefixes of one message."""
+
+FETCH_LIMIT_BYTES = 4 * 1024 * 1024
+"""Most of what one `fetch` may ask for under `hub.v1.msgpack`; more is taken for this."""
+
+JSON_BYTES = 64 * 1024
+"""Default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader."""
+
+JSON_LIMIT_BYTES = 1024 * 1024
+"""Most of them, whatever is asked for."""
+
+_END_OF_TIME_US = 2**63 - 1
 
 _CONTAINERS_LIMIT = 4 * 1024 * 1024
 """Most bytes of a msgpack message that may begin an array or map. Passing over one costs 7 ns: 28 ms."""
@@ -77,12 +96,9 @@ class Codec:
     """
 
     opcode: Opcode
-    form: Callable[[Batch], Form]
+    form: Callable[[Batch], BatchForm]
     decode: Callable[[bytes], ClientMessage]
     encode: Callable[[HubMessage], bytes]
-
-
-_Change = Subscribe | Unsubscribe | Serve | Unserve
 
 
 class _Envelope(msgspec.Struct):
@@ -158,9 +174,11 @@ _TYPES = (
     "unrule",
 )
 
-_Same = Hello | Ping | Fetch | Claim | Release | SubscribeRules | UnsubscribeRules
-_JsonMessage = _Same | Subscribe | Unsubscribe | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
-_RawMessage = _Same | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | _RawPublish | RawRequest | RawReply
+_Same = Hello | Ping | Claim | Release | SubscribeRules | UnsubscribeRules
+_JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
+_RawMessage = (
+    _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | _RawPublish | RawRequest | RawReply
+)
 
 _from_json = msgspec.json.Decoder(_JsonMessage).decode
 _from_msgpack = msgspec.msgpack.Decoder(_RawMessage).decode
@@ -194,6 +212,10 @@ def _check_utf8(payload: bytes) -> None:
 
 
 def _decode_text(payload: bytes) -> ClientMessage:
+    if is_nested_too_deep(payload):
+        raise ProtocolError(
+            CloseCode.BAD_DATA, f"nested too deep: more than {NESTING_LIMIT} arrays and maps in each other"
+        )
     try:
         message: _JsonMessage = _from_json(payload)
     except msgspec.ValidationError as error:
@@ -207,12 +229,14 @@ def _decode_text(payload: bytes) -> ClientMessage:
             return request_of(message)
         case JsonReply():
             return reply_of(message)
-        case Hello():
-            return _checked_hello(message)
         case Subscribe() | Unsubscribe() | Serve() | Unserve():
-            return _checked_items(message)
+            if len(message.prefixes) > ITEMS_LIMIT:
+                raise _too_many_prefixes(len(message.prefixes), message.request)
+            return _CHANGES[type(message)](message.prefixes, message.request)
+        case Fetch():
+            return _order(message, "json", JSON_BYTES, JSON_LIMIT_BYTES)
         case _:
-            return message
+            return _verb(message)
 
 
 def _publication_of_json(message: _JsonPublish) -> Publication:
@@ -249,18 +273,45 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
             return reply_of(message)
         case _RawSubscribe() | _RawUnsubscribe() | _RawServe() | _RawUnserve():
             return _CHANGES[type(message)](_prefixes(message.prefixes, message.request), message.request)
-        case Hello():
-            return _checked_hello(message)
+        case Fetch():
+            return _order(message, "msgpack", FETCH_BYTES, FETCH_LIMIT_BYTES)
+        case _:
+            return _verb(message)
+
+
+_CHANGES: dict[type, Callable[[list[str], int], SubscriptionChange | ServiceChange]] = {
+    Subscribe: partial(SubscriptionChange, True),
+    Unsubscribe: partial(SubscriptionChange, False),
+    Serve: partial(ServiceChange, True),
+    Unserve: partial(ServiceChange, False),
+    _RawSubscribe: partial(SubscriptionChange, True),
+    _RawUnsubscribe: partial(SubscriptionChange, False),
+    _RawServe: partial(ServiceChange, True),
+    _RawUnserve: partial(ServiceChange, False),
+}
+
+
+def _verb(message: _Same) -> ClientMessage:
+    """Return what looks the same in both encodings as the verbs take it."""
+    match message:
+        case SubscribeRules() | UnsubscribeRules():
+            rules = [(rule.labels, rule.prefix, rule.sender) for rule in message.rules]
+            return RuleChange(isinstance(message, SubscribeRules), rules, message.request)
+        case Claim():
+            return NameClaim(message.request, Wish(message.name, message.labels, message.queue))
+        case Release():
+            return NameRelease(message.request, message.name)
+        case Hello() if len(message.name.encode()) > NAME_LIMIT_BYTES:
+            raise RefusedError(CloseCode.BAD_DATA, f"hello: name is over {NAME_LIMIT_BYTES} bytes")
         case _:
             return message
 
 
-_CHANGES: dict[type, type[Subscribe | Unsubscribe | Serve | Unserve]] = {
-    _RawSubscribe: Subscribe,
-    _RawUnsubscribe: Unsubscribe,
-    _RawServe: Serve,
-    _RawUnserve: Unserve,
-}
+def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order:
+    """Return what is asked of the journal, with the form that its answer is to have."""
+    size_bytes = min(usual_bytes if fetch.bytes is None else fetch.bytes, most_bytes)
+    time_us = None if fetch.time_ms is None else min(round(fetch.time_ms * 1000), _END_OF_TIME_US)
+    return Order(fetch.request, fetch.start, time_us, fetch.end, fetch.prefixes, size_bytes, fetch.wait_ms, form)
 
 
 def _publication_of_msgpack(message: _RawPublish) -> Publication:
@@ -299,7 +350,7 @@ def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:
     packed = bytes(raw)
     items, _ = _array(packed, "prefixes", request)  # before the list is made of what may be millions
     if items > ITEMS_LIMIT:
-        raise RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", items, ITEMS_LIMIT), request)
+        raise _too_many_prefixes(items, request)
     try:
         return _prefixes_of(packed)
     except msgspec.ValidationError as error:
@@ -320,17 +371,8 @@ def _array(packed: bytes, field: str, request: int) -> tuple[int, int]:
     raise RefusedError(CloseCode.BAD_DATA, f"expected an array - at `$.{field}`", request)
 
 
-def _checked_hello(message: Hello) -> Hello:
-    if len(message.name.encode()) > NAME_LIMIT_BYTES:
-        raise RefusedError(CloseCode.BAD_DATA, f"hello: name is over {NAME_LIMIT_BYTES} bytes")
-    return message
-
-
-def _checked_items(message: _Change) -> _Change:
-    items = len(message.prefixes)
-    if items > ITEMS_LIMIT:
-        raise RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", items, ITEMS_LIMIT), message.request)
-    return message
+def _too_many_prefixes(found: int, request: int) -> RefusedError:
+    return RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", found, ITEMS_LIMIT), request)
 
 
 def _too_many(what: str, found: int, limit: int) -> str:

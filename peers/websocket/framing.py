@@ -6,8 +6,9 @@
     payload
 ```
 
-The library's own frames are made for one connection and one write each. These are made once and written to as many
-connections as want them, so they are plain bytes. Not here: reading frames, control frames (`peers.websocket.session`).
+The library makes a frame for one connection and one write. These frames are plain bytes, which are made once and
+written to any number of connections. No state, no I/O. Not here: reading frames, control frames
+(`peers.websocket.session`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MEDIUM_LIMIT_BYTES = 0xFFFF
 
 
 def encode_message(opcode: int, *parts: bytes | memoryview) -> bytes:
-    """Return the parts, one behind the other, as one whole frame."""
+    """Return one whole frame whose payload is the parts, one after the other."""
     size = sum(map(len, parts))
     if size < _MEDIUM_MARK:
         header = _SHORT.pack(_FINAL | opcode, size)

@@ -5,9 +5,9 @@
 | `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
 | `/healthz` | 200 as long as the event loop turns |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
-| `/metrics` | Prometheus text, see `peers.metrics` |
+| `/metrics` | Prometheus text, see `peers.node.metrics` |
 
-GET and HEAD. Every answer ends its connection. No state; reads the node.
+Only GET and HEAD are answered, and every answer ends its connection. No state of its own: it reads that of the node.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from websockets.http11 import Request, Response
 
 from hub.topics import printable
 from peers.console import page
-from peers.metrics import CONTENT_TYPE, exposition
-from peers.node import Node
+from peers.node.metrics import CONTENT_TYPE, exposition
+from peers.node.node import Node
 
 __all__ = ["answer", "path_of", "plain"]
 
@@ -31,7 +31,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the page may load: its own files, and its own hub. Nobody may frame it."""
+"""The page may load its own files, and connect to its own hub. No other page may show it in a frame."""
 
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
@@ -57,7 +57,7 @@ def answer(node: Node, request: Request) -> Response:
         )
     response = _resource(node, path_of(request))
     if request.method == "HEAD":
-        response.body = b""  # its length stays in the headers
+        response.body = b""  # the length of the body that GET would get stays in the headers
     return response
 
 

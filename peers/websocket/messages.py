@@ -1,19 +1,18 @@
 """The messages of `hub.v1.json` and `hub.v1.msgpack`, see docs/websocket.md, as typed values.
 
-Values only; their two encodings are in `peers.websocket.codec`. What is published is a frame of the hub's own already.
+Their two encodings are in `peers.websocket.codec`, which also makes a frame of the hub's own of what is published.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
-from hub.batch import Batch
 from hub.errors import RejectedError
 from hub.labels import LABELS_LIMIT
 from hub.overflow import QueueLimits
-from hub.requests.layout import Reply, Request
+from peers.verbs.verbs import Verb
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS
@@ -32,7 +31,6 @@ __all__ = [
     "NameStanding",
     "Ping",
     "Pong",
-    "Publication",
     "Recorded",
     "RefusedError",
     "Release",
@@ -48,46 +46,46 @@ __all__ = [
 ]
 
 RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
-"""A number of the client's choice, 0 for none."""
+"""A number that the client chooses; 0 means that it wants no confirmation."""
 
 Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
-"""Not checked."""
+"""Labels, of which only the number has been checked."""
 
 _FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
-"""The same, where there must be one, and where it goes on to a reader process."""
+"""The request number of a `fetch`, which must have one; 32 bits, as it goes on to a reader process in a frame."""
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 _LATEST_MS = 1e16
-"""Later than any record, which asks for the end of the journal."""
+"""The latest time that may be asked for. It is later than any record, and so asks for the end of the journal."""
 
 
 # Client to hub.
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Who speaks, and the queue it wishes for."""
+    """The client says its name, and which queue it wishes for."""
 
     name: str = ""
     queue: QueueWish | None = None
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
-    """From now on, messages under these prefixes."""
+    """The client wants messages under these prefixes from now on."""
 
     prefixes: list[str]
     request: RequestNumber = 0
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
-    """The opposite."""
+    """The client wants no more messages under these prefixes."""
 
     prefixes: list[str]
     request: RequestNumber = 0
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Labels, a prefix and a sender that messages are to have; see `hub.tags.rule`."""
+    """The labels, the prefix and the sender that messages must have, see `hub.tags.rule`."""
 
     labels: Labels = ()
     prefix: str = ""
@@ -95,109 +93,79 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class SubscribeRules(msgspec.Struct, frozen=True, tag="rule"):
-    """From now on, messages that match these rules."""
+    """The client wants messages that match one of these rules from now on."""
 
     rules: Annotated[list[Rule], msgspec.Meta(max_length=RULES_PER_FRAME)]
     request: RequestNumber = 0
 
 
 class UnsubscribeRules(msgspec.Struct, frozen=True, tag="unrule"):
-    """The opposite."""
+    """The client gives these rules up."""
 
     rules: Annotated[list[Rule], msgspec.Meta(max_length=RULES_PER_FRAME)]
     request: RequestNumber = 0
 
 
 class Serve(msgspec.Struct, frozen=True, tag="serve"):
-    """From now on, this client answers requests under these prefixes."""
+    """The client answers requests under these prefixes from now on."""
 
     prefixes: list[str]
     request: RequestNumber = 0
 
 
 class Unserve(msgspec.Struct, frozen=True, tag="unserve"):
-    """The opposite."""
+    """The client answers no more requests under these prefixes."""
 
     prefixes: list[str]
     request: RequestNumber = 0
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
-    """A service name is claimed."""
+    """The client claims a service name."""
 
     name: str
     labels: Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)] = ()
     queue: bool = False
-    """Whether to wait where somebody else owns it."""
+    """Whether to wait if somebody else owns the name."""
     request: RequestNumber = 0
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
-    """The opposite."""
+    """The client gives up a service name, or stops waiting for it."""
 
     name: str
     request: RequestNumber = 0
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping"):
-    """Are you there?"""
+    """The client asks whether the hub is there; the answer is a `Pong`."""
 
     request: RequestNumber = 0
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
-    """A piece of the journal is asked for, see `peers.wire.records.Fetch`."""
+    """The client asks for a piece of the journal, see `peers.wire.records.Fetch`."""
 
     request: _FetchNumber
     start: _Offset = 0
     time_ms: Annotated[float, msgspec.Meta(ge=0.0, le=_LATEST_MS)] | None = None
-    """ms since 1970 UTC; fractions are µs."""
+    """A time in ms since 1970 UTC, with fractions down to µs, in place of `start`."""
     end: _Offset | None = None
     prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
     bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """None for what suits the encoding."""
+    """How much one answer holds; None for the default of the encoding."""
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
 
 
-class Publication(NamedTuple):
-    """Messages to publish, as one MESSAGES frame."""
-
-    frame: bytes
-    routing_key: bytes
-    messages: int
-    request: int
-    confirm: bool = False
-    """Whether the publisher wants to know their offset in the journal."""
-
-    @property
-    def batch(self) -> Batch:
-        """The same as a batch."""
-        return Batch(self.frame, self.messages)
-
-
-ClientMessage = (
-    Hello
-    | Subscribe
-    | Unsubscribe
-    | SubscribeRules
-    | UnsubscribeRules
-    | Ping
-    | Fetch
-    | Publication
-    | Request
-    | Reply
-    | Serve
-    | Unserve
-    | Claim
-    | Release
-)
+ClientMessage = Hello | Ping | Verb
+"""Everything that a client may say, as the hub takes it."""
 
 
 # Hub to client.
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """Who answers, and what is granted."""
+    """The hub says its name, and what it grants the client."""
 
     hub: str
     name: str
@@ -205,7 +173,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     frame: int
     software: str = SOFTWARE
     journal: str | msgspec.UnsetType = msgspec.UNSET
-    """Id of the hub's journal, where it has one."""
+    """The id of the hub's journal; left out if the hub has none."""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):
@@ -213,28 +181,28 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True
 
     request: int
     offset: int | None = None
-    """Of a subscription, where there is a journal: everything recorded from here on is delivered, nothing before."""
+    """For a subscription to a hub with a journal: everything recorded from here on is delivered, nothing before."""
     text: str = ""
-    """Of a claim: "queued" where the name is somebody else's for now."""
+    """For a claim: "queued" if somebody else owns the name for now."""
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
-    """What was published is in the journal."""
+    """Values that were published are in the journal."""
 
     request: int
     offset: int
-    """Of the first of the values."""
+    """The offset of the first of these values."""
     count: int
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped"):
-    """So many messages are missing here."""
+    """Here, in the order of messages, `count` of them are missing."""
 
     count: int
 
 
 class Error(msgspec.Struct, frozen=True, tag="error", omit_defaults=True):
-    """A message of the client's was refused."""
+    """A message of the client was refused."""
 
     code: int
     text: str
@@ -242,21 +210,21 @@ class Error(msgspec.Struct, frozen=True, tag="error", omit_defaults=True):
     offset: int | None = None
     """With code 4011: the oldest offset that is retained."""
     about: str = ""
-    """The type of that message, where its request may have the number of another one's."""
+    """The type of the refused message, if messages of another type may bear the same request number."""
 
 
 class NameStanding(msgspec.Struct, frozen=True, tag="name", omit_defaults=True):
-    """How a claim to a service name stands now."""
+    """The new standing of a claim to a service name."""
 
     name: str
     standing: str
     """"owned", "queued" or "lost"."""
     text: str = ""
-    """Why."""
+    """Why the standing has changed."""
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
-    """Answer to a ping."""
+    """The answer to a `Ping`."""
 
     request: int
 
@@ -268,9 +236,9 @@ class RefusedError(RejectedError):
     """One message is refused.
 
     Attributes:
-        request: The number that it bore, 0 for none.
+        request: The number of the message, 0 for none.
         messages: How many values it wanted to publish, 0 if that is not known.
-        about: Its type, where the client must be told: of a `request`, whose numbers are in a space of their own.
+        about: "request" for a message of that type, whose numbers have nothing to do with those of others; else empty.
     """
 
     def __init__(self, code: int, text: str, request: int = 0, messages: int = 0, about: str = "") -> None:

@@ -1,18 +1,18 @@
 """Which web pages may connect: the check of the `Origin` header (cross-site WebSocket hijacking).
 
-A browser lets every page open a WebSocket to every host, this machine's own included, and says in `Origin` where the
-page is from. Programs send none. Allowed are:
+A browser lets every page open a WebSocket to every host, even to the machine that it runs on, and says in `Origin`
+where the page is from. Programs send no `Origin`. These connections are allowed:
 
-| Origin | on a loopback listener | on another |
+| Origin | listener on loopback | on another address |
 |---|---|---|
 | none (a program) | yes | yes |
 | one of `websocket.origins` | yes | yes |
-| the hub's own page: same host and port as in `Host` | yes, if that is a loopback name | yes |
+| the hub's own page: same host and port as in `Host` | if the host is known | if the host is known |
 | a page on this machine, any port | yes | no |
 | anything else, `null`, several | no | no |
 
-The own page must be at a loopback name on a loopback listener, because a foreign name can be made to point at it (DNS
-rebinding). No state, no I/O.
+`peers.websocket.hosts` says which hosts are known. This matters because a foreign name can be made to point here (DNS
+rebinding), and then `Origin` equals `Host`. No state, no I/O.
 """
 
 from __future__ import annotations
@@ -21,41 +21,45 @@ import re
 from collections.abc import Collection, Sequence
 
 from hub.topics import printable
+from peers.websocket.hosts import Host, is_loopback
 
 __all__ = ["refusal"]
 
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[^\s/?#@\[\]:\\]+)(?::([0-9]{1,5}))?")
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s/?#@\[\]:\\]+)(?::([0-9]{1,5}))?")
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def refusal(origins: Sequence[str], hosts: Sequence[str], allowed: Collection[str], *, loopback: bool) -> str:
+def refusal(
+    origins: Sequence[str], host: Host, allowed: Collection[str], *, loopback: bool, is_host_known: bool
+) -> str:
     """Return why a page may not connect, an empty text if it may.
 
     Args:
         origins: Every `Origin` header of the request.
-        hosts: Every `Host` header of the request.
+        host: What its `Host` header names.
         allowed: The setting `websocket.origins`.
         loopback: Whether the listener is bound to a loopback address.
+        is_host_known: Whether `host` is known to be a name of this hub.
     """
     if not origins:
         return ""
     if len(origins) > 1:
         return "several Origin headers"
     origin = origins[0]
-    if origin in allowed or _is_ours(origin, hosts, loopback=loopback):
+    page = _ORIGIN.fullmatch(origin)
+    if origin in allowed or (page is not None and loopback and is_loopback(page[2])):
         return ""
+    if page is not None and _is_at(page, host):
+        if is_host_known:
+            return ""
+        name = printable(host.name)
+        return f"host {name} is not known to be this hub; to allow it, add it to the setting websocket.hosts"
     return f"origin {printable(origin)} may not connect; to allow it, add it to the setting websocket.origins"
 
 
-def _is_ours(origin: str, hosts: Sequence[str], *, loopback: bool) -> bool:
-    page = _ORIGIN.fullmatch(origin)
-    if page is None:
-        return False
+def _is_at(page: re.Match[str], host: Host) -> bool:
+    """Tell whether a page has come from that host and port."""
     scheme, name, port = page.groups()
-    if loopback:
-        return name in _LOOPBACK
-    host = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
     default = _DEFAULT_PORTS[scheme]
-    return host is not None and host[1] == name and int(host[2] or default) == int(port or default)
+    ours = default if host.port is None else host.port
+    return name.removesuffix(".") == host.name and ours == int(port or default)

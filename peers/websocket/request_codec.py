@@ -1,4 +1,4 @@
-"""`request` and `reply` as clients send them, becoming `Request` and `Reply` of the hub's own.
+"""Turning the messages `request` and `reply` of WebSocket clients into the hub's own `Request` and `Reply`.
 
 ```
 {"type": "request", "request": 7, "topic": "/sum", "timeout_ms": 1000, "value": [1, 2]}      `service` for a name
@@ -29,7 +29,7 @@ _Status = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
 class JsonRequest(msgspec.Struct, frozen=True, tag="request"):
-    """Something is asked, in JSON."""
+    """A `request` in JSON."""
 
     request: _Transaction
     topic: str = ""
@@ -40,7 +40,7 @@ class JsonRequest(msgspec.Struct, frozen=True, tag="request"):
 
 
 class RawRequest(msgspec.Struct, frozen=True, tag="request"):
-    """The same in msgpack; values are not looked into."""
+    """A `request` in msgpack, whose values are not looked into."""
 
     request: _Transaction
     topic: str = ""
@@ -51,7 +51,7 @@ class RawRequest(msgspec.Struct, frozen=True, tag="request"):
 
 
 class JsonReply(msgspec.Struct, frozen=True, tag="reply"):
-    """A service answers, in JSON."""
+    """A `reply` in JSON."""
 
     request: _Transaction
     value: Any = msgspec.UNSET
@@ -62,7 +62,7 @@ class JsonReply(msgspec.Struct, frozen=True, tag="reply"):
 
 
 class RawReply(msgspec.Struct, frozen=True, tag="reply"):
-    """The same in msgpack."""
+    """A `reply` in msgpack, whose values are not looked into."""
 
     request: _Transaction
     value: msgspec.Raw = msgspec.Raw()
@@ -76,10 +76,10 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def request_of(message: JsonRequest | RawRequest) -> Request:
-    """Return what is asked.
+    """Return the hub's own request for a `request`.
 
     Raises:
-        RefusedError: Values or targets are missing, or too many.
+        RefusedError: The message has no value or no target, or too many of them.
     """
     flags, values = _values(message, "request")
     target = (message.service or message.topic).encode()
@@ -91,7 +91,7 @@ def request_of(message: JsonRequest | RawRequest) -> Request:
 
 
 def reply_of(message: JsonReply | RawReply) -> Reply:
-    """Return what is answered; raises as `request_of`."""
+    """Return the hub's own reply for a `reply`; raises what `request_of` raises."""
     first = message.request
     if message.status == Status.OK:
         flags, values = _values(message, "reply")
@@ -103,7 +103,7 @@ def reply_of(message: JsonReply | RawReply) -> Reply:
 
 
 def _values(message: JsonRequest | RawRequest | JsonReply | RawReply, kind: str) -> tuple[int, bytes]:
-    """Return flags, and values as in the body of a frame."""
+    """Return the flags and the values as they stand in the body of a frame."""
 
     def refuse(text: str, code: CloseCode = CloseCode.BAD_DATA) -> RefusedError:
         return RefusedError(code, f"{kind}: {text}", message.request, about=kind)

@@ -1,19 +1,20 @@
-"""`Session`: the rules of a WebSocket conversation, without I/O: bytes in, events out.
+"""`Session`: the rules of a WebSocket conversation. It does no I/O: it takes bytes and returns events.
 
 ```
 OPENING ──Request──▶ accept()  ─▶ OPEN ─▶ CLOSED     one side has said Close, or the stream made no sense
                  └─▶ respond() ─────────▶ CLOSED     plain HTTP, or refused
 ```
 
-What the messages mean is a tongue: the hub's own two codecs, one of which the handshake agrees on, or another that the
-shell chose by the path of the request (`accept`).
+A codec says what the messages mean. The handshake agrees on one of the hub's own two codecs, or the connection has
+chosen another one by the path of the request (`accept`).
 
-The handshake is read by the websockets library's `ServerProtocol`, frames by its `Protocol`: two objects, so that the
-request is forgotten once it was answered. This class cuts the handshake from what follows it (the library would read on
-as if it were accepted), puts fragments together, tells messages of the wrong kind, and answers what needs no hub.
+The websockets library's `ServerProtocol` reads the handshake, and its `Protocol` reads frames: these are two objects,
+so that the request is forgotten when it has been answered. This class cuts the handshake from what follows it (the
+library would read on as if it were accepted), puts fragments together, refuses messages of the wrong kind, and answers
+what needs no hub.
 
-A shell feeds what it read to `receive`, acts on the events, then writes `take_outgoing()`. Once `closed`, it
-half-closes behind that; what comes later is thrown away.
+A connection feeds what it has read to `feed`, acts on each `next_event`, and then writes `take_outgoing()`. When the
+session is `closed`, the connection half-closes after that; what comes later is thrown away.
 
 Owner: one connection. Invariants: before the handshake is over at most `handshake_limit_bytes` and one read are held,
 later one message; answers stand in the order of the messages that they answer. Not here: who may connect, clocks.
@@ -21,6 +22,7 @@ later one message; answers stand in the order of the messages that they answer. 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from http import HTTPStatus
@@ -35,7 +37,8 @@ from websockets.typing import Subprotocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
-from peers.forms import Form
+from peers.transport.fragments import Fragments, end_of
+from peers.values.forms import Form
 from peers.websocket.codec import JSON, MSGPACK
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import (
@@ -48,9 +51,10 @@ from peers.websocket.messages import (
     RefusedError,
 )
 from peers.wire.control import cut_text
+from peers.wire.scanner import NEED_DATA, NeedData
 from peers.wire.session import Closing
 
-__all__ = ["AnsweredError", "Event", "Phase", "Session", "Tongue"]
+__all__ = ["AnsweredError", "Event", "MessageCodec", "Phase", "Session"]
 
 Event = Request | ClientMessage | Closing
 
@@ -58,16 +62,20 @@ _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGP
 
 _HEAD_END = b"\r\n\r\n"
 
+_PIECE_BYTES = 16 * 1024
+"""How much of a read the library is given at once. It takes all frames of a piece apart before the first one is acted
+on, which takes about 10 ms for frames of the smallest size (6 bytes)."""
+
 _SHOWN_CHARACTERS = 200
-"""How much of the library's reason is repeated: it may quote a whole line of the request."""
+"""How much of the library's reason is repeated, as it may quote a whole line of the request."""
 
 
-class Tongue(Shape):
-    """What the messages of a conversation mean."""
+class MessageCodec(Shape):
+    """Says what the messages of a conversation mean."""
 
     @property
     def opcode(self) -> Opcode:
-        """Kind of its WebSocket messages, both ways."""
+        """The kind of WebSocket messages in both directions."""
 
     @property
     def form(self) -> Callable[[Batch], Form]:
@@ -75,15 +83,15 @@ class Tongue(Shape):
 
     @property
     def decode(self) -> Callable[[bytes], ClientMessage]:
-        """Reads what a client sent; raises `ProtocolError` or `RefusedError`."""
+        """Reads a message of a client; raises `ProtocolError` or `RefusedError`."""
 
     @property
     def encode(self) -> Callable[[HubMessage], bytes]:
-        """Writes what the hub answers; what has no words in this tongue is empty, and is not said."""
+        """Writes an answer of the hub; the result is empty if this codec cannot express it, and then it is not sent."""
 
 
 class AnsweredError(ProtocolError):
-    """Ends the conversation, behind an answer that says why."""
+    """Ends the conversation after an answer that says why."""
 
 
 class Phase(Enum):
@@ -98,28 +106,32 @@ class Session:
     """The hub's side of a conversation.
 
     Args:
-        frame_limit_bytes: Largest message taken.
-        handshake_limit_bytes: Largest HTTP request taken.
+        frame_limit_bytes: Largest message that is taken.
+        handshake_limit_bytes: Largest HTTP request that is taken.
     """
 
     __slots__ = (
+        "_events",
         "_fragments",
         "_frame_limit_bytes",
         "_handshake_limit_bytes",
         "_head",
         "_outgoing",
         "_protocol",
+        "_replies",
         "_spoken",
+        "_unread",
         "codec",
         "phase",
         "rejected_messages",
     )
 
     phase: Phase
-    codec: Tongue
-    """What is spoken, once it is OPEN."""
+    """`accept` leads to OPEN; `respond`, a Close of either side, or an error leads to CLOSED, for good."""
+    codec: MessageCodec
+    """The codec that is spoken; without a meaning before `accept`."""
     rejected_messages: int
-    """Messages that were to be published and were refused, for the shell to collect."""
+    """How many messages that were to be published were refused; the connection collects the number and sets it to 0."""
 
     def __init__(self, frame_limit_bytes: int, handshake_limit_bytes: int) -> None:
         self.phase = Phase.OPENING
@@ -128,10 +140,21 @@ class Session:
         self._frame_limit_bytes = frame_limit_bytes
         self._handshake_limit_bytes = handshake_limit_bytes
         self._head = bytearray()
+        """The beginning of the HTTP request; empty before it, and as soon as the request is complete."""
+        self._unread: deque[memoryview] = deque()
+        """Pieces that were fed and not looked at; emptied when the conversation is over."""
+        self._events: Iterator[Event | None] = iter(())
+        """The events in the piece that is being looked at."""
         self._spoken = ""
+        """The name of what is spoken, for error messages: the subprotocol, or the path; empty before `accept`."""
         self._protocol: Protocol | None = None
-        self._fragments: bytearray | None = None
+        """The library's reader of frames; None before `accept`."""
+        self._fragments = Fragments()
+        self._replies: deque[bytes] = deque()
+        """The library's own answers to the last piece: a Pong for each Ping, in their order, and then perhaps a Close.
+        Each one leaves when the frame that it answers is acted on."""
         self._outgoing: list[bytes] = []
+        """What waits for `take_outgoing`, which empties it."""
 
     @property
     def closed(self) -> bool:
@@ -151,17 +174,22 @@ class Session:
             self._outgoing.append(encode_message(self.codec.opcode, payload))
 
     def encode(self, message: HubMessage) -> bytes:
-        """Return a message as a ready frame of this conversation's tongue, empty if that has no words for it."""
+        """Return a message as a ready frame of this conversation's codec, empty if that has no words for it."""
         payload = self.codec.encode(message)
         return encode_message(self.codec.opcode, payload) if payload else b""
 
     def confirm(self, request: int, offset: int | None = None) -> None:
-        """Tell the client that its request was carried out, if it wants to know; for a subscription, from where on."""
+        """Tell the client that its request was carried out, if it wants to know.
+
+        Args:
+            request: The number of the request, 0 if the client does not want to know.
+            offset: Where the journal stood when a subscription began; None otherwise.
+        """
         if request:
             self.send(Confirmed(request, offset))
 
     def reject(self, error: RefusedError) -> None:
-        """Tell the client that one message of its was refused."""
+        """Tell the client that one of its messages was refused."""
         self.rejected_messages += error.messages
         self.send(Error(error.code, error.text, error.request, about=error.about))
 
@@ -175,23 +203,27 @@ class Session:
         """End an open conversation from this side."""
         if self._protocol is not None and self.phase is Phase.OPEN:
             self.phase = Phase.CLOSED
+            if self._protocol.state is not OPEN:  # the library has closed already, for a frame behind this one
+                self._outgoing.extend(self._replies)
+            self._replies.clear()
             self._protocol.fail(code, cut_text(text).decode())
             self._take_from_library()
+            self._fragments = Fragments()  # the rest of the message will not be looked at
 
-    def accept(self, request: Request, tongue: Tongue | None = None) -> bool:
-        """Answer the request with a handshake; False if it was none that this hub can take, and was refused.
+    def accept(self, request: Request, codec: MessageCodec | None = None) -> bool:
+        """Answer the request with a handshake; return False if the hub cannot take it, and has refused it.
 
         Args:
-            request: The one that was yielded.
-            tongue: What is spoken, whatever subprotocols the client offers; None for one of the hub's own that it does.
+            request: The one that `next_event` has returned.
+            codec: The codec to speak, whatever subprotocols the client offers; None to agree on one of the hub's own.
         """
-        handshake = ServerProtocol(select_subprotocol=_select if tongue is None else _select_none)
+        handshake = ServerProtocol(select_subprotocol=_select if codec is None else _select_none)
         response = handshake.accept(request)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             self.respond(response)
             return False
-        if tongue is not None:
-            self._spoken, self.codec = request.path.partition("?")[0], tongue
+        if codec is not None:
+            self._spoken, self.codec = request.path.partition("?")[0], codec
         else:
             assert handshake.subprotocol is not None  # noqa: S101 -- else it would have been refused
             self._spoken, self.codec = handshake.subprotocol, _CODECS[handshake.subprotocol]
@@ -201,15 +233,15 @@ class Session:
         return True
 
     def respond(self, response: Response) -> None:
-        """Answer with plain HTTP, and be done."""
+        """Answer with plain HTTP, which ends the conversation."""
         self._outgoing.append(response.serialize())
         self._head = bytearray()
         self.phase = Phase.CLOSED
 
-    def take_outgoing(self) -> list[bytes]:
+    def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
         outgoing, self._outgoing = self._outgoing, []
-        return outgoing
+        return b"".join(outgoing)
 
     @property
     def has_outgoing(self) -> bool:
@@ -222,11 +254,33 @@ class Session:
 
     # What the client says.
 
-    def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield what the client says. Never raises for bad input: that becomes an answer and a `Closing` event.
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an incomplete request, or of an incomplete message, are held."""
+        held = len(self._head) + self._fragments.held_bytes
+        return held + (len(self._protocol.reader.buffer) if self._protocol is not None else 0)
 
-        A `Request` must be answered by `accept` or `respond` before the next event is asked for.
+    def feed(self, data: bytes) -> None:
+        """Take what was read; ask `next_event` for what it says."""
+        view = memoryview(data)
+        self._unread.extend(view[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+
+    def next_event(self) -> Event | NeedData | None:
+        """Return what the client says next. Bad input raises nothing: it leads to an answer and a `Closing` event.
+
+        A `Request` must be answered by `accept` or `respond` before the next event is asked for. None stands for
+        something that is dealt with already (a ping, an error) and has cost time.
         """
+        while True:
+            for event in self._events:
+                return event
+            if self.closed:
+                self._unread.clear()
+            if not self._unread:
+                return NEED_DATA
+            self._events = self._read(bytes(self._unread.popleft()))
+
+    def _read(self, data: bytes) -> Iterator[Event | None]:
         if self.phase is Phase.OPENING:
             cut = self._cut_head(data)
             if cut is None:
@@ -237,7 +291,7 @@ class Session:
             yield from self._receive_frames(data)
 
     def _cut_head(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return the HTTP request and what follows it, None if it is not complete."""
+        """Return the HTTP request and what follows it, or None if the request is not complete."""
         head = self._head
         searched = max(0, len(head) - len(_HEAD_END) + 1)
         head += data
@@ -270,41 +324,52 @@ class Session:
         self.respond(response)
         return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)
 
-    def _receive_frames(self, data: bytes) -> Iterator[Event]:
+    def _receive_frames(self, data: bytes) -> Iterator[Event | None]:
         protocol = self._protocol
         assert protocol is not None  # noqa: S101 -- made by accept
         protocol.receive_data(data)
+        self._replies.extend(data for data in protocol.data_to_send() if data)
         for frame in protocol.events_received():
-            event = self._frame(frame) if isinstance(frame, Frame) else None
-            if event is not None:
-                yield event
+            yield self._frame(frame) if isinstance(frame, Frame) else None
             if self.closed:
                 return
-        self._take_from_library()
-        if protocol.state is not OPEN and protocol.close_sent is not None:
-            self.phase = Phase.CLOSED
-            sent = protocol.close_sent
-            yield Closing(sent.code, sent.reason, by_far_side=False)
+        self._send_replies()
+        ended = self._ended()  # the library may have closed for what it could not read
+        if ended is not None:
+            yield ended
+
+    def _send_replies(self) -> None:
+        self._outgoing.extend(self._replies)
+        self._replies.clear()
 
     def _frame(self, frame: Frame) -> Event | None:
         match frame.opcode:
-            case Opcode.TEXT | Opcode.BINARY:
-                if frame.opcode is not self.codec.opcode:
-                    return self._give_up(CloseCode.WRONG_KIND, _wrong_kind(self.codec, self._spoken))
-                if frame.fin:
-                    return self._message(bytes(frame.data))
-                self._fragments = bytearray(frame.data)
-            case Opcode.CONT if self._fragments is not None:
-                self._fragments += frame.data
-                if frame.fin:
-                    payload, self._fragments = bytes(self._fragments), None
-                    return self._message(payload)
-            case Opcode.CLOSE if self._protocol is not None and self._protocol.close_rcvd is not None:
-                received = self._protocol.close_rcvd
-                self._take_from_library()
-                self.phase = Phase.CLOSED
-                return Closing(received.code, received.reason, by_far_side=True)
+            case Opcode.PING if self._replies:
+                self._outgoing.append(self._replies.popleft())
+            case Opcode.TEXT | Opcode.BINARY if frame.opcode is not self.codec.opcode:
+                return self._give_up(CloseCode.WRONG_KIND, _wrong_kind(self.codec, self._spoken))
+            case Opcode.TEXT | Opcode.BINARY | Opcode.CONT:
+                return self._part(frame)
+            case Opcode.CLOSE:
+                self._send_replies()
+                return self._ended()
         return None
+
+    def _ended(self) -> Event | None:
+        """Return what a Close has said, or None if neither side has sent one."""
+        assert self._protocol is not None  # noqa: S101 -- made by accept
+        end = end_of(self._protocol)
+        if end is None:
+            return None
+        self.phase = Phase.CLOSED
+        return Closing(*end)
+
+    def _part(self, frame: Frame) -> Event | None:
+        try:
+            message = self._fragments.take(frame)
+        except ProtocolError as error:
+            return self._give_up(error.code, error.text)
+        return self._message(message.payload) if message is not None else None
 
     def _message(self, payload: bytes) -> Event | None:
         try:
@@ -327,7 +392,7 @@ class Session:
 
 
 def _select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol:
-    """Take the first that the client offers and this hub speaks."""
+    """Take the first subprotocol that the client offers and this hub speaks."""
     for name in offered:
         if name in _CODECS:
             return name
@@ -335,10 +400,10 @@ def _select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol:
 
 
 def _select_none(_: ServerProtocol, __: Sequence[Subprotocol]) -> None:
-    """Agree on none: the path has said what is spoken."""
+    """Agree on no subprotocol, since the path has said what is spoken."""
 
 
-def _wrong_kind(codec: Tongue, spoken: str) -> str:
+def _wrong_kind(codec: MessageCodec, spoken: str) -> str:
     if codec.opcode is Opcode.TEXT:
         return f"a binary message under {spoken}, which takes text"
     return f"a text message under {spoken}, which takes binary"

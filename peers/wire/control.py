@@ -1,4 +1,4 @@
-"""Bodies of the small frames: subscriptions, notices, close."""
+"""Bodies of the small frames: SUBSCRIBE and UNSUBSCRIBE, NOTICE, CLOSE. No state, no I/O."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ __all__ = [
 ]
 
 PING_LIMIT_BYTES = 128
+"""Longest body of a PING, which PONG repeats."""
+
 CLOSE_TEXT_LIMIT_BYTES = 123
-"""WebSocket's own limit, so that one text serves both."""
+"""Longest text in CLOSE. It is that of a WebSocket's Close, so that one text fits both."""
 
 PREFIXES_LIMIT = 10_000
 """Most prefixes in one frame: ten times what a client may have, by default. A frame of the largest size could hold
@@ -41,25 +43,26 @@ _decode_subscription = msgspec.msgpack.Decoder(_Subscription).decode
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a hub tells a client, or a peer hub, beside messages."""
+    """What a hub tells a client or a peer hub, apart from messages."""
 
     kind: Literal["confirmed", "dropped", "error", "recorded", "unrecorded", "owned", "queued", "lost"]
-    """"recorded" and "unrecorded" answer messages with CONFIRM, one each, in their order; the last three tell how the
-    claim to `name` stands now."""
+    """What it is about. "recorded" or "unrecorded" answers each frame of messages with CONFIRM, in their order;
+    "owned", "queued" and "lost" tell the standing of the claim to `name`."""
     request: int = 0
-    """The request that it answers, 0 for none."""
+    """The number of the request that it answers, 0 for none."""
     count: int = 0
     """How many messages were lost, refused, or recorded."""
     code: int = 0
     text: str = ""
     offset: int | None = None
-    """In the journal: of the first message that was recorded; where it stood when a subscription began."""
+    """An offset in the journal: that of the first recorded message, or where the journal stood when a subscription
+    began."""
     again: bool = False
-    """Whether what is confirmed had been done before."""
+    """Whether the COMMIT that is confirmed had been carried out before."""
     name: str = ""
-    """Of a service."""
+    """The service name that was claimed."""
     segment: int = 0
-    """Of "confirmed": the number that a segment has got."""
+    """In "confirmed", the number that the hub has given to a new segment."""
 
 
 _decode_notice = msgspec.msgpack.Decoder(Notice).decode
@@ -91,7 +94,7 @@ def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
     """Read the body of SUBSCRIBE or UNSUBSCRIBE.
 
     Raises:
-        RejectedError: It is no such array. The stream is still in step, so the connection goes on.
+        RejectedError: The body is no such array. Where the next frame begins is known, so the connection goes on.
     """
     try:
         subscription: tuple[int, list[str]] = _decode_subscription(body)

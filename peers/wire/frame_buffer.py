@@ -1,4 +1,4 @@
-"""`FrameBuffer`: what was read and not yet looked at, with at most one incomplete frame of it held.
+"""`FrameBuffer`: bytes that were read and not looked at yet, and the beginning of at most one incomplete frame.
 
 ```
 held:  [header|the begin...      one growing bytearray, only of the cut frame
@@ -6,13 +6,13 @@ data:  [frame][frame][fra...     what is being looked at, as it was read
 later: what was fed meanwhile
 ```
 
-Those that build on it know where a frame ends (`_frame_size`): the hub's own protocol (`peers.wire.scanner`) and
-Broker's (`peers.zeek.native.incoming`).
+Its subclasses know where a frame ends (`_frame_size`): `peers.wire.scanner` for the hub's own protocol, and
+`peers.broker.incoming` for Broker's.
 
-Owner: one session. Invariants: of an incomplete frame no more is held than its size, beside what was fed and not asked
-for.
+Owner: one session. Invariant: besides what was fed and not asked for, no more is held than the size of one frame.
 
-Cost: a frame within one read is never copied; a cut one is, once: joining it with the whole read would copy 256 KiB.
+Cost: a frame that lies within one read is not copied. A frame that was cut is copied once, by itself: joining it with
+the whole next read would copy up to 256 KiB.
 """
 
 from __future__ import annotations
@@ -26,44 +26,49 @@ class FrameBuffer:
     """Keeps what was read until its frames are whole.
 
     Args:
-        frame_limit_bytes: Longest body. May be changed between frames.
+        frame_limit_bytes: Longest body. The owner may change it between frames.
     """
 
     __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "position")
 
     _header_bytes: ClassVar[int]
-    """How much of a frame says how long it is."""
+    """How many bytes at the beginning of a frame tell how long it is."""
 
     data: bytes
-    """What is being looked at."""
+    """The read that is being looked at; empty when everything up to its end has been taken or held."""
 
     position: int
-    """How far."""
+    """How much of `data` has been taken; 0 while it is empty."""
 
     def __init__(self, frame_limit_bytes: int) -> None:
         self.frame_limit_bytes = frame_limit_bytes
         self.data = b""
         self.position = 0
-        self._later: list[tuple[bytes, int]] = []  # what comes behind it, each from a place on; rarely more than one
+        self._later: list[tuple[bytes, int]] = []
+        """Reads that were fed after `data`, each with the position from which it counts; there is rarely more than one.
+        `feed` appends, `_advance` takes from the front."""
         self._held = bytearray()
-        self._needed_bytes = 0  # size of the held frame, or of a header while that is not complete
+        """The beginning of a frame that goes on in the next read. `_hold` fills it, and `_advance` empties it when the
+        frame is complete."""
+        self._needed_bytes = 0
+        """Size of the held frame, or of a header while the header is incomplete; without a meaning if none is held."""
 
     def _frame_size(self, data: bytes, position: int) -> int:
-        """Return the size of the frame at `position`, or of a header while that is not complete.
+        """Return the size of the frame at `position`, or of a header while the header is incomplete.
 
         Raises:
-            ProtocolError: It breaks a limit; nothing behind it can be read.
+            ProtocolError: The frame breaks a limit, so nothing behind it can be read.
         """
         raise NotImplementedError
 
     @property
     def held_bytes(self) -> int:
-        """Size of what is held of an incomplete frame."""
+        """How many bytes of an incomplete frame are held."""
         return len(self._held)
 
     @property
     def waiting_bytes(self) -> int:
-        """Size of all that was fed and not looked at."""
+        """How many bytes were fed and not taken."""
         later = sum(len(data) - position for data, position in self._later)
         return len(self.data) - self.position + later + len(self._held)
 
@@ -80,14 +85,14 @@ class FrameBuffer:
             self.data = data
 
     def forget(self) -> None:
-        """Nothing more is wanted of what was fed."""
+        """Throw away everything that was fed and not taken."""
         self.data = b""
         self.position = 0
         self._later.clear()
         self._held = bytearray()
 
     def go_to(self, position: int) -> None:
-        """Be done with what stands before `position`; let go of what is used up."""
+        """Take everything before `position`; if that is all of `data`, let go of it."""
         if position == len(self.data):
             self.data = b""
             self.position = 0
@@ -95,14 +100,18 @@ class FrameBuffer:
             self.position = position
 
     def _hold(self, size: int) -> None:
-        """Keep what is left of `data`: the beginning of a frame of that size, or of a header."""
+        """Hold what is left of `data`, which is the beginning of a frame of that size, or of a header."""
         if self.position < len(self.data):
             self._held = bytearray(memoryview(self.data)[self.position :])
             self._needed_bytes = size
         self.go_to(len(self.data))
 
     def _advance(self) -> bool:
-        """Begin with what was fed next, after the frame that it completes; False if there is nothing to look at."""
+        """Begin with the next read, or with the held frame if that read completes it.
+
+        Returns:
+            Whether there is something to look at.
+        """
         while self._later:
             data, position = self._later.pop(0)
             if not self._held:
@@ -118,7 +127,7 @@ class FrameBuffer:
         return False
 
     def _complete(self, data: bytes) -> int:
-        """Move what the held frame lacks from `data`; return how much that was, -1 if it is not complete yet."""
+        """Move what the held frame lacks from `data`; return how much that was, or -1 if that did not complete it."""
         held = self._held
         used = 0
         while len(held) < self._needed_bytes:
@@ -127,6 +136,6 @@ class FrameBuffer:
             missing = self._needed_bytes - len(held)
             held += memoryview(data)[used : used + missing]
             used = min(len(data), used + missing)
-            if len(held) == self._header_bytes:  # now its size can be told
+            if len(held) == self._header_bytes:  # the header is complete and tells the size of the frame
                 self._needed_bytes = self._frame_size(bytes(held), 0)
         return used

@@ -15,17 +15,22 @@ from peers.wire.kinds import Kind
 __all__ = ["FRAME_LIMIT_BYTES", "ID_BYTES", "NAME_LIMIT_BYTES", "PROTOCOL", "SOFTWARE", "Hello", "QueueWish", "grant"]
 
 PROTOCOL = 1
+"""The version of the protocol; the far side must speak the same."""
+
 SOFTWARE = f"topichub {__version__}"
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024
 """Default of the largest body that a side takes, bytes."""
 
 NAME_LIMIT_BYTES = 64
+"""Longest name that a side may give itself, bytes of UTF-8."""
+
 ID_BYTES = 16
+"""Length of a hub's id."""
 
 
 class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client wishes its queue to be; what it leaves out is the listener's default. Also what was granted."""
+    """The queue that a client wishes for, or was granted. What a wish leaves out is set by the listener's defaults."""
 
     messages: Annotated[int, msgspec.Meta(ge=1)] | None = None
     bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -33,29 +38,35 @@ class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who speaks, and what it takes."""
+    """What the speaker says of itself, and what it takes."""
 
     protocol: int
     role: Literal["client", "hub"]
     id: bytes = b""
-    """A hub's own, 16 random bytes; a client may leave it out."""
+    """The id of a hub, which is a random UUID (version 4) of 16 bytes; a client may leave it out."""
     name: str = ""
-    """For people, at most 64 bytes."""
+    """A name for people, at most 64 bytes."""
     software: str = SOFTWARE
+    """The program and its version, for people."""
     token: str = ""
+    """Reserved; nothing looks at it."""
     queue: QueueWish | None = None
+    """A client's wish, or what a hub has granted; None for no wish."""
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
     """Largest body that the speaker takes, bytes."""
     journal: bytes = b""
-    """The id of a hub's journal, 16 random bytes made with its file; empty without one."""
+    """The id of a hub's journal, which is 16 random bytes made with its file; empty if it has no journal."""
+    link: bytes = b""
+    """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub repeats them
+    if it sends ACCOUNT."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """A client's: 1 if it takes shared memory; only over a Unix socket. A hub's: granted, and values of more than so
-    many bytes should travel so; 0 where it does not."""
+    """From a client, 1 if it takes shared memory, which works over a Unix socket only. From a hub that grants it, the
+    size in bytes above which values should travel that way; 0 if it does not grant it."""
 
     def encode(self) -> bytes:
         """Return the frame."""
         body: dict[str, object] = msgspec.to_builtins(self, builtin_types=(bytes,))
-        body["software"] = self.software  # told even where it is the default
+        body["software"] = self.software  # as the default is left out otherwise
         return encode_frame(Kind.HELLO, msgspec.msgpack.encode(body))
 
     @classmethod

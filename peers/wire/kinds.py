@@ -11,7 +11,7 @@ __all__ = ["IGNORABLE", "Kind"]
 
 
 class Kind(IntEnum):
-    """What a frame is. Kinds that later versions fill (mesh) are named, and refused for now."""
+    """The kind of a frame. ORIGIN and ROUTING are reserved for later versions, and refused for now."""
 
     HELLO = 1
     MESSAGES = KIND_MESSAGES
@@ -38,7 +38,8 @@ class Kind(IntEnum):
     UNRULE = 23
     SEGMENT = 24
     RELEASED = 25
+    ACCOUNT = 129  # ignorable, since a hub of an earlier version need not know what it tells
 
 
 IGNORABLE = 0x80
-"""Unknown kinds with this bit are passed over, so that later versions can add what an older hub need not know."""
+"""Unknown kinds with this bit are passed over, so that later versions can add kinds that an older hub need not know."""

@@ -6,7 +6,7 @@
 | RELEASE | `[request, name]` |
 | NAMES | `[[[name, [label, ...], time, owner], ...], [name, ...]]`: held now, held no longer |
 
-What is a name or a label is for the core to say (`hub.names`, `hub.labels`); here only shapes and numbers are checked.
+The core decides what is a valid name or label (`hub.names`, `hub.labels`); here only shapes and numbers are checked.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 NAMES_PER_FRAME = 500
-"""Most names in one NAMES frame: 5 ms of work for who reads it."""
+"""Most names in one NAMES frame: 5 ms of work for the hub that reads it."""
 
 _LATEST_US = 2**62
-"""Later than any claim; a little later still is a number of 64 bits."""
+"""The latest time of a claim that is taken. It leaves room above it, so that a later time still fits into 64 bits."""
 
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
@@ -64,18 +64,20 @@ class NameClaim(NamedTuple):
     """A client claims a name."""
 
     request: int
+    """The number to confirm, 0 for none."""
     wish: Wish
 
 
 class NameRelease(NamedTuple):
-    """A client gives a name up, or waits for it no longer."""
+    """A client gives up a name, or stops waiting for it."""
 
     request: int
+    """The number to confirm, 0 for none."""
     name: str
 
 
 class NamesHeard(NamedTuple):
-    """A peer hub announces what its clients hold, and what they hold no longer."""
+    """A peer hub announces which names its clients hold, and which they hold no longer."""
 
     held: list[Announced]
     released: list[str]
@@ -136,9 +138,9 @@ def decode_names(body: bytes) -> NamesHeard:
 
 
 def numbered(body: bytes) -> int:
-    """Return the request of a CLAIM or RELEASE that is otherwise unreadable, to tell its refusal; 0 if it has none."""
+    """Return the request number of an array that is otherwise unreadable, to tell its refusal; 0 if it has none."""
     unpacker = msgpack.Unpacker()
-    unpacker.feed(body[1:10])  # behind the array's head; more than the largest number
+    unpacker.feed(body[1:10])  # the bytes behind the array's head; no number takes more than nine
     try:
         number = unpacker.unpack()
     except (ValueError, msgpack.OutOfData):

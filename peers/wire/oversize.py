@@ -1,9 +1,9 @@
-"""What to do for a far side that takes smaller frames than this hub does.
+"""Splitting frames for a far side that takes smaller frames than this hub does.
 
-Frames of several values are split; only a single value that is too large alone is lost, and told where it would have
-stood. A frame whose values cannot be told apart is lost as a whole.
+A frame of several values is split. Only a single value that is too large by itself is lost, and the far side is told so
+in its place. A frame whose values cannot be told apart is lost as a whole.
 
-Cost: nothing is looked into but frames over the limit; there one walk over the values.
+No state. Cost: only batches over the limit are looked into, by one walk over their frames and values.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["fitting"]
 
 
 def fitting(batches: list[Batch], limit_bytes: int) -> list[Batch | int]:
-    """Return the same messages in frames whose bodies are within the limit; a number says how many are lost there."""
+    """Return the same messages in frames within the limit; a number says how many messages are lost in its place."""
     fit: list[Batch | int] = []
     for batch in batches:
-        if len(batch.frames) - HEADER_BYTES <= limit_bytes:  # then no body in it is over
+        if len(batch.frames) - HEADER_BYTES <= limit_bytes:  # then no body in it can be over the limit
             fit.append(batch)
             continue
         for piece in _frames(batch, limit_bytes):
@@ -33,7 +33,7 @@ def fitting(batches: list[Batch], limit_bytes: int) -> list[Batch | int]:
 
 
 def _frames(batch: Batch, limit_bytes: int) -> Iterator[Batch | int]:
-    """Leave frames that fit together as they are, split the others."""
+    """Leave neighbouring frames that fit as they are, and split the others."""
     start = position = messages = 0
     for frame in batch.parts():
         end = position + HEADER_BYTES + len(frame.key) + len(frame.body)
@@ -68,7 +68,7 @@ def _values(frame: Frame, limit_bytes: int) -> Iterator[Batch | int]:
 
 
 def _single(frame: Frame, value: bytes, limit_bytes: int) -> Batch | int:
-    """One value as a frame of its own, which spares the count."""
+    """Return one value as a frame of its own, which spares it the count, or 1 if even that is over the limit."""
     if len(value) > limit_bytes:
         return 1
     return Batch(encode_frame(KIND_MESSAGES, value, key=frame.key, flags=frame.flags & ~FLAG_BATCH), 1)

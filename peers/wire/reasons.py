@@ -1,4 +1,4 @@
-"""The reason in a REPLY whose status is not OK: a text, if whoever answers keeps to the protocol."""
+"""The reason in a REPLY whose status is not OK; it is a text if whoever answers keeps to the protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def reason_of(reply: Reply) -> str:
-    """Return why, in the words of whoever answered; what is no text is told as Python writes it."""
+    """Return the reason in the words of whoever answered; a value that is no text is written as Python writes it."""
     packed = reply.values[BATCH_COUNT.size :] if reply.flags & FLAG_BATCH else reply.values
     try:
         reason = _decode(packed)

@@ -1,4 +1,4 @@
-"""FETCH and RECORDS: reading the journal, a piece at a time. STAGE and COMMIT: writing many messages as one.
+"""FETCH and RECORDS read the journal piece by piece; STAGE and COMMIT write many messages as one.
 
 ```
 FETCH     msgpack map, see `Fetch`
@@ -7,9 +7,9 @@ STAGE     u32 request, u16 length of the transaction's name, name, u64 part, MES
 COMMIT    msgpack map, see `Commit`
 ```
 
-One FETCH has one answer: RECORDS, or NOTICE "error" with its request. There is no state between two of them, so a
-reader goes on where it stopped after any loss of its connection, and reads no faster than it asks. A block is what is
-on the disk (`hub.journal.block`), with its checksum.
+One FETCH gets one answer: RECORDS, or NOTICE "error" with its request. No state is kept between two FETCHes, so a
+reader that has lost its connection goes on where it stopped, and it reads no faster than it asks. A block is copied
+from the disk as it is (`hub.journal.block`), with its checksum.
 
 STAGE is answered by NOTICE "confirmed" or "error", COMMIT by "confirmed" with `offset` and `count`.
 """
@@ -48,12 +48,13 @@ __all__ = [
 ]
 
 FETCH_BYTES = 1024 * 1024
-"""Default of what one answer holds: a full block. Twice as much is no quicker."""
+"""Default of how much one answer holds: a full block. Twice as much is no quicker."""
 
 FETCH_WAIT_LIMIT_MS = 60_000
-"""Longest wait for records that are not there yet."""
+"""Longest time that a FETCH may wait for records that are not there yet."""
 
 TRANSACTION_LIMIT_BYTES = 255
+"""Longest name of a transaction or of a query."""
 
 PARTS_LIMIT = 1_000_000
 """Most parts of one batch: one for each task of a very large job."""
@@ -69,34 +70,38 @@ _Request = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 
 
 class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A piece of the journal is asked for."""
+    """A client asks for a piece of the journal."""
 
     request: _Request
     start: _Offset = 0
+    """The first offset that is wanted."""
     time: _Offset | None = None
-    """Instead of `start`: µs since 1970; begin with the first record that is not older."""
+    """A time in µs since 1970, in place of `start`: the answer begins with the first record that is not older."""
     end: _Offset | None = None
-    """The offset behind the last one wanted; None for what is committed when the answer is made."""
+    """The offset behind the last one wanted; None asks for everything that is committed when the answer is made."""
     prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
+    """Only records whose topics begin with one of these are wanted."""
     bytes: Annotated[int, msgspec.Meta(ge=0)] = FETCH_BYTES
-    """Stop when so much was found; 0 asks how far the journal reaches."""
+    """The answer ends when so much was found; 0 asks only how far the journal reaches."""
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
     """How long to wait if nothing is there yet."""
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was staged becomes messages, all of it or nothing; or is dropped."""
+    """A client ends a transaction: either everything that was staged becomes messages, or all of it is dropped."""
 
     request: _Request
     transaction: Annotated[str, msgspec.Meta(min_length=1, max_length=TRANSACTION_LIMIT_BYTES)]
     query: Annotated[str, msgspec.Meta(max_length=TRANSACTION_LIMIT_BYTES)] = ""
-    """Who writes; its batches are told apart by their numbers. Empty: batches are not remembered."""
+    """Who writes. The batches of one query are numbered, so that none is written twice; if it is empty, batches are not
+    remembered."""
     batch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
-    """Number of the batch: one that is not above the last committed one of the query is recognised and not repeated."""
+    """The number of the batch. If it is not above that of the query's last committed batch, the batch is not written
+    again."""
     parts: Annotated[list[_Offset], msgspec.Meta(max_length=PARTS_LIMIT)] = []
-    """Which parts belong to it; others that were staged (of tasks that were repeated) are dropped."""
+    """Which parts belong to the batch; other parts that were staged, by tasks that were repeated, are dropped."""
     abort: bool = False
-    """Drop what was staged."""
+    """Whether to drop what was staged."""
 
 
 class Stage(NamedTuple):
@@ -105,7 +110,9 @@ class Stage(NamedTuple):
     request: int
     transaction: str
     part: int
+    """The number of the task that writes them, or whatever else the client tells parts apart by."""
     frames: bytes
+    """MESSAGES frames back to back."""
 
 
 class Records(NamedTuple):
@@ -113,18 +120,19 @@ class Records(NamedTuple):
 
     request: int
     start: int
-    """Where it begins; what `time` was resolved to."""
+    """The offset at which the piece begins; the one that `time` was resolved to, if a time was asked for."""
     next: int
-    """Where to go on."""
+    """The offset from which the next FETCH should ask."""
     first: int
     """The oldest offset that is retained."""
     head: int
-    """The one behind the newest that is committed."""
+    """The offset behind the newest committed record."""
     blocks: list[bytes]
+    """Blocks of the journal, as they are on the disk."""
 
 
 class _Numbered(msgspec.Struct):
-    """Of any request as a map."""
+    """The one field that all requests which are maps have in common."""
 
     request: _Request
 

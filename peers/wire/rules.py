@@ -1,6 +1,6 @@
 """Bodies of RULE and UNRULE: msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
 
-What is a label, a prefix or a name is for the core to say (`hub.tags.rule`); here only shapes and numbers are checked.
+The core decides what is a valid label, prefix or name (`hub.tags.rule`); here only shapes and numbers are checked.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
-from hub.tags.rule import Rule, check_rule
+from hub.tags.rule import Rule
 from peers.wire.kinds import Kind
 
-__all__ = ["RULES_PER_FRAME", "RuleChange", "checked_rules", "decode_rules", "encode_rules"]
+__all__ = ["RULES_PER_FRAME", "RuleChange", "decode_rules", "encode_rules"]
 
 RULES_PER_FRAME = 1_000
 """Most rules in one frame, as many as a client may have by default. With 32 labels each they keep the hub for 40 ms."""
 
 RuleFields = tuple[Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], str, str]
-"""Labels, prefix, sender; not checked."""
+"""The labels, the prefix and the sender of a rule, none of which has been checked."""
 
 _Rules = tuple[
     Annotated[int, msgspec.Meta(ge=0)], Annotated[list[RuleFields], msgspec.Meta(max_length=RULES_PER_FRAME)]
@@ -33,11 +33,13 @@ _decode = msgspec.msgpack.Decoder(_Rules).decode
 
 
 class RuleChange(NamedTuple):
-    """The far side subscribes by rules, or no longer does."""
+    """The far side adds or removes rules by which it subscribes."""
 
     subscribe: bool
+    """True to add the rules, False to remove them."""
     rules: list[RuleFields]
     request: int
+    """The number to confirm, 0 for none."""
 
 
 def encode_rules(kind: Kind, rules: Iterable[Rule], request: int = 0) -> bytes:
@@ -49,22 +51,10 @@ def decode_rules(kind: int, body: bytes) -> RuleChange:
     """Read the body of RULE or UNRULE.
 
     Raises:
-        RejectedError: It is no such array; the connection goes on.
+        RejectedError: The body is no such array; the connection goes on.
     """
     try:
         request, rules = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
     return RuleChange(kind == Kind.RULE, rules, request)
-
-
-def checked_rules(rules: Iterable[RuleFields]) -> list[Rule]:
-    """Return rules that can be subscribed to.
-
-    Raises:
-        RejectedError: One of them cannot; the text says why.
-    """
-    try:
-        return [check_rule(*fields) for fields in rules]
-    except (InvalidNameError, InvalidTopicError) as error:
-        raise RejectedError(CloseCode.BAD_DATA, str(error)) from error

@@ -11,11 +11,11 @@ read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
 A run is a stretch of consecutive MESSAGES frames whose routes are the *same object*: usually one topic, but also
 several topics with the same handlers (`hub.routes` interns them). Bytes of messages are forwarded as they came.
 
-`feed` takes what was read, `next_item` says what is in it, one step at a time, so that a SUBSCRIBE takes effect on the
-messages behind it, and that whoever reads may stop and go on later.
+`feed` takes what was read, and `next_item` says what is in it, one step at a time. So a SUBSCRIBE takes effect on the
+messages behind it, and the caller may stop and go on later.
 
-Owner: one session. Invariants: at most one incomplete frame is held, at most `frame_limit_bytes` + 6152 bytes of it,
-beside what was fed and not asked for.
+Owner: one session. Invariants: besides what was fed and not asked for, at most one incomplete frame is held, and at
+most `frame_limit_bytes` + 6152 bytes of it.
 
 Cost: one call of `find_runs` a stretch; figures are in docs/performance.md.
 """
@@ -46,13 +46,13 @@ from peers.wire.frame_buffer import FrameBuffer
 __all__ = ["NEED_DATA", "SEARCHED", "NeedData", "Rejected", "RouteTable", "Scanner", "Searched"]
 
 _KIND_AT = 4
-"""Where a header says what its frame is."""
+"""Offset of the kind in a frame's header."""
 
 _VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)
-"""What takes its values out of the body at once: a large body is not copied for that."""
+"""Kinds of frames whose values are taken out of the body at once, so that a large body need not be copied before."""
 
 _VIEWED_BYTES = 4096
-"""Making a view costs more than copying so little."""
+"""Frames up to this size are copied nevertheless, as making a view of one costs more."""
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -65,7 +65,7 @@ class NeedData(Enum):
 
 
 NEED_DATA: Final = NeedData.NEED_DATA
-"""There is nothing more in what was read; as in h11."""
+"""There is nothing more in what was read; the name is that of h11."""
 
 
 class Searched(Enum):
@@ -75,13 +75,15 @@ class Searched(Enum):
 
 
 SEARCHED: Final = Searched.SEARCHED
-"""A key with labels was looked for, and is known now: that costs as much as ten new topics, so the fair count it."""
+"""A key with labels was searched for and is known now. That costs as much as ten new topics, so a caller that is fair
+to its other connections counts it."""
 
 
 class RouteTable(Protocol[R]):
-    """Where a scanner looks routes up: `hub.routes.Routes`, or what a client has instead."""
+    """Where a scanner looks routes up: `hub.routes.Routes` in a hub, a table of its own in a client."""
 
     table: dict[bytes, R]
+    """The routes that are known, by routing key."""
 
     def miss(self, key: bytes) -> R:
         """Put the route of a key that is not in `table` there, and return it.
@@ -97,6 +99,7 @@ class Rejected(NamedTuple):
     code: int
     text: str
     messages: int
+    """How many messages are refused."""
 
 
 class Scanner(FrameBuffer, Generic[R]):
@@ -114,7 +117,7 @@ class Scanner(FrameBuffer, Generic[R]):
         """Return what comes next in what was read.
 
         Raises:
-            ProtocolError: A header breaks a limit; nothing behind it can be read.
+            ProtocolError: A header breaks a limit, so nothing behind it can be read.
         """
         while self.data or (self._later and self._advance()):
             data, position = self.data, self.position
@@ -152,18 +155,23 @@ class Scanner(FrameBuffer, Generic[R]):
         return size
 
     def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | Searched | None:
-        """What is no hit: a refusal, a frame (control, CONFIRM, SHARED), or None for a key that the table has now."""
+        """Take the frame at `position`, which `find_runs` has stopped at.
+
+        Returns:
+            A refusal; the frame itself if it is not to be forwarded as it is (control, CONFIRM, SHARED); or None or
+            `SEARCHED` if only its key was unknown, which the table has now.
+        """
         view = size > _VIEWED_BYTES and data[position + _KIND_AT] in _VIEWED_KINDS
         frame = frame_at(data, position, view=view)
         if frame.kind != KIND_MESSAGES:
             return frame
         if frame.flags & FLAG_SHARED:
-            return frame  # of its values there is only a handle, which is for this connection alone
+            return frame  # it holds only a handle in place of its values, which is for this connection alone
         if frame.flags & FLAG_BATCH and not batch_count(frame.body, 0, len(frame.body)):
             text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
             return Rejected(CloseCode.BAD_DATA, text, 1)
         if frame.flags & FLAG_CONFIRM:
-            return frame  # one at a time: each has an answer of its own
+            return frame  # it does not join a run, since it gets an answer of its own
         try:
             self.routes.miss(frame.routing_key)
         except RejectedError as error:

@@ -1,4 +1,4 @@
-"""`Session`: the rules of a conversation, as a table. No I/O: bytes in, events out.
+"""`Session`: the rules of a conversation as a table. It does no I/O: it takes bytes and returns events.
 
 ```
               HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE  FETCH  RECORDS  STAGE  COMMIT
@@ -19,17 +19,22 @@ WITH_HUB         ✓         ✓
               CLAIM  RELEASE  NAMES  RULE  UNRULE
 WITH_CLIENT     ✓       ✓             ✓      ✓
 WITH_LINK                       ✓     ✓      ✓
+
+              ACCOUNT
+WITH_LINK        ✓
 ```
 
-WITH_CLIENT: this side is the hub; WITH_HUB: this side is a client; WITH_LINK: both sides are hubs. A client's MESSAGES
-with CONFIRM are no run but a `Confirmable`; MESSAGES with SHARED are `SharedMessages`, where shared memory was granted.
+In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs. A client's
+MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are `SharedMessages`, if shared
+memory was granted.
 
-A missing entry ends the connection with 1002. A shell feeds what it read, acts on each `next_event()` until that is
-`NEED_DATA`, then writes `take_outgoing()`. What the session answers by itself (PONG, CLOSE after an error, NOTICE for
-refused messages) is in there. A shell that has done enough for one turn of its loop stops asking and goes on later.
+A missing entry ends the connection with 1002, except for kinds that may be passed over (`IGNORABLE`). A connection
+feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`. The
+session's own answers (PONG, CLOSE after an error, NOTICE for refused messages) are in there. A connection that has done
+enough for one turn of its loop stops asking and goes on later.
 
-Owner of the state: one connection. Invariants: after a `Closing` event nothing more is read.
-Not here: who may connect (`peers.tcp`), clocks: handshake and silence limits are kept by `peers.keepalive`.
+Owner: one connection. Invariant: after a `Closing` event nothing more is read.
+Not here: who may connect (`peers.connections`), and clocks (`peers.node.keepalive` watches the limits of time).
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run, Stretch
+from peers.wire.account import Account, decode_account
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
@@ -75,16 +81,17 @@ __all__ = [
     "Closing",
     "Confirmable",
     "Phase",
+    "Pong",
     "ServiceChange",
     "Session",
     "SubscriptionChange",
 ]
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
-"""Default of what is read of a stranger that has not said HELLO, bytes."""
+"""Default of the largest frame that is taken from a stranger, who has not said HELLO yet, bytes."""
 
 _REJECTED_TEXTS = 16
-"""Different refusals told per read; the rest is summed up in the last one."""
+"""Most reasons for refusals that are told in one read; all further refusals are summed up under one reason more."""
 
 _NOT_SHARED = RejectedError(
     CloseCode.NOT_ALLOWED, "SHARED: no shared memory was granted; it needs a Unix socket, and `shared` in HELLO"
@@ -103,29 +110,39 @@ class Phase(Enum):
     CLOSED = "after CLOSE"
 
 
-_OPENING, _CLOSED = Phase.OPENING, Phase.CLOSED  # asked for every read; looking a member up takes 70 ns
+_OPENING, _CLOSED = Phase.OPENING, Phase.CLOSED  # every read needs them, and looking a member up takes 70 ns
 
 
 class SubscriptionChange(NamedTuple):
     """The far side subscribes or unsubscribes."""
 
     subscribe: bool
+    """True to subscribe, False to unsubscribe."""
     prefixes: list[str]
     request: int
+    """The number to confirm, 0 for none."""
 
 
 class ServiceChange(NamedTuple):
-    """The far side serves requests under prefixes, or no longer does."""
+    """The far side begins or ends serving requests under prefixes."""
 
     serve: bool
+    """True to begin, False to end."""
     prefixes: list[str]
     request: int
+    """The number to confirm, 0 for none."""
 
 
 class Confirmable(NamedTuple):
-    """Messages whose publisher wants to know their offset in the journal; CONFIRM is taken off."""
+    """Messages whose publisher wants to know their offset in the journal. The frame no longer has the flag CONFIRM."""
 
     frame: Frame
+
+
+class Pong(NamedTuple):
+    """A peer hub has answered a PING."""
+
+    body: bytes
 
 
 class Closing(NamedTuple):
@@ -155,6 +172,8 @@ Event = (
     | SharedMessages
     | Segment
     | Released
+    | Account
+    | Pong
     | Closing
 )
 
@@ -163,19 +182,22 @@ class Session(Generic[R]):
     """One side of a conversation.
 
     Args:
-        role: "client" or "hub", of this side.
-        routes: Where the messages of the far side are looked up.
-        frame_limit_bytes: Largest body taken.
-        handshake_limit_bytes: Largest HELLO taken.
+        role: What this side is, "client" or "hub".
+        routes: Where the routes of the far side's messages are looked up.
+        frame_limit_bytes: Largest body that is taken.
+        handshake_limit_bytes: Largest HELLO that is taken.
     """
 
     __slots__ = (
         "_frame_limit_bytes",
+        "_is_held",
         "_outgoing",
         "_rejected",
+        "_rest",
         "_role",
         "_scanner",
         "far",
+        "has_heard",
         "phase",
         "rejected_messages",
         "shared",
@@ -189,14 +211,26 @@ class Session(Generic[R]):
         handshake_limit_bytes: int = HANDSHAKE_LIMIT_BYTES,
     ) -> None:
         self.phase = Phase.OPENING
+        """HELLO of the far side ends OPENING; CLOSE of either side leads to CLOSED, for good."""
         self.far: Hello | None = None
+        """The HELLO of the far side; None while it has not come."""
         self.rejected_messages = 0
-        self.shared = False  # whether shared memory was granted
+        """How many messages of the far side were refused by this session."""
+        self.shared = False
+        """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
         self._role = role
+        self._is_held = False
+        """True from `hold` to `release`: no event is returned meanwhile."""
+        self.has_heard = False
+        """Becomes True with the first frame after HELLO that does not come in a run, and stays so."""
         self._frame_limit_bytes = frame_limit_bytes
         self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
         self._outgoing: list[bytes] = []
+        """Frames that wait for `take_outgoing`, which empties it."""
         self._rejected: dict[str, Notice] = {}
+        """The refusals of this read, by their text, summed up; emptied when they are told."""
+        self._rest: Event | None = None
+        """What the owner has put back, until `next_event` returns it; None otherwise."""
 
     @property
     def closed(self) -> bool:
@@ -216,20 +250,20 @@ class Session(Generic[R]):
         """Tell the far side that its request was carried out, if it wants to know.
 
         Args:
-            request: Its number, 0 for none.
-            offset: Where the journal stood then, if there is one.
+            request: The number of the request, 0 if the far side does not want to know.
+            offset: Where the journal stood then; None for other requests than subscriptions, or without a journal.
         """
         if request:
             self.send(encode_notice(Notice("confirmed", request=request, offset=offset)))
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
-        """Tell the far side that one request of its was refused."""
+        """Tell the far side that one of its requests was refused."""
         self.send(encode_notice(Notice("error", request=request, code=error.code, text=error.text)))
 
     @property
-    def within_frame(self) -> bool:
-        """Whether what was read ends within a frame."""
-        return self._scanner.held_bytes > 0
+    def held_bytes(self) -> int:
+        """How many bytes of an incomplete frame are held; 0 if what was read ends with a whole frame."""
+        return self._scanner.held_bytes
 
     def close(self, code: int, text: str) -> None:
         """End the conversation from this side."""
@@ -237,7 +271,20 @@ class Session(Generic[R]):
             self.phase = Phase.CLOSED
             self._tell_rejected()  # CLOSE is the last frame
             self.send(encode_close(code, text))
-            self._scanner.forget()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Throw away everything that was read and not returned."""
+        self._scanner.forget()
+        self._rest = None
+
+    def put_back(self, rest: Any) -> None:
+        """Have `next_event` return `rest` before anything else, as the last event asks for more than a turn's work.
+
+        Once the conversation is over, this does nothing.
+        """
+        if self.phase is not _CLOSED:
+            self._rest = rest
 
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
@@ -252,16 +299,25 @@ class Session(Generic[R]):
         if self.phase is not _CLOSED:
             self._scanner.feed(data)
 
+    def hold(self) -> None:
+        """Return no events until `release`, as it is not decided yet whether the conversation goes on."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Return events again."""
+        self._is_held = False
+
     def next_event(self) -> Run[R] | Stretch[R] | Event | NeedData | None:
-        """Return what the far side says next. Never raises for bad input: that becomes CLOSE and a `Closing` event.
+        """Return what the far side says next. Bad input raises nothing: it leads to CLOSE and a `Closing` event.
 
-        Behind messages that are the last of what was read, there is `NEED_DATA`: a shell need not ask.
+        After messages with `is_last`, the next event is `NEED_DATA`, so a connection need not ask for it.
 
-        None stands for something that is dealt with already (PING, refused messages, labels that are new) and has cost
-        time: a shell that wants to be fair counts it.
+        None stands for something that is dealt with already (PING, refused messages, new labels) and has cost time. A
+        connection that is fair to others counts it.
         """
-        if self.phase is _CLOSED:
-            return NEED_DATA
+        if self._rest is not None or self.phase is _CLOSED or self._is_held:
+            rest, self._rest = self._rest, None
+            return NEED_DATA if rest is None else rest
         try:
             item = self._scanner.next_item()
             if type(item) is Run or type(item) is Stretch:
@@ -272,7 +328,7 @@ class Session(Generic[R]):
                 return self._frame(item)
             if isinstance(item, Rejected):
                 self._count_rejected(item)
-            if item is not NEED_DATA:  # a refusal, or a search for labels
+            if item is not NEED_DATA:  # it is a refusal, or a search for labels
                 return None
         except ProtocolError as error:
             self.close(error.code, error.text)
@@ -289,7 +345,10 @@ class Session(Generic[R]):
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"unknown kind {frame.kind}")
         rule = _RULES[self.phase].get(kind)
         if rule is None:
+            if kind & IGNORABLE:
+                return None
             raise self._unexpected(kind)
+        self.has_heard = self.phase is not _OPENING
         return rule(self, frame)
 
     def _unexpected(self, kind: Kind) -> ProtocolError:
@@ -302,7 +361,7 @@ class Session(Generic[R]):
         self.refuse(item.code, item.text, item.messages)
 
     def refuse(self, code: int, text: str, count: int) -> None:
-        """Tell the far side at the end of this read that something of its was refused, summed up by the reason."""
+        """Note a refusal, to be told at the end of this read; refusals for the same reason are summed up."""
         if text not in self._rejected and len(self._rejected) >= _REJECTED_TEXTS:
             text = "more was refused, for other reasons"
         before = self._rejected.get(text)
@@ -312,7 +371,7 @@ class Session(Generic[R]):
     def _tell_rejected(self) -> None:
         if self._rejected:
             rejected, self._rejected = self._rejected, {}
-            if self._role == "hub":  # a hub takes no NOTICE from a client; there the number alone is kept
+            if self._role == "hub":  # a client cannot tell a hub, which takes no NOTICE from clients
                 self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
 
     # The rules: what each kind means.
@@ -383,7 +442,7 @@ class Session(Generic[R]):
             raise ProtocolError(error.code, error.text) from error
 
     def _messages(self, frame: Frame) -> Event | None:
-        """Only with SHARED or CONFIRM: all other messages are runs."""
+        """Take messages with SHARED or CONFIRM. All other messages come as runs, and never here."""
         if frame.flags & FLAG_SHARED:
             if self.shared:
                 return shared_messages(frame)
@@ -431,16 +490,22 @@ class Session(Generic[R]):
             raise ProtocolError(
                 CloseCode.TOO_BIG, f"PING of {len(frame.body)} bytes, the limit is {PING_LIMIT_BYTES} bytes"
             )
-        self._tell_rejected()  # so that who has its PONG knows what became of all that it sent before
+        self._tell_rejected()  # so that, with its PONG, the far side knows what became of everything it had sent before
         self.send(encode_frame(Kind.PONG, frame.body))
 
     def _pong(self, _: Frame) -> None:
-        """Any byte counts as a sign of life; a PONG says no more."""
+        """Do nothing: a PONG is only a sign of life, and any byte counts as one."""
+
+    def _pong_of_link(self, frame: Frame) -> Event:
+        return Pong(frame.body)
+
+    def _account(self, frame: Frame) -> Event:
+        return decode_account(frame.body)
 
     def _close(self, frame: Frame) -> Event:
         code, text = decode_close(frame.body)
         self.phase = Phase.CLOSED
-        self._scanner.forget()
+        self._forget()
         return Closing(code, text, by_far_side=True)
 
 
@@ -469,6 +534,7 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.UNRULE: Session._rule,  # noqa: SLF001
         Kind.SEGMENT: Session._segment,  # noqa: SLF001
         Kind.RELEASED: Session._released,  # noqa: SLF001
+        Kind.ACCOUNT: Session._account,  # noqa: SLF001
     }
     return {kind: meanings[kind] for kind in kinds}
 
@@ -497,7 +563,16 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
     Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
     | {Kind.MESSAGES: Session._messages_from_hub},  # noqa: SLF001
     Phase.WITH_LINK: _rules(
-        Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.NOTICE, Kind.NAMES, Kind.RULE, Kind.UNRULE, *_SERVICES, *_ALIVE
-    ),
+        Kind.SUBSCRIBE,
+        Kind.UNSUBSCRIBE,
+        Kind.NOTICE,
+        Kind.NAMES,
+        Kind.RULE,
+        Kind.UNRULE,
+        Kind.ACCOUNT,
+        *_SERVICES,
+        *_ALIVE,
+    )
+    | {Kind.PONG: Session._pong_of_link},  # noqa: SLF001
     Phase.CLOSED: {},
 }

@@ -1,4 +1,4 @@
-"""What stands in frames where values are in shared memory: handles, SEGMENT and RELEASED. No I/O.
+"""Frames about values in shared memory: the handles that stand in place of values, SEGMENT and RELEASED. No I/O.
 
 ```
 handle    memory of its own, mode 0               a block of a segment, mode 1
@@ -13,10 +13,11 @@ SEGMENT                                            RELEASED, once or more
  4  u64  its size, bytes; 0: it is no more          4  u64  generation; of 0: how many were taken, since HELLO
 ```
 
-A frame with SHARED (`hub.frame`) has a handle where otherwise its one value, or with BATCH the values behind their
-count, would stand. With mode 0 a descriptor travels with the first byte of the frame, and with a SEGMENT of a size.
+A frame with SHARED (`hub.frame`) has a handle in place of its one value, or with BATCH in place of the values behind
+their count. A descriptor travels with the first byte of each frame whose handle has mode 0, and of each SEGMENT whose
+size is not 0.
 
-RELEASED is cumulative: everything up to that generation, or that many descriptors.
+RELEASED is cumulative: it releases everything up to that generation, or that many descriptors since HELLO.
 
 Not here: descriptors and memory (`peers.shm`).
 """
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 DESCRIPTORS = 0
-"""In RELEASED, in place of a segment: memory that has a descriptor of its own."""
+"""This number stands in RELEASED in place of a segment's, for memory that has a descriptor of its own."""
 
 _MEMFD = Struct(">BQ")
 _BLOCK = Struct(">BQIQQ")
@@ -55,14 +56,16 @@ _RELEASED = Struct(">IQ")
 
 
 class Handle(NamedTuple):
-    """Where values are."""
+    """Says where in shared memory values are."""
 
     size_bytes: int
+    """How many bytes the values take."""
     segment: int = 0
-    """0: in memory of their own."""
+    """The number of the segment; 0 if the values are in memory of their own."""
     offset: int = 0
+    """Where the values begin in the segment; 0 for memory of their own."""
     generation: int = 0
-    """1 or more; each block of a segment has a higher one than those before it."""
+    """1 or more in a segment, where each block has a higher one than those before it; 0 for memory of their own."""
 
     def encode(self) -> bytes:
         """Return what stands in the frame."""
@@ -79,29 +82,30 @@ class SharedMessages(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The far side tells of a segment, or that it is no more."""
+    """The far side tells of a new segment, or of the end of one."""
 
     number: int
+    """The number of the segment; of a new one, the number of the request for it."""
     size_bytes: int
-    """0: it is no more, and no descriptor comes with it."""
+    """The size of a new segment. 0 means the end of the segment, and then no descriptor comes with the frame."""
 
 
 class Released(NamedTuple):
-    """The far side is done with what it was given."""
+    """The far side is done with memory that it was given."""
 
     each: list[tuple[int, int]]
-    """Segment and generation."""
+    """Pairs of a segment's number and a generation."""
 
 
 def decode_handle(values: bytes, flags: int) -> Handle:
     """Read the handle that stands in the place of values.
 
     Args:
-        values: What stands there; with BATCH behind the count.
-        flags: Of the frame.
+        values: The bytes that stand there; with BATCH, the count is in front of the handle.
+        flags: The flags of the frame.
 
     Raises:
-        ProtocolError: It is none: nobody knows whether a descriptor belongs to it.
+        ProtocolError: It is no handle, so nobody can know whether a descriptor belongs to it.
     """
     handle = values[BATCH_COUNT.size :] if flags & FLAG_BATCH else values
     if len(handle) == _MEMFD.size and handle[0] == 0:
@@ -114,7 +118,7 @@ def decode_handle(values: bytes, flags: int) -> Handle:
 
 
 def shared_messages(frame: Frame) -> SharedMessages:
-    """Take a MESSAGES frame with SHARED apart; raises as `decode_handle`."""
+    """Take a MESSAGES frame with SHARED apart; raises what `decode_handle` raises."""
     return SharedMessages(frame._replace(flags=frame.flags & ~FLAG_SHARED), decode_handle(frame.body, frame.flags))
 
 
@@ -127,7 +131,7 @@ def decode_segment(body: bytes) -> Segment:
     """Read the body of a SEGMENT frame.
 
     Raises:
-        ProtocolError: It is none: nobody knows whether a descriptor belongs to it.
+        ProtocolError: It has another size, so nobody can know whether a descriptor belongs to it.
     """
     if len(body) != _SEGMENT.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"SEGMENT: {len(body)} bytes, expected {_SEGMENT.size}")
@@ -143,7 +147,7 @@ def decode_released(body: bytes) -> Released:
     """Read the body of a RELEASED frame.
 
     Raises:
-        ProtocolError: It is none.
+        ProtocolError: The body is not one or more whole pairs.
     """
     if not body or len(body) % _RELEASED.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RELEASED: {len(body)} bytes, expected {_RELEASED.size} each")

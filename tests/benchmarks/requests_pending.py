@@ -18,10 +18,10 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.handler import Handler, Role
+from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from hub.requests.layout import Reply, Request
-from hub.requests.limits import RequestLimits
 
 PER_REQUESTER = 50_000
 SAMPLE = 100_000
@@ -51,7 +51,7 @@ class Stage:
 
     def __init__(self, pending: int) -> None:
         self.woken = False
-        self.core = Core(self._wake, requests=RequestLimits(pending=1 << 30, pending_total=1 << 30))
+        self.core = Core(self._wake, CoreLimits(requests=RequestLimits(pending=1 << 30, pending_total=1 << 30)))
         self.requests = self.core.requests
         self.service = self.join()
         self.requests.serve(self.service, ["/service/"])

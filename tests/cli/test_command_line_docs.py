@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cyclopts import CycloptsError
 
-from peers.cli import app
+from peers.cli.commands import app
 from tests.cli.programs import HUB, PATIENCE_S, PROJECT, RunningHub, environment
 
 TEXT = (PROJECT / "docs" / "command-line.md").read_text()

@@ -120,7 +120,7 @@ async def test_a_message_that_cannot_be_published_is_a_bad_line(file: Path, refu
     feed = feed_of(publisher, skip_bad=True)
     await feed.send(str(file))
     assert topics(publisher) == ["/0", "/1", "/3", "/4"]
-    assert "1 bad lines passed over, the first: " in feed.summary()
+    assert "1 bad line passed over, the first: " in feed.summary()
 
 
 async def test_a_hub_that_refuses_us_is_no_bad_line(file: Path) -> None:

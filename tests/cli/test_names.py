@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from peers.client.blocking import connect
-from tests.cli.programs import RunningHub, hub
+from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen
 
 
 def listed(running_hub: RunningHub, *arguments: str) -> str:
@@ -26,4 +26,12 @@ def test_names(running_hub: RunningHub) -> None:
         (found,) = [json.loads(line) for line in listed(running_hub, "a", "--json").splitlines()]
         assert (found["name"], found["labels"]) == ("a.b", ["x", "y z"])
         assert len(found["hub"]) == 32
-    assert listed(running_hub) == ""
+    assert listed(running_hub, "--json") == ""
+    assert listed(running_hub, "b.") == ""
+
+
+def test_people_are_told_that_there_are_none(running_hub: RunningHub) -> None:
+    """An empty screen says nothing; programs get no line, and no complaint."""
+    process, terminal = on_terminal("names", "b.", url=running_hub.tcp)
+    assert plain(screen(terminal)) == "hub names: the hub knows no name that begins with b.\n"
+    assert process.wait() == 0

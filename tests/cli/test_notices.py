@@ -77,7 +77,7 @@ async def test_bad_messages_are_counted(capsys: pytest.CaptureFixture[str]) -> N
     notices = Notices("sub")
     notices.options("me")["on_bad_message"](BadMessage("/a", b"\xc1", 3, "not msgpack"))
     notices.finish()
-    assert capsys.readouterr().err == "hub sub: 3 messages were not msgpack, and are not shown\n"
+    assert capsys.readouterr().err == "hub sub: 3 messages not shown: no msgpack\n"
 
 
 async def test_the_first_refusal_is_remembered() -> None:

@@ -177,7 +177,7 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
         running_hub, "/pub/bad/", 1, lambda: hub("pub", *flags, url=running_hub.tcp, stdin=lines)
     )
     assert result.returncode == 1
-    assert result.stdout.startswith(b"published 1 messages in ")
+    assert result.stdout.startswith(b"published 1 message in ")
     assert result.stderr == b"hub: standard input: line 2: field 'n' is missing; --skip-bad passes such lines over\n"
     assert [message.value for message in messages] == [{"n": 1}]
     result, messages = await received(
@@ -208,9 +208,10 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
     ],
 )
 def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
-    """Exit code 1 and one line on standard error that names the cause; nothing on standard output."""
+    """One line on standard error that names the cause; exit code 2 where the flags alone tell, else 1."""
     result = hub("pub", *arguments, url=running_hub.tcp)
-    assert (result.returncode, result.stdout) == (1, b"")
+    shows_at_work = any(part in reason for part in ("cannot be read", "no msgpack form", "the limit is 64"))
+    assert (result.returncode, result.stdout) == (1 if shows_at_work else 2, b"")
     assert reason in result.stderr.decode()
     assert result.stderr.startswith(b"hub: ")
     assert result.stderr.count(b"\n") == 1
@@ -219,8 +220,24 @@ def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], re
 def test_bytes_on_the_command_line_that_are_no_text(running_hub: RunningHub) -> None:
     """An argument that is not UTF-8 is named, and where bytes belong."""
     result = hub("pub", "/a", "a\udcff", url=running_hub.tcp)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr == b"hub: VALUE is not UTF-8 at byte 1; --file publishes bytes\n"
+
+
+async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) -> None:
+    """It is published as text, as other text is; with `--json` it is an error, of a line as well."""
+    result, messages = await received(
+        running_hub, "/pub/broken", 1, lambda: hub("pub", "/pub/broken", '{"a":', url=running_hub.tcp)
+    )
+    assert result.returncode == 0
+    assert result.stderr.startswith(b"hub pub: VALUE is published as text, because it is no JSON: ")
+    assert [message.value for message in messages] == ['{"a":']
+    strict = hub("pub", "/pub/broken", '{"a":', "--json", url=running_hub.tcp)
+    assert strict.returncode == 2
+    assert strict.stderr.startswith(b"hub: VALUE is no JSON: ")
+    lines = hub("pub", "/pub/strict", "--json", url=running_hub.tcp, stdin=b"1\nhello\n")
+    assert lines.returncode == 1
+    assert lines.stderr.startswith(b"hub: standard input: line 2: no JSON: ")
 
 
 def test_no_hub_is_one_line(tmp_path: Path) -> None:
@@ -250,8 +267,9 @@ async def test_what_the_hub_refuses_is_told(lines: bytes, count: int) -> None:
     async with refusing_hub() as url:
         result = await asyncio.to_thread(hub, "pub", "/a", url=url, stdin=lines)
     assert result.returncode == 1
-    assert result.stdout.startswith(f"published {count:,} messages in ".encode())
-    assert result.stderr.decode() == f"hub pub: the hub refused {count:,} messages: nobody may publish here (1008)\n"
+    messages = "1 message" if count == 1 else f"{count:,} messages"
+    assert result.stdout.startswith(f"published {messages} in ".encode())
+    assert result.stderr.decode() == f"hub pub: the hub refused {messages}: nobody may publish here (1008)\n"
 
 
 def test_progress_is_shown_on_a_terminal_and_wiped_out(running_hub: RunningHub, tmp_path: Path) -> None:

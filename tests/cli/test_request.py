@@ -117,6 +117,6 @@ def test_limit(running_hub: RunningHub) -> None:
 def test_bad_flags(running_hub: RunningHub, arguments: list[str], complaint: str) -> None:
     """What makes no sense is told in one line."""
     result = hub(*arguments, url=running_hub.unix)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert complaint in result.stderr.decode()
     assert len(result.stderr.decode().splitlines()) == 1

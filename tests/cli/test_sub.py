@@ -63,11 +63,21 @@ def test_messages_are_json_lines_on_a_pipe(running_hub: RunningHub, scheme: str)
     ]
 
 
-def test_without_prefixes_everything_comes(running_hub: RunningHub) -> None:
-    """The hub's own messages included."""
+def test_without_prefixes_everything_comes_but_the_hub_itself(running_hub: RunningHub) -> None:
+    """Its statistics, each second, are shown to those who ask for them, and count for nobody else's limit."""
     process = subscribed(running_hub, "everything", "--limit", "1")
+    told = hub("sub", "$hub/statistics", "--limit", "2", url=running_hub.tcp)  # so those came in between
+    assert [json.loads(line)["topic"] for line in told.stdout.splitlines()] == ["$hub/statistics"] * 2
+    publish(running_hub.tcp, ("/sub/everything", 1))
     out, _ = process.communicate(timeout=PATIENCE_S)
-    assert json.loads(out)["topic"].startswith("$hub/")
+    assert json.loads(out)["topic"] == "/sub/everything"
+
+
+def test_whoever_expects_wildcards_is_told(running_hub: RunningHub) -> None:
+    """Prefixes have none; the subscription is made as it stands."""
+    result = hub("sub", "/sub/*/x", "--timeout", "0.1", url=running_hub.tcp)
+    assert result.returncode == 0
+    assert result.stderr == b"hub sub: /sub/*/x: prefixes have no wildcards, each character stands for itself\n"
 
 
 def test_pretty_lines_on_a_terminal(running_hub: RunningHub) -> None:
@@ -204,9 +214,9 @@ def test_a_restart_of_the_hub_heals(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
-    """Exit code 1 and one line on standard error that names the cause."""
+    """Exit code 2 and one line on standard error that names the cause."""
     result = hub("sub", *arguments, url=running_hub.tcp)
-    assert (result.returncode, result.stdout) == (1, b"")
+    assert (result.returncode, result.stdout) == (2, b"")
     assert reason in result.stderr.decode()
     assert result.stderr.count(b"\n") == 1
 

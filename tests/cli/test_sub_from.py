@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from peers.cli.moments import moment
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
@@ -75,15 +76,45 @@ async def test_from_a_time(url: str, client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "code", "says"),
     [
-        (("--from-offset", "7"), b"hub: offset 7 is behind the end of the journal, which is 0 (4011)\n"),
-        (("--from-offset", "-1"), b"hub: --from-offset: give 0 or more, and not --from-time as well\n"),
+        (("--from-offset", "7"), 1, b"hub: offset 7 is behind the end of the journal, which is 0 (4011)\n"),
+        (("--from-offset", "-1"), 2, b"hub: --from-offset: give 0 or more, and not --from-time as well\n"),
     ],
 )
-async def test_places_that_are_not_there(url: str, arguments: tuple[str, ...], says: bytes) -> None:
+async def test_places_that_are_not_there(url: str, arguments: tuple[str, ...], code: int, says: bytes) -> None:
     """One line says what is wrong."""
     process = await sub(url, "/a", *arguments)
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
-    assert (process.returncode, out, err) == (1, b"", says)
+    assert (process.returncode, out, err) == (code, b"", says)
+
+
+async def test_history_shows_where_and_when_each_message_was_recorded(url: str, client: Client) -> None:
+    """So that whoever has worked on a line knows where to go on; live messages have neither."""
+    before = datetime.now(UTC)
+    for number in range(2):
+        await client.publish_confirmed("/a", number)
+    process = await sub(url, "/a", "--from-offset", "0")
+    assert process.stdout is not None
+    lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
+    assert [line["offset"] for line in lines] == [0, 1]
+    assert all(before <= datetime.fromisoformat(line["time"]) <= datetime.now(UTC) for line in lines)
+    line = lines[1]
+    while "offset" in line:  # what comes before the stream is live is history as well
+        await client.publish("/a", "live")
+        line = json.loads(await process.stdout.readline())
+    assert line == {"topic": "/a", "value": "live"}
+    process.terminate()
+    await process.communicate()
+    again = await sub(url, "/a", "--from-time", lines[1]["time"].removesuffix("Z"), "--limit", "1")
+    assert await values(again) == [1]
+
+
+async def test_pretty_history_shows_the_recorded_time(url: str, client: Client) -> None:
+    """Offset and time of the record stand where live lines have the time of arrival."""
+    await client.publish_confirmed("/a", "x")
+    (record,) = [record async for record in client.read("/a", start=0)]
+    process = await sub(url, "/a", "--from-offset", "0", "--limit", "1", "--format", "pretty")
+    out, _ = await process.communicate()
+    assert out.decode() == f'0 {moment(record.time_us)} /a "x"\n'

@@ -112,5 +112,5 @@ def test_it_is_drawn_in_place_until_ctrl_c(running_hub: RunningHub) -> None:
 def test_too_short_an_interval_is_refused(running_hub: RunningHub) -> None:
     """Hubs announce once a second; asking for more is an error that says so."""
     result: subprocess.CompletedProcess[bytes] = hub("top", "--interval", "0.1", url=running_hub.tcp)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert b"once a second" in result.stderr

@@ -12,8 +12,8 @@ from hub.batch import Message
 from hub.errors import UsageError
 from peers.cli.formats import JsonFormat, PrettyFormat
 from peers.cli.zeek_values import event_fields, event_of, shown_event
-from peers.zeek.data import Count, Enum, Port, Table, Timestamp
-from peers.zeek.event import Event
+from peers.values import Count, Enum, Port, Table, Timestamp
+from peers.values.event import Event
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 

@@ -12,16 +12,17 @@ from hub.errors import PeerError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Limits, Settings
-from peers.backoff import Backoff
 from peers.client import BadMessage, Client, Hello, connect
-from peers.client.opening import Connecting
-from peers.endpoints import Endpoint, Scheme
+from peers.client.connecting import Connecting
+from peers.connections.connection import Connection
+from peers.connections.listener import Listener, bind
+from peers.connections.tcp import tcp_connection
+from peers.connections.unix import unix_connection
+from peers.connections.websocket import websocket_connection
 from peers.journal.journal import Journal
-from peers.node import Node
-from peers.tcp.connection import Connection
-from peers.tcp.listener import bind
-from peers.unix import UnixConnection
-from peers.websocket.connection import WebSocketConnection
+from peers.node.node import Node
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
 
 PAYLOAD = b"x" * 1000
 
@@ -43,7 +44,7 @@ class Hub:
         self.node = Node(settings, name="test hub")
         self.endpoint: Endpoint
         self.open: list[asyncio.Protocol | asyncio.BufferedProtocol] = []
-        self._server: asyncio.Server
+        self._server: Listener
         self._journal: Journal | None = None
         if settings.journal.path:
             self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
@@ -55,11 +56,11 @@ class Hub:
         self._server, self.endpoint = await bind(endpoint, make, asyncio.get_running_loop())
 
     def _make(self) -> Connection:
-        make = UnixConnection if self.endpoint.scheme is Scheme.UNIX else Connection
+        make = unix_connection if self.endpoint.scheme is Scheme.UNIX else tcp_connection
         return make(self.node, self.node.settings.queue)
 
-    def _make_websocket(self) -> WebSocketConnection:
-        return WebSocketConnection(self.node, self.node.settings.queue, loopback=True)
+    def _make_websocket(self) -> Connection:
+        return websocket_connection(self.node, self.node.settings.queue, loopback=True)
 
     @property
     def url(self) -> str:

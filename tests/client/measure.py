@@ -18,7 +18,7 @@ import structlog
 
 from hub.settings import Settings
 from peers.client import MessageStream, QueueWish, blocking, connect
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from tests.client.hubs import Hub
 
 MESSAGES = 400_000

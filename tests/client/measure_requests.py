@@ -21,7 +21,7 @@ import uvloop
 
 from hub.settings import Settings
 from peers.client import Client, ServiceRequest, connect
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from tests.client.hubs import Hub
 
 REQUESTS = 300_000

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from hub.settings import JournalSettings, Settings
 from peers.client import Client, MessageStream
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from tests.client.hubs import Hub
 
 

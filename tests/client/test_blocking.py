@@ -24,8 +24,9 @@ from hub.errors import (
 from hub.settings import Settings
 from peers.client import InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
+from peers.client.dial import Remote
 from peers.client.settings import ClientSettings
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from tests.client.hubs import Hub, quick_backoff, settings_of
 
 T = TypeVar("T")
@@ -189,10 +190,10 @@ def test_callbacks(tcp_hub: Hub) -> None:
             done.set()
 
     with connect(tcp_hub.url) as client:
-        stop = client.subscribe_callback(["/question", "/answer"], function)
+        subscription = client.subscribe_callback(["/question", "/answer"], function)
         client.publish("/question", None)
         assert done.wait(60)
-        stop()
+        subscription.close()
         client.publish("/answer", "unheard")
         client.drain()
     assert got == [("/question", False), ("/answer", False)]
@@ -221,7 +222,9 @@ def test_refused_later(hubs: HubThread) -> None:
     hub = hubs.start(settings=settings_of(frame_bytes=8 * 1024, prefixes_per_client=1))
     rejected: list[Exception] = []
     with connect(hub.url, on_rejected=rejected.append) as client, client.subscribe("/a") as messages:
-        client.publish("/a", bytes(10_000))
+        with pytest.raises(RejectedError, match="the hub takes at most 8192"):
+            client.publish("/a", bytes(10_000))
+        client._thread.put("/a", b"x" * 10_000, None)  # as if the hub had taken more a moment ago
         client.publish("/a", "small")
         assert messages.receive(timeout_s=60).value == "small"
         assert client.statistics().rejected_messages == 1
@@ -236,7 +239,7 @@ def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
     before = threading.active_count()
     with pytest.raises(ConnectionLostError, match="is the hub running"):
         connect(tcp_hub.url)
-    client = BlockingClient(tcp_hub.endpoint, ClientSettings())
+    client = BlockingClient(Remote(tcp_hub.endpoint), ClientSettings())
     with pytest.raises(ConnectionLostError):
         client.open()
     client.close()
@@ -300,7 +303,7 @@ def test_the_end_reaches_every_thread(tcp_hub: Hub) -> None:
         lambda: client.publish("/a", 1),
         lambda: client.publish_nowait("/a", 1),
         client.drain,
-        client.subscribe("/a").open,
+        lambda: client.subscribe("/a"),
         messages.receive,
     ):
         with pytest.raises(ClosedError):
@@ -362,13 +365,12 @@ def test_a_request_goes_behind_what_was_published(tcp_hub: Hub) -> None:
     """Whoever answers has what was published before: the order of the calls is the order on the wire."""
     with connect(tcp_hub.url) as client, connect(tcp_hub.url) as server:
         seen: list[Any] = []
-        unsubscribe = server.subscribe_callback("/fact", lambda message: seen.append(message.value))
-        with server.serve("/facts", lambda _: len(seen)):
+        hearing = server.subscribe_callback("/fact", lambda message: seen.append(message.value))
+        with hearing, server.serve("/facts", lambda _: len(seen)):
             for number in range(100):
                 client.publish("/fact", number)
                 if number % 10 == 9:
                     assert client.request("/facts", None) == number + 1
-        unsubscribe()
 
 
 def test_a_service_cannot_wait_for_its_own_client(tcp_hub: Hub) -> None:

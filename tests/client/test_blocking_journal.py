@@ -12,12 +12,12 @@ import pytest
 
 from hub.batch import encode_value, encode_values
 from hub.errors import ClosedError, GoneError, RejectedError
-from peers.backoff import Backoff
 from peers.client import BadMessage
 from peers.client.blocking import BlockingClient, connect
-from peers.client.history import Record
+from peers.client.journal import Record
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
+from peers.transport.backoff import Backoff
 
 T = TypeVar("T")
 
@@ -159,7 +159,7 @@ async def test_an_answer_that_does_not_come_is_a_timeout(url: str) -> None:
         backoff = Backoff(base_s=3600.0, cap_s=3600.0)
         client = connect(url, backoff=backoff, on_disconnect=lambda _: lost.set())
         assert client._client._exchange.connection is not None
-        client._loop.call_soon_threadsafe(client._client._exchange.connection.abort)
+        client._thread.loop.call_soon_threadsafe(client._client._exchange.connection.abort)
         lost.wait()
         with pytest.raises(TimeoutError):
             client.journal(timeout_s=0.01)

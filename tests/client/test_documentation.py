@@ -87,7 +87,7 @@ def test_examples_without_a_hub() -> None:
             text = process.stdout.read()
         assert process.returncode == 1
         assert len(text.splitlines()) == 1
-        assert "start it with `hub run`" in text
+        assert "start it with `hub run" in text
 
 
 def test_names() -> None:
@@ -118,6 +118,7 @@ def test_names() -> None:
         "PeerError",
         "ProtocolError",
         "QueueWish",
+        "RecordedMessage",
         "RejectedError",
         "RequestError",
         "RequestFailedError",

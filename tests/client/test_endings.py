@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError
-from peers.client.endings import Ending
+from peers.client.connection import Ending
 
 FINAL = {
     CloseCode.NOT_ALLOWED: RejectedError,

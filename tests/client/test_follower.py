@@ -539,7 +539,7 @@ async def test_a_client_that_ends(hub: RecordingHub) -> None:
     """A client that ends with an error takes its streams along: they raise it."""
     async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
         await until(lambda: phase_of(messages) is Phase.LIVE)
-        client._exchange.finish(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
+        client._exchange.gave_up(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
         with pytest.raises(RejectedError, match="so it is"):
             await anext(messages)
 
@@ -554,6 +554,6 @@ async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None
 
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 1)
-        monkeypatch.setattr(follower, "to_frames", fail)
+        monkeypatch.setattr(follower, "recorded_batches", fail)
         with pytest.raises(InternalError, match="ZeroDivisionError"):
             await client.subscribe("/n", from_offset=0).open()

@@ -14,12 +14,12 @@ from hub.batch import Batch
 from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, RejectedError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, pack
-from peers.backoff import Backoff
 from peers.client import Client, connect
-from peers.client.history import History, Record, time_us
+from peers.client.journal import History, Record, time_us
 from peers.client.values import BadMessage
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
+from peers.transport.backoff import Backoff
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
 JOURNAL = b"0123456789abcdef"

@@ -12,12 +12,14 @@ from hub.errors import (
     ClosedError,
     ConnectionLostError,
     GoneError,
+    HubError,
     ProtocolError,
     RejectedError,
 )
 from peers.client import journal as journal_module
 from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess
 from peers.wire.control import Notice
+from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.records import Commit, Fetch, Records, Stage
 from tests.client.hubs import until
 
@@ -61,7 +63,8 @@ class Bench:
     def connect(self, journal_id: bytes = JOURNAL) -> FakeConnection:
         """Connect anew."""
         self.connection = FakeConnection()
-        self.access.connected(self.connection, journal_id)  # type: ignore[arg-type]
+        hello = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), journal=journal_id)
+        self.access.connected(self.connection, hello)  # type: ignore[arg-type]
         return self.connection
 
     async def begin(self, asking: Any) -> asyncio.Task[Any]:
@@ -169,7 +172,7 @@ async def test_what_cannot_be_answered_now_is_asked_again(bench: Bench, code: in
 async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
     """It is sent again over the next one, and is answered once."""
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
-    bench.access.disconnected()
+    bench.access.disconnected(again=True)
     assert not asking.done()
     connection = bench.connect()
     assert [one.request for one in connection.sent] == [FIRST_REQUEST + 1]
@@ -179,7 +182,7 @@ async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
 
 async def test_a_fetch_without_a_connection(bench: Bench) -> None:
     """Waits for one."""
-    bench.access.disconnected()
+    bench.access.disconnected(again=True)
     asking = await bench.begin(bench.access.fetch(Fetch(1)))
     bench.connect()
     bench.access.receive(bench.records())
@@ -189,7 +192,7 @@ async def test_a_fetch_without_a_connection(bench: Bench) -> None:
 async def test_a_fetch_of_another_journal(bench: Bench) -> None:
     """Is not sent: the same offsets are other records there. What is asked from then on is."""
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
-    bench.access.disconnected()
+    bench.access.disconnected(again=True)
     connection = bench.connect(OTHER)
     with pytest.raises(RejectedError, match="the hub has another journal than before") as caught:
         await asking
@@ -244,7 +247,7 @@ async def test_a_commit_is_not_repeated(bench: Bench, code: int) -> None:
 async def test_a_commit_that_is_lost(bench: Bench) -> None:
     """Nobody knows; without a connection it is not even tried."""
     asking = await bench.begin(bench.access.commit(Commit(1, "t")))
-    bench.access.disconnected()
+    bench.access.disconnected(again=True)
     with pytest.raises(ConnectionLostError, match="before the hub answered"):
         await asking
     with pytest.raises(ConnectionLostError, match="there is no connection now"):
@@ -263,17 +266,17 @@ async def test_an_answer_of_another_kind(bench: Bench) -> None:
 # The end.
 
 
-@pytest.mark.parametrize("error", [None, ProtocolError(1002, "nonsense")])
-async def test_the_end(bench: Bench, error: ProtocolError | None) -> None:
+@pytest.mark.parametrize("ended", [ClosedError("the client is closed"), ProtocolError(1002, "nonsense")])
+async def test_the_end(bench: Bench, ended: HubError) -> None:
     """Answers everybody, now and later."""
     asking = [
         await bench.begin(bench.access.fetch(Fetch(1))),
         await bench.begin(bench.access.commit(Commit(1, "t"))),
     ]
-    bench.access.finish(error)
+    bench.access.finish(ended)
     for task in asking:
-        with pytest.raises(ClosedError if error is None else ProtocolError):
+        with pytest.raises(type(ended)):
             await task
-    with pytest.raises(ClosedError if error is None else ProtocolError):
+    with pytest.raises(type(ended)):
         await bench.access.fetch(Fetch(1))
     assert not bench.access.waiting

@@ -15,7 +15,7 @@ from hub.tags.envelope import Envelope
 from peers.client import Message, connect
 from peers.client.blocking import BlockingClient
 from peers.client.blocking import connect as connect_blocking
-from peers.client.target import target
+from peers.client.publications import target
 from tests.client.conftest import StartHub
 from tests.client.hubs import Hub, Told, until
 
@@ -42,7 +42,7 @@ async def test_labels_bring_a_message_to_whoever_wants_them(hub: Hub) -> None:
         assert first == Message("/t", 1)
         assert first.labels == ("door", "urgent", "x")
         assert (first.sender, first.destination) == ("", "")
-    assert not hub.node.core.rules.index
+    assert len(hub.node.core.rules) == 0
 
 
 async def test_a_sender_and_a_destination(hub: Hub) -> None:
@@ -58,7 +58,7 @@ async def test_a_sender_and_a_destination(hub: Hub) -> None:
         await door.publish("/open", True, sender=NAME)
         message = await anext(heard)
         assert (message, message.sender) == (("/open", True), NAME)
-        await reader.publish("/close", "please", to=NAME, labels=["urgent"])
+        await reader.publish("/close", "please", ["urgent"], to=NAME)
         letter = await anext(letters)
         assert (letter, letter.destination, letter.labels) == (("/close", "please"), NAME, ("urgent",))
         await reader.publish("/open", False, sender=NAME)
@@ -164,3 +164,28 @@ async def test_the_journal_keeps_topics(start_hub: StartHub, tmp_path: Path) -> 
         assert (await anext(live)).value == 4
         with pytest.raises(RejectedError, match="bear the name of a sender are not staged"):
             await client.stage("two", 0, Batch.under(Envelope("/t", (), NAME).encode(), [5], FLAG_TAGGED).frames)
+
+
+async def test_labels_by_position(start_hub: StartHub, tmp_path: Path) -> None:
+    """Stand behind the value, for every way to publish, in programs with threads as in those with an event loop."""
+    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"))))
+
+    def publish(client: BlockingClient) -> None:
+        with client.claim(NAME):
+            client.publish("/t", 1, ["a"], timeout_s=60)
+            client.publish_nowait("/t", 2, ["a"])
+            client.publish_packed("/t", b"\3", ["a"], timeout_s=60)
+            client.publish_packed_nowait("/t", b"\4", ["a"])
+            client.publish_confirmed("/t", 5, ["a"], sender=NAME, timeout_s=60)
+
+    async with connect(hub.url) as other, other.subscribe_rule(["a"]) as heard:
+        with await asyncio.to_thread(connect_blocking, hub.url) as client:
+            await asyncio.to_thread(publish, client)
+        await other.publish("/t", 6, ["a"])
+        other.publish_nowait("/t", 7, ["a"])
+        await other.publish_packed("/t", b"\x08", ["a"])
+        other.publish_packed_nowait("/t", b"\x09", ["a"])
+        await other.publish_confirmed("/t", 10, ["a"])
+        got = [await anext(heard) for _ in range(10)]
+    assert [message.value for message in got] == [*range(1, 11)]
+    assert {message.labels for message in got} == {("a",)}

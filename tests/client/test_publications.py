@@ -109,7 +109,7 @@ def test_refused() -> None:
         publications.append("/a", bytes(1001))
     assert caught.value.code == CloseCode.TOO_BIG
     with pytest.raises(BusyError):
-        publications.append("/a", bytes(990))
+        publications.append("/a", bytes(938))
     publications.append("/a", b"\x02")
     assert frames_of(publications) == [("/a", 2)]
 
@@ -143,12 +143,3 @@ def test_clearing() -> None:
     assert not publications
     assert publications.buffered_bytes == 0
     assert publications.clear(ClosedError("closed")) == 0
-
-
-def test_as_batches() -> None:
-    """Taken as batches, each knows how many messages it holds."""
-    publications = Publications()
-    for topic in ("/a", "/a", "/b"):
-        publications.append(topic, b"\x01")
-    assert [batch.messages for batch in publications.take_batches()] == [2, 1]
-    assert publications.buffered_bytes == 0

@@ -193,7 +193,8 @@ async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
 async def test_closing_sends_first(hub: Hub) -> None:
     """Leaving the client sends everything that was published, even when the hub has sent what was not read."""
     recorder = record(hub)
-    async with connect(hub.url) as client, client.subscribe("/"):
+    # A machine with much else to do needs longer than the 5 s of the default to read all of that.
+    async with connect(hub.url, close_timeout_s=120) as client, client.subscribe("/"):
         for number in range(20_000):
             client.publish_nowait(f"/{number % 3}", number)
     await recorder.wait_messages(20_000)

@@ -9,7 +9,7 @@ import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, ProtocolError, RejectedError, UsageError
 from peers.client import Client, Hello, QueueWish, connect
-from peers.endpoints import InvalidEndpointError
+from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
 from tests.client.conftest import StartHub

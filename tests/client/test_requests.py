@@ -188,7 +188,7 @@ async def test_bad_calls(hub: Hub) -> None:
     async with connect(hub.url) as client:
         for timeout_s in (0, -1, 3601, float("nan")):
             with pytest.raises(UsageError):
-                await client.request("/a", 1, timeout_s)
+                await client.request("/a", 1, timeout_s=timeout_s)
         with pytest.raises(InvalidTopicError):
             await client.request("", 1)
         with pytest.raises(InvalidNameError):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
-from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError, UsageError
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, InvalidTopicError, RejectedError, UsageError
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from peers.client import Message, MessageStream, connect
 from tests.client.conftest import StartHub
@@ -272,3 +272,50 @@ async def test_the_hubs_own_topics(hub: Hub) -> None:
         left = await anext(messages)
     assert (joined.topic, joined.value["name"]) == ("$hub/client/joined", "another")
     assert (left.topic, left.value["name"]) == ("$hub/client/left", "another")
+
+
+async def test_a_stream_that_is_not_open(hub: Hub) -> None:
+    """Reading it raises at once, and says what to write; it would wait for ever."""
+    async with connect(hub.url) as client:
+        for closed in (client.subscribe("/a"), client.subscribe_rule(["a"])):
+            for read in (closed.receive, closed.batch, closed.__anext__, lambda: _iterate(closed)):  # noqa: B023
+                with pytest.raises(UsageError, match=r"write `async with client.subscribe\(...\) as messages:`"):
+                    await read()
+            with pytest.raises(UsageError, match="not open"):
+                closed.batch_nowait()
+            await closed.close()
+            assert await closed.batch() == []
+            assert closed.ended
+        async with client.subscribe("/a") as messages:
+            client.publish_nowait("/a", 1)
+            assert await messages.receive() == ("/a", 1)
+            assert not messages.ended
+            messages.close_nowait()
+            with pytest.raises(ClosedError):
+                await messages.receive()
+
+
+async def _iterate(messages: MessageStream) -> None:
+    async for _ in messages:
+        pass
+
+
+async def test_connecting_without_await() -> None:
+    """Using what `connect` returns as a client raises at once, and says what to write; never using it warns."""
+    connecting: Any = connect("tcp://127.0.0.1:1")
+    for use in (lambda: connecting.publish_nowait("/a", 1), lambda: connecting.subscribe):
+        with pytest.raises(AttributeError, match=r"write `async with connect\(...\) as client:` or `client = await"):
+            use()
+    with pytest.raises(TypeError, match=r"write `async with connect\(...\)`"):
+        connecting.__enter__()
+    with pytest.raises(ConnectionLostError):
+        await connecting
+    with pytest.warns(RuntimeWarning, match="neither awaited nor entered"):
+        connect("tcp://127.0.0.1:1")
+
+
+async def test_a_service_that_is_never_opened(hub: Hub) -> None:
+    """Warns: it answers nothing, and whoever asks would be told that nobody serves."""
+    async with connect(hub.url) as client:
+        with pytest.warns(RuntimeWarning, match=r"the service under \('/a',\) was never opened"):
+            client.serve("/a", lambda request: request.value)

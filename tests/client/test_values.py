@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
@@ -12,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch, Message, decode_values
-from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, encode_frame
 from hub.tags.envelope import tagged
-from peers.client.values import InvalidValueError, decode_batch, encode_value
-from peers.zeek.data import Count, Port, Set
-from peers.zeek.event import Event
+from peers.client.values import InvalidValueError, decode_batch, decode_body, encode_value, encode_values
+from peers.values import Count, Port, Set
+from peers.values.event import Event
 
 scalars = st.one_of(
     st.none(),
@@ -204,3 +205,38 @@ def test_labels_and_names_come_with_the_message() -> None:
     assert repr(messages[1]) == (
         "TaggedMessage(topic='/a', value=1, labels=('b', 'low'), sender='s.s', destination='d.d')"
     )
+
+
+@dataclass
+class Reading:
+    """Something with a time."""
+
+    at: datetime
+
+
+NAIVE = datetime(2026, 11, 22, 3, 11, 43)  # noqa: DTZ001 -- that is the point
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        NAIVE,
+        NAIVE.replace(microsecond=1),
+        datetime.min,  # noqa: DTZ901
+        {"a": ["T", {"b": NAIVE}]},
+        {NAIVE: 1},
+        [Reading(NAIVE)],
+        ("x", (1, {NAIVE.replace(microsecond=999_999)})),
+    ],
+)
+def test_a_time_without_a_zone(value: object) -> None:
+    """Is refused wherever it stands: it would become a text, and nobody could know which time it is."""
+    for encode in (encode_value, lambda one: encode_values([1, one])):
+        with pytest.raises(InvalidValueError, match=r"has no zone: give it one, as datetime.now\(UTC\)"):
+            encode(value)
+
+
+def test_texts_that_look_like_times() -> None:
+    """Are texts, also beside times with a zone."""
+    value = ["2026-11-22T03:11:43", {"T00:00:00": b"T00:00:00"}, NAIVE.replace(tzinfo=UTC)]
+    assert decode_body(Encoding.MSGPACK, encode_value(value)) == value

@@ -150,14 +150,36 @@ async def test_the_form_publishes_and_tells_when_the_hub_has_it(page: Page) -> N
 
 
 async def test_the_form_says_what_is_wrong_with_a_value(page: Page) -> None:
-    """What is no JSON is not sent, and the reason is told."""
+    """What begins as JSON and is none is not sent, and the reason is told."""
+    await page.evaluate("""
+        document.getElementById("value").value = '{"hello"';
+        document.querySelector("#publish button").click();
+    """)
+    await wait_shown(page, "document.getElementById('published').textContent !== ''")
+    assert (await text(page, "published")).startswith("begins as JSON and is none: ")
+    assert await number(page, "received") == 0
+
+
+async def test_the_form_takes_plain_text(page: Page) -> None:
+    """What is no JSON and does not look like it is text, as on the command line."""
     await page.evaluate("""
         document.getElementById("value").value = "hello";
         document.querySelector("#publish button").click();
     """)
-    await wait_shown(page, "document.getElementById('published').textContent !== ''")
-    assert (await text(page, "published")).startswith("not JSON (text goes in double quotes): ")
-    assert await number(page, "received") == 0
+    await wait_shown(page, "document.getElementById('received').textContent === '1'")
+    await wait_shown(page, "document.querySelector('.row:not([hidden]) .value')")
+    assert await rows(page) == [["/demo/hello", '"hello"']]
+
+
+async def test_an_idle_hub_keeps_its_hint_and_tells_how_many_are_there(browser: Browser, hub_page_url: str) -> None:
+    """Without a prefix the hub's own messages are not shown; its clients are counted all the same."""
+    async with browser.open(hub_page_url) as page:
+        await wait_connected(page)
+        await wait_shown(page, "document.getElementById('rate').textContent !== '\u2013'")
+        assert await number(page, "clients") >= 1
+        assert await number(page, "received") == 0
+        assert not await page.evaluate("return document.getElementById('empty-connected').hidden")
+        assert await page.evaluate("return document.getElementById('empty-disconnected').hidden")
 
 
 async def test_a_flood_is_counted_in_full_and_shown_in_part(page: Page) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from tests.daemon.hub_process import HubProcess
 from tests.tcp.raw_client import RawClient
 

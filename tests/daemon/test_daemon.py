@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import platform
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
+from hub.config import KEYS, Kind, value_at
 from hub.errors import CloseCode
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
+from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.sources import load
-from peers.endpoints import Endpoint, Scheme
-from peers.tcp.listener import ListenError
+from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hub.fakes import FakeOutlet
@@ -84,6 +87,17 @@ async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -
     await wait_until(lambda: len(far.node.links) == 0)
 
 
+async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path) -> None:
+    """Whoever listens where the network reaches it is told that nobody is asked who he is."""
+    with structlog.testing.capture_logs() as lines:
+        daemon = await start_daemon(
+            "tcp://0.0.0.0:0", "ws://[::1]:0", "tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"
+        )
+    told = [line["on"] for line in lines if line["event"] == "listening without authentication"]
+    assert told == [daemon.endpoints[0].location]
+    assert socket.gethostname().lower() in daemon.node.host_names
+
+
 # Stopping.
 
 
@@ -141,7 +155,8 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
     listen = daemon.endpoints[0]
     old = await connect(listen, "/a", name="old")
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "queue": {"messages": 11}, "limits": {"connections": 2}}, {})
-    assert daemon.reload(loaded) == []
+    applied, needs_restart = daemon.reload(loaded)
+    assert (applied, needs_restart) == (["queue.messages", "limits.connections"], [])
     await connect(listen, "/a", name="new")
     limits = {one.name: one.limits.messages for one in daemon.node.core.handlers.values()}
     assert limits == {"old": 8192, "new": 11}
@@ -151,24 +166,60 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
     assert await old.ping() == []
 
 
-@pytest.mark.parametrize(
-    ("flags", "keys"),
-    [
-        ({}, []),
-        ({"name": "other"}, ["name"]),
-        ({"listen": ["tcp://127.0.0.1:1"]}, ["listen"]),
-        ({"peers": ["tcp://127.0.0.1:1"]}, ["peers"]),
-        ({"limits": {"routes": 5, "prefixes_per_client": 5}}, ["limits.routes", "limits.prefixes_per_client"]),
-        ({"limits": {"frame_bytes": 5000, "ping_after_s": 1.0}, "log": {"level": "error"}}, []),
-    ],
-)
-async def test_a_reload_says_what_needs_a_restart(
-    start_daemon: StartDaemon, flags: dict[str, Any], keys: list[str]
-) -> None:
-    """The rest is in force at once."""
+OTHERS: dict[str, Any] = {
+    "listen": ["tcp://127.0.0.1:1"],
+    "peers": ["tcp://127.0.0.1:1"],
+    "websocket.origins": ["https://a.org"],
+    "websocket.hosts": ["a.org"],
+    "unix.mode": "0660",
+}
+"""Values other than the default, of keys that take no value of their kind's."""
+
+
+def another_value(path: str) -> Any:
+    """A value other than the default."""
+    key = KEYS[path]
+    if path in OTHERS:
+        return OTHERS[path]
+    match key.kind:
+        case Kind.CHOICE:
+            return next(choice for choice in key.choices if choice != key.default)
+        case Kind.TEXT:
+            return "other"
+        case Kind.TEXTS:
+            return ["/other/"]
+        case _:
+            return key.most if path.startswith("queue_max.") or key.default == key.least else key.least
+
+
+@pytest.mark.parametrize("path", KEYS)
+async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: StartDaemon, path: str) -> None:
+    """Each key is in force at once, or keeps its old value and is said to need a restart: also the next time."""
     daemon = await start_daemon()
-    assert daemon.reload(load({"listen": ["tcp://127.0.0.1:0"]} | flags, {})) == keys
-    assert daemon.node.settings.limits == load(flags, {}).settings.limits
+    section, _, name = path.rpartition(".")
+    value = another_value(path)
+    flags: dict[str, Any] = {"listen": ["tcp://127.0.0.1:0"]}
+    flags |= {section: {name: value}} if section else {name: value}
+    loaded = load(flags, {})
+    old, new = value_at(daemon.node.settings, path), value_at(loaded.settings, path)
+    assert old != new
+    live = KEYS[path].live
+    for applied in ([path] if live else [], []):
+        assert daemon.reload(loaded) == (applied, [] if live else [path])
+        assert value_at(daemon.node.settings, path) == (new if live else old)
+    effect = EFFECTS.get(path)
+    assert effect is None or effect(daemon) == new
+
+
+EFFECTS: dict[str, Callable[[Daemon], object]] = {
+    "queue.messages": lambda daemon: daemon._queue(daemon.endpoints[0]).messages,
+    "queue.bytes": lambda daemon: daemon._queue(daemon.endpoints[0]).bytes,
+    "queue.overflow": lambda daemon: daemon._queue(daemon.endpoints[0]).overflow,
+    "limits.connections": lambda daemon: min(daemon.node.admission.limit, daemon.node.settings.limits.connections),
+    "limits.connections_per_address": lambda daemon: daemon.node.admission.address_limit,
+    "limits.newcomers": lambda daemon: daemon.node.admission.newcomers_limit,
+}
+"""Where a live key is not read from the node's settings each time that it is used."""
 
 
 # Once a second.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 from pathlib import Path
@@ -232,14 +233,30 @@ async def test_a_socket_of_a_hub_that_was_killed(start_process: StartProcess, co
 
 async def test_few_descriptors(start_process: StartProcess, connect: Connect) -> None:
     """Where the process may open few files, fewer connections are taken, and one more is told so."""
-    hub = await (await start_process(*TCP, "--log-format", "json", descriptors=66)).wait_up()
+    hub = await (await start_process(*TCP, "--log-format", "json", descriptors=67)).wait_up()
     line = await hub.wait_logged("fewer connections than set")
-    assert (line["limit"], line["set"], line["nofile"]) == (2, 10_000, 66)
+    assert (line["limit"], line["set"], line["nofile"]) == (2, 10_000, 67)
     clients = [await connect(hub.endpoints[0]) for _ in range(2)]
     third = await RawClient.connect(hub.endpoints[0])
     assert await third.end() == (CloseCode.TRY_AGAIN_LATER, "2 connections are open, which is the limit")
     third.close()
     assert [await client.ping() for client in clients] == [[], []]
+
+
+async def test_a_flood_of_silent_strangers(start_process: StartProcess, connect: Connect) -> None:
+    """With few descriptors and many who connect and say nothing, health and those who speak are served."""
+    arguments = (*TCP, "--listen", "ws://127.0.0.1:0", "--log-format", "json")
+    hub = await (await start_process(*arguments, descriptors=160)).wait_up(2)
+    served = await connect(hub.endpoints[0])
+    with contextlib.ExitStack() as stack:
+        for number in range(400):
+            where = hub.endpoints[number % 2]
+            stack.enter_context(socket.create_connection((where.host, where.port)))
+        with socket.create_connection((hub.endpoints[1].host, hub.endpoints[1].port)) as asking:
+            asking.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert asking.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert await served.ping() == []
+        assert await (await connect(hub.endpoints[0])).ping() == []
 
 
 async def test_bad_input_does_not_reach_the_log_as_it_is(start_process: StartProcess, connect: Connect) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from peers.client import connect
+from peers.connections.tls import TlsError
 from peers.daemon.daemon import Daemon
-from peers.zeek.data import Count
-from peers.zeek.event import Event
-from peers.zeek.tls import TlsError
+from peers.values import Count
+from peers.values.event import Event
 from tests.daemon.conftest import StartDaemon
 from tests.tcp.hubs import wait_until
 

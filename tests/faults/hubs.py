@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from peers.client import QueueWish, connect
-from peers.client.opening import Connecting
+from peers.client.connecting import Connecting
 from tests.daemon.hub_process import ROOT, HubProcess
 
 __all__ = ["DEADLINE_S", "RunningHub", "running_hub"]

@@ -150,7 +150,7 @@ class Lives:
 
     def _check(self) -> None:
         self.ledger.check_confirmed()
-        assert self.writer.recorded >= 0
+        assert self.writer.recorded >= self.writer.next_batch
 
     def end(self) -> None:
         """Look at everything once more, from the beginning, with the eyes of one who was not there.

@@ -17,6 +17,8 @@ from tests.daemon.hub_process import HubProcess
 from tests.faults.damage import Found, Sample, altered, cut_wal, examine, flip_anywhere, flip_headers, zero_sector
 from tests.faults.hubs import running_hub
 
+pytestmark = pytest.mark.slow
+
 _TORN_BYTES = 64 * 1024
 _SECTOR_BYTES = 512
 _WRITTEN_BYTES = 4096

@@ -23,6 +23,8 @@ from tests.faults.hubs import DEADLINE_S, running_hub
 from tests.faults.ledger import Ledger, topic_of, value_of
 from tests.faults.shortage import Traffic, go_through, wait_ready
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def mounts() -> AsyncIterator[AsyncExitStack]:

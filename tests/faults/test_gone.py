@@ -10,7 +10,7 @@ import pytest
 
 from hub.settings import Settings
 from peers.client import connect
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from peers.wire.hello import ID_BYTES, Hello
 from tests.client.hubs import Hub
 from tests.tcp import raw_client as tcp

@@ -13,6 +13,8 @@ from tests.faults.hubs import DEADLINE_S, running_hub
 from tests.faults.kills import Lives
 from tests.faults.loads import frames_of
 
+pytestmark = pytest.mark.slow
+
 _KILLS = 2
 
 

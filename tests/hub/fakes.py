@@ -17,6 +17,7 @@ from hub.core import Core
 from hub.filter import Change
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.handler import Handler, Role
+from hub.limits import CoreLimits
 from hub.overflow import Overflow, QueueLimits
 from hub.stretch import Stretch, find_runs
 
@@ -168,9 +169,9 @@ def handler_of(
 class Turn:
     """A core whose shell is the test: counts how often it was woken."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, limits: CoreLimits = CoreLimits(), **settings: Any) -> None:  # noqa: B008 -- frozen
         self.wakes = 0
-        self.core = Core(self._wake, **settings)
+        self.core = Core(self._wake, limits, **settings)
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -5,16 +5,20 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from hub.core import PREFIXES_LIMIT
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handler import Handler, Role
-from hub.overflow import Overflow
-from hub.settings import Settings
+from hub.limits import CoreLimits, HandlerLimits, RouteLimits
+from hub.names.claim import Announced
+from hub.overflow import Overflow, QueueLimits
+from hub.tags.rule import Rule
+from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import FakeOutlet, FarSide, Turn, handler_of
+from tests.hub.requests.party import FakePoster
 
 # Messages.
 
@@ -235,7 +239,7 @@ def test_all_prefixes_or_none() -> None:
 
 def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
     """Different ones are counted; over the limit the whole request is refused, and the connection goes on."""
-    turn = Turn(prefixes_limit=3)
+    turn = Turn(CoreLimits(HandlerLimits(prefixes=3)))
     handler, _ = turn.join("/1", "/2")
     turn.core.subscribe(handler, ["/1", "/2", "/1", "/2"])
     with pytest.raises(RejectedError, match="4 prefixes, the limit for a client is 3") as refused:
@@ -246,15 +250,68 @@ def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
     turn.core.unsubscribe(handler, ["/1"] * 3)
     turn.core.subscribe(handler, ["/4"])
     assert set(handler.prefixes) == {"/2", "/3", "/4"}
-    assert Settings().limits.prefixes_per_client == PREFIXES_LIMIT
 
 
-@pytest.mark.parametrize("role", [Role.LINK, Role.LOCAL])
-def test_links_and_local_subscribers_have_no_limit(role: Role) -> None:
-    """A link speaks for a whole hub."""
-    turn = Turn(prefixes_limit=1)
-    handler, _ = turn.join("/1", "/2", role=role)
+@pytest.mark.parametrize("role", [Role.LINK, Role.LEAF])
+def test_peers_have_limits_of_their_own(role: Role) -> None:
+    """Whoever calls itself a hub may hold more than a client, not any number; refusals are counted."""
+    turn = Turn(CoreLimits(HandlerLimits(1, 1, 1), HandlerLimits(prefixes=2, rules=2, services=2)))
+    outlet = FakePoster()
+    peer = Handler(outlet, role=role, limits=QueueLimits(), poster=outlet)
+    turn.core.attach(peer)
+    rules = [Rule((label,)) for label in "abc"]
+    turn.core.subscribe(peer, ["/1", "/2"])
+    turn.core.subscribe_rules(peer, rules[:2])
+    turn.core.requests.serve(peer, ["/1", "/2"])
+    with pytest.raises(RejectedError, match="3 prefixes, the limit for a peer is 2"):
+        turn.core.subscribe(peer, ["/3"])
+    with pytest.raises(RejectedError, match="3 rules, the limit for a peer is 2"):
+        turn.core.subscribe_rules(peer, rules)
+    with pytest.raises(RejectedError, match="3 prefixes to serve, the limit for a peer is 2"):
+        turn.core.requests.serve(peer, ["/3"])
+    assert turn.core.refused_for_limits() == {"prefixes": 1, "rules": 3, "services": 1}
+
+
+def test_local_subscribers_have_no_limit() -> None:
+    """They are part of the program that sets the limits."""
+    turn = Turn(CoreLimits(HandlerLimits(prefixes=1), HandlerLimits(prefixes=1)))
+    handler, _ = turn.join("/1", "/2", role=Role.LOCAL)
     assert len(handler.prefixes) == 2
+
+
+def test_many_prefixes_are_subscribed_to_in_steps() -> None:
+    """One for each prefix that is new, so that a large frame can be divided over turns; all are checked first."""
+    turn = Turn()
+    handler, _ = turn.join("/0")
+    steps = turn.core.subscribing(handler, [f"/{number}" for number in range(100)])
+    for _ in range(10):
+        next(steps)
+        assert handler.prefixes == {"/0": 1}
+    for added in range(1, 100):
+        next(steps)
+        assert turn.core.statistics().routing.subscriptions == 1 + added
+    assert list(steps) == []
+    assert len(list(turn.core.unsubscribing(handler, [f"/{number}" for number in range(10)]))) == 9
+
+
+def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
+    """Nothing is added for one that is gone: prefixes, rules and services alike."""
+    turn = Turn()
+    outlet = FakePoster()
+    handler = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
+    turn.core.attach(handler)
+    works = [
+        turn.core.subscribing(handler, ["/a", "/b"]),
+        turn.core.rules.subscribing(handler, [Rule(("a",)), Rule(("b",))]),
+        turn.core.requests.serving(handler, ["/a", "/b"]),
+    ]
+    for steps in works:
+        next(steps)
+    turn.core.detach(handler, "gone")
+    for steps in works:
+        assert list(steps) == []
+    routing = turn.core.statistics().routing
+    assert (routing.subscriptions, routing.rules, turn.core.requests.statistics().services) == (0, 0, 0)
 
 
 def test_only_attached_handlers_subscribe() -> None:
@@ -325,6 +382,45 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
     assert not turn.core._multimap._trie
 
 
+def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
+    """However many they are: so those who stay wait no longer for ninety than for one."""
+    turn = Turn()
+    many = [turn.join(*(f"/{who}/{number}/" for number in range(100)))[0] for who in range(90)]
+    for handler in many:
+        turn.core.detach(handler, "the network is gone")
+    assert turn.core.statistics().routing.subscriptions >= 9000 - STEPS_PER_TURN
+    turns = 0
+    while left := turn.core.statistics().routing.subscriptions:
+        turn.core.flush()
+        turns += 1
+        assert left - turn.core.statistics().routing.subscriptions <= STEPS_PER_TURN
+    assert turns <= 10
+
+
+def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
+    """A peer hub with much of everything leaves: prefixes, rules, names, services. Each goes on when the turn comes."""
+    turn = Turn()
+    outlet = FakePoster()
+    link = Handler(outlet, role=Role.LINK, limits=QueueLimits(), poster=outlet)
+    core = turn.core
+    core.attach(link)
+    core.subscribe(link, [f"/{number}/" for number in range(3000)])
+    core.subscribe_rules(link, [Rule(("a", f"b{number}")) for number in range(3000)])
+    core.requests.serve(link, [f"/{number}/" for number in range(3000)])
+    core.names.link(link, b"\x02" * 16, lambda *_: None)
+    core.names.hear(link, [Announced(f"a.n{number}", (), 1, 1) for number in range(3000)], [])
+    core.flush()
+    woken = turn.wakes
+    core.detach(link, "lost")
+    while turn.wakes > woken:
+        assert turn.wakes == woken + 1
+        woken = turn.wakes
+        core.flush()
+    routing = core.statistics().routing
+    assert (routing.subscriptions, routing.rules, core.requests.statistics().services) == (0, 0, 0)
+    assert core.names.statistics().names == 0
+
+
 def test_what_a_handler_counted_stays() -> None:
     """Totals do not fall when somebody leaves."""
     turn = Turn()
@@ -350,7 +446,7 @@ def test_what_a_handler_counted_stays() -> None:
 
 def test_statistics() -> None:
     """Counts of handlers, routes and messages as they are now."""
-    turn = Turn(routes_limit=2)
+    turn = Turn(CoreLimits(routes=RouteLimits(2)))
     source, _ = turn.join("/a", "/a/b")
     turn.join("/c", role=Role.LINK)
     slow, _ = turn.join("/a", role=Role.LOCAL)
@@ -405,3 +501,25 @@ def test_a_handler_may_leave_while_a_turn_is_written(leave: bool) -> None:  # no
     turn.core.flush()
     assert first_outlet.values == third_outlet.values == [1]
     assert second_outlet.values == ([1] if leave else [])
+
+
+def test_far_sides_that_go_together_are_given_back_a_share_a_turn() -> None:
+    """In their order, and those that come behind wait, too; a few at a time wait for nothing."""
+    turn = Turn()
+    gone: list[int] = []
+    turn.core.flush()
+    turn.core.depart(lambda: gone.append(0))
+    assert gone == [0]
+    for number in range(1, 1000):
+        turn.core.depart(partial(gone.append, number))
+    at_once = len(gone)
+    assert 0 < at_once < 1000
+    turns = 0
+    while len(gone) < 1000:
+        before, wakes = len(gone), turn.wakes
+        turn.core.flush()
+        turns += 1
+        assert 0 < len(gone) - before <= at_once
+        assert turn.wakes == wakes + (len(gone) < 1000)
+    assert turns > 1
+    assert gone == list(range(1000))

@@ -126,6 +126,43 @@ def test_losses_are_reported_once() -> None:
     assert watcher.values == [event.value for event in [*reported, again]]
 
 
+def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
+    """It is told under a topic of its own: whoever looks for a queue that is too small would look in vain."""
+    turn = Turn()
+    source, _ = turn.join()
+    _, watcher = turn.join("$hub/")
+    slow, _ = turn.join("/a", messages=2, name="slow")
+    slow.lose(5)
+    (event,) = turn.core.report_drops()
+    assert event.topic == "$hub/unreadable"
+    assert (event.value["name"], event.value["lost"], event.value["total"]) == ("slow", 5, 5)
+    slow.pause()
+    turn.publish(source, "/a", 1, 2, 3)
+    slow.lose(1)
+    overflowed, unread = turn.core.report_drops()
+    assert (overflowed.topic, overflowed.value["lost"], overflowed.value["total"]) == ("$hub/overflow", 1, 1)
+    assert (unread.topic, unread.value["lost"], unread.value["total"]) == ("$hub/unreadable", 1, 6)
+    assert turn.core.report_drops() == []
+    turn.core.flush()
+    assert [value for value in watcher.values if "lost" in value] == [event.value, overflowed.value, unread.value]
+
+
+def test_whoever_is_not_meant_to_hear_the_hub() -> None:
+    """Gets its topics only by a prefix that is for them alone."""
+    turn = Turn()
+    deaf, outlet = turn.join("")
+    deaf.restrict(hub=False)
+    assert not turn.core.is_wanted("$hub/overflow")
+    turn.join(name="new")
+    turn.core.flush()
+    assert outlet.values == []
+    turn.core.subscribe(deaf, ["$hub/client/"])
+    assert turn.core.is_wanted("$hub/client/joined")
+    turn.join(name="newer")
+    turn.core.flush()
+    assert [value["name"] for value in outlet.values] == ["newer"]
+
+
 def test_a_handler_that_lost_and_left_is_still_reported() -> None:
     """Losses of a connection that ended before the report are not silent."""
     turn = Turn()
@@ -193,6 +230,21 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
     turn.core.flush()
     assert told.known == {"/a/", "/always/"}
     assert set(turn.core.minimal_filter) == {"/a/", "/leaf"}
+
+
+def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
+    """The hub's own topics, and what a rule forbids; links are told such prefixes, and narrower ones are asked for."""
+    turn = Turn(may_ask_leaves=lambda prefix: prefix != "")
+    turn.join("$hub/peers/", "", "/a/b")
+    told, leaf = FarSide(), handler_of(role=Role.LEAF)
+    turn.core.attach(leaf, told)
+    assert told.known == {"/a/b"}
+    client, _ = turn.join("/a/", "", "$hub/")
+    assert told.known == {"/a/"}
+    assert set(turn.core.minimal_filter) == {""}
+    turn.core.detach(client, "done")
+    turn.core.flush()
+    assert told.known == {"/a/b"}
 
 
 def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:

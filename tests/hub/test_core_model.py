@@ -10,6 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from hub.filter import Change
 from hub.handler import Handler, Role
+from hub.limits import CoreLimits, RouteLimits
 from tests.hub.fakes import FakeOutlet, Turn, handler_of
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)
@@ -45,7 +46,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
     @initialize(target=members, routes_limit=st.sampled_from((1, 4, 1000)))
     def start(self, routes_limit: int) -> Member:
         """A hub with one client."""
-        self.turn = Turn(routes_limit=routes_limit)
+        self.turn = Turn(CoreLimits(routes=RouteLimits(routes_limit)))
         self.present: list[Member] = []
         self.number = 0
         return self.new(Role.CLIENT)

@@ -93,6 +93,7 @@ def test_close_codes_are_those_of_the_wire() -> None:
         "BAD_DATA": 1007,
         "NOT_ALLOWED": 1008,
         "TOO_BIG": 1009,
+        "INTERNAL_ERROR": 1011,
         "TRY_AGAIN_LATER": 1013,
         "OVERFLOW": 4008,
         "ALREADY_CONNECTED": 4009,

@@ -8,7 +8,17 @@ import pytest
 
 from hub import events
 from hub.batch import Batch
-from hub.events import STATISTICS_TOPIC, Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left
+from hub.events import (
+    STATISTICS_TOPIC,
+    Event,
+    client_joined,
+    client_left,
+    name_event,
+    overflow,
+    peer_joined,
+    peer_left,
+    unreadable,
+)
 from hub.handler import Handler, Role
 from hub.names.claim import Claim
 from hub.overflow import Overflow
@@ -73,6 +83,7 @@ def test_all_topics_are_the_hubs_own_and_documented() -> None:
     made = [client_joined, peer_joined]
     topics = [make(handler(Role.CLIENT)).topic for make in made]
     topics += [leave(handler(Role.CLIENT), "").topic for leave in (client_left, peer_left)]
-    for topic in [*topics, overflow(handler(Role.CLIENT), 1).topic, STATISTICS_TOPIC]:
+    topics += [lost(handler(Role.CLIENT), 1).topic for lost in (overflow, unreadable)]
+    for topic in [*topics, STATISTICS_TOPIC]:
         assert topic.startswith(RESERVED)
         assert topic in documented

@@ -16,11 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hub.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_value
 from hub.errors import InternalError
 from hub.frame import BATCH_COUNT, HEADER_BYTES
+from hub.memory import HeldBatches, Memory
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
 from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame, shapes
 
 KEY_BYTES = len("/t")
+
+HELD = HeldBatches(Memory().account("queues"))
 
 
 def offer(queue: BoundedQueue, batch: Batch, overflow: Overflow) -> None:
@@ -143,6 +146,24 @@ class NaiveQueue:
             messages += self.items.pop()  # type: ignore[operator]
         self.items.append(messages)
 
+    def drop(self, messages: int) -> None:
+        """Lose so many messages by the policy: whole batches from the back, or single messages from the front."""
+        if self.limits.overflow is Overflow.DROP_OLDEST:
+            for _ in range(messages):
+                self._lose_oldest()
+            return
+        self.lost += messages
+        gap = messages
+        while messages or (self.items and isinstance(self.items[-1], int)):
+            last = self.items.pop()
+            if isinstance(last, int):
+                gap += last
+            else:
+                messages -= len(numbers_in([last]))
+        assert not messages, "a batch was cut"
+        if gap:
+            self.items.append(gap)
+
     def take_gap(self) -> int:
         """The gap in front."""
         return self.items.pop(0) if self.items and isinstance(self.items[0], int) else 0  # type: ignore[return-value]
@@ -173,7 +194,8 @@ class QueueAgainstNaive(RuleBasedStateMachine):
     def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
         """Begin with an empty queue."""
         self.limits = QueueLimits(messages, limit_bytes, overflow)
-        self.real = BoundedQueue(self.limits)
+        self.memory = Memory()
+        self.real = BoundedQueue(self.limits, HeldBatches(self.memory.account("queues")))
         self.naive = NaiveQueue(self.limits)
         self.offered = 0
         self.taken = 0
@@ -217,6 +239,17 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         self.real.clear()
         self.naive.clear()
 
+    @rule(surplus_bytes=st.sampled_from((1, 300, 1000)))
+    def drop(self, surplus_bytes: int) -> None:
+        """Memory is short: so much goes, in whole batches."""
+        before = self.real.messages, self.real.size_bytes
+        if self.limits.overflow is Overflow.DROP_OLDEST:
+            self.real.drop_oldest(surplus_bytes)
+        else:
+            self.real.drop_newest(surplus_bytes)
+        self.naive.drop(before[0] - self.real.messages)
+        assert before[1] - self.real.size_bytes >= min(surplus_bytes, before[1])
+
     @invariant()
     def same(self) -> None:
         """The same messages held and lost, within the bounds, and every message accounted for."""
@@ -226,6 +259,7 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         assert 0 <= self.real.messages <= self.limits.messages
         assert self.naive.size_bytes <= self.real.size_bytes <= self.limits.bytes
         assert self.offered == self.taken + self.real.messages + self.real.lost_messages
+        assert self.memory.charged_bytes == self.real.size_bytes
 
     def teardown(self) -> None:
         """What is left is told in order; every lost message was part of one gap."""
@@ -286,7 +320,7 @@ def test_what_cannot_be_split_is_accounted_for(
 ) -> None:
     """Such frames are held or lost as a whole; gaps still stand where messages are missing, and all adds up."""
     limits = QueueLimits(messages, limit_bytes, overflow)
-    queue = BoundedQueue(limits)
+    queue = BoundedQueue(limits, HELD)
     offered = place = 0
     for step in [*steps, *[None] * (3 * len(steps) + 3)]:
         if step is None:
@@ -316,7 +350,7 @@ def test_a_queue_may_be_filled_to_the_brim() -> None:
     """Both bounds are the most that is held, and `take` stops as soon as it has what was asked for."""
     one = numbered(2)
     limits = QueueLimits(messages=4, bytes=2 * one.size_bytes)
-    queue = BoundedQueue(limits)
+    queue = BoundedQueue(limits, HELD)
     for batch in (one, numbered(2, first=2)):
         assert queue.fits(batch)
         queue.append(batch)
@@ -329,7 +363,7 @@ def test_a_queue_may_be_filled_to_the_brim() -> None:
 
 def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
     """Exactly the newest are held, and the gap in front tells of the others."""
-    queue = BoundedQueue(QueueLimits(messages=10))
+    queue = BoundedQueue(QueueLimits(messages=10), HELD)
     queue.append(numbered(8))
     offer(queue, numbered(5, first=8), Overflow.DROP_OLDEST)
     assert (queue.messages, queue.lost_messages) == (10, 3)
@@ -342,7 +376,7 @@ def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
 
 def test_newest_messages_go_and_leave_gaps_between() -> None:
     """What fits later stands behind the gap; gaps without anything between them are one."""
-    queue = BoundedQueue(QueueLimits(messages=10, overflow=Overflow.DROP_NEWEST))
+    queue = BoundedQueue(QueueLimits(messages=10, overflow=Overflow.DROP_NEWEST), HELD)
     for first in (0, 8, 16):
         offer(queue, numbered(8, first), Overflow.DROP_NEWEST)
     assert (queue.messages, queue.lost_messages) == (10, 14)
@@ -357,7 +391,7 @@ def test_newest_messages_go_and_leave_gaps_between() -> None:
 
 def test_asking_to_drop_the_newest_of_what_fits_drops_nothing() -> None:
     """No gap appears where nothing was lost."""
-    queue = BoundedQueue(QueueLimits(messages=10))
+    queue = BoundedQueue(QueueLimits(messages=10), HELD)
     queue.append_dropping_newest(numbered(10))
     assert queue.lost_messages == queue.take_gap() == 0
     assert numbers_of(queue.take(1)) == list(range(10))
@@ -366,7 +400,7 @@ def test_asking_to_drop_the_newest_of_what_fits_drops_nothing() -> None:
 
 def test_a_message_that_alone_is_too_large_goes_itself() -> None:
     """With drop-oldest all before it went to make room, and what follows it is held."""
-    queue = BoundedQueue(QueueLimits(messages=10, bytes=1000))
+    queue = BoundedQueue(QueueLimits(messages=10, bytes=1000), HELD)
     offer(queue, numbered(3), Overflow.DROP_OLDEST)
     offer(queue, Shape(((1, False),), padding=2000).batch(3), Overflow.DROP_OLDEST)
     assert (queue.messages, queue.lost_messages, queue.size_bytes) == (0, 4, 0)
@@ -378,7 +412,7 @@ def test_a_message_that_alone_is_too_large_goes_itself() -> None:
 
 def test_dropping_many_messages_one_by_one_is_cheap() -> None:
     """Dropped messages at the front of a large batch are only counted; the batch is cut once, when it is taken."""
-    queue = BoundedQueue(QueueLimits(messages=1000))
+    queue = BoundedQueue(QueueLimits(messages=1000), HELD)
     large = numbered(1000)
     queue.append(large)
     for number in range(500):
@@ -390,7 +424,7 @@ def test_dropping_many_messages_one_by_one_is_cheap() -> None:
 
 def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
     """A dropped message in an unreadable BATCH takes the others of that frame with it, and they are told."""
-    queue = BoundedQueue(QueueLimits(messages=5))
+    queue = BoundedQueue(QueueLimits(messages=5), HELD)
     queue.append(Batch(opaque_frame(5), 5))
     offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
     assert (queue.messages, queue.lost_messages) == (5, 1)
@@ -401,7 +435,7 @@ def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
 
 def test_a_queue_obeys_one_policy() -> None:
     """A gap in the middle and drop-oldest do not go together: that would be a bug, and it is not passed over."""
-    queue = BoundedQueue(QueueLimits(messages=2))
+    queue = BoundedQueue(QueueLimits(messages=2), HELD)
     offer(queue, numbered(3), Overflow.DROP_NEWEST)
     queue.take(1)
     queue.append(numbered(2, first=3))

@@ -13,8 +13,9 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
 from hub.handler import Handler, Role
+from hub.limits import RouteLimits
 from hub.multimap import PrefixMultimap
-from hub.routes import ROUTES_LIMIT, Routes
+from hub.routes import Routes
 from tests.hub.fakes import FLAG_BROKER, handler_of
 
 
@@ -49,7 +50,7 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
     def start(self, limit: int) -> None:
         """Begin with an empty table of some size."""
         self.multimap: PrefixMultimap[Handler] = PrefixMultimap()
-        self.routes = Routes(self.multimap, limit)
+        self.routes = Routes(self.multimap, RouteLimits(limit))
         self.handlers = numbered(Role.CLIENT, Role.CLIENT, Role.LINK, Role.LOCAL)
         self.subscribed: set[tuple[str, int]] = set()
 
@@ -177,14 +178,13 @@ def test_a_table_that_loses_much_is_emptied() -> None:
 
 def test_a_full_table_is_emptied() -> None:
     """It never holds more than its limit; an empty one is not counted as cleared."""
-    routes = Routes(PrefixMultimap(), 10)
+    routes = Routes(PrefixMultimap(), RouteLimits(10))
     routes.clear()
     assert routes.clears == 0
     for number in range(25):
         routes.miss(key_of(f"/{number}"))
         assert len(routes.table) <= 10
     assert (routes.clears, routes.misses, len(routes.table)) == (2, 25, 5)
-    assert Routes(PrefixMultimap()).limit == ROUTES_LIMIT
 
 
 NOT_ALLOWED = [key_of("$hub/"), key_of("$hub/client/joined"), key_of("$hub/x", FLAG_BATCH)]
@@ -244,7 +244,7 @@ def test_found_routes_are_not_remembered() -> None:
 
 def test_the_table_is_bounded_in_bytes_too() -> None:
     """Long keys count for more than short ones; when there is no room, all are forgotten."""
-    routes = Routes(PrefixMultimap(), limit_bytes=5_000)
+    routes = Routes(PrefixMultimap(), RouteLimits(bytes=5_000))
     for number in range(100):
         routes.miss(key_of(f"/{number}" + "x" * 1000))
         assert len(routes.table) <= 2

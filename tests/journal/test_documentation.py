@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cyclopts import CycloptsError
 
-from peers.cli import app
+from peers.cli.commands import app
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load

@@ -15,8 +15,8 @@ from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, pack
 from peers.journal.forms import Order, body_parts, decode_order
 from peers.journal.view import Extent, Fetched
+from peers.values import Count, encode
 from peers.wire.records import Fetch, decode_records, encode_fetch
-from peers.zeek.data import Count, encode
 
 AT_US = 1_700_000_000_123_456
 

@@ -381,7 +381,7 @@ async def test_stopping(path: Path) -> None:
     bench.journal.commit(bench.publisher, Commit(1, "u"), lambda _: None)
     await bench.journal.stop()
     assert told == [99]
-    assert beside(path) == ["journal.db", "journal.db.lock"]
+    assert beside(path) == ["journal.db"]
     assert [record.offset for record in everything(path)] == list(range(100))
     outcome = await reading
     assert isinstance(outcome, RejectedError)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from peers.journal.opening import connect, create, lock
+from peers.journal.opening import Lock, connect, create
 from peers.journal.schema import PAGE_BYTES, check_format, translated
+from tests.journal.files import fill, opened
 
 
 @pytest.fixture
@@ -102,14 +107,46 @@ def test_a_file_system_without_shared_memory(path: str, monkeypatch: pytest.Monk
 
 def test_one_at_a_time(path: str) -> None:
     """The second one is told, and may have it when the first has gone."""
-    first = lock(path)
+    first = Lock.take(path)
     with pytest.raises(JournalUnavailableError, match="another hub has this journal open; give each its own file"):
-        lock(path)
-    os.close(first)
-    os.close(lock(path))
+        Lock.take(path)
+    first.release()
+    first.release()
+    Lock.take(path).release()
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_one_at_a_time_by_any_name(path: str, tmp_path: Path, link: Callable[[str, str], None]) -> None:
+    """The file is locked, not its name: in this process and in another."""
+    first = Lock.take(path)
+    other = str(tmp_path / "other.db")
+    link(path, other)
+    with pytest.raises(JournalUnavailableError, match="another hub"):
+        Lock.take(other)
+    program = "import sys; from peers.journal.opening import Lock; Lock.take(sys.argv[1])"
+    found = subprocess.run([sys.executable, "-c", program, other], capture_output=True, text=True, check=False)
+    assert "another hub has this journal open" in found.stderr
+    first.release()
+
+
+def test_whose_it_is(path: str) -> None:
+    """A journal is made for its owner alone, and so are the files beside it; one that is there stays as it is."""
+    before = os.umask(0)
+    try:
+        Path(path).unlink(missing_ok=True)
+        journal = opened(Path(path))
+        fill(journal, 1)
+        for name in (path, f"{path}-wal", f"{path}-shm"):
+            assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
+        journal.close()
+        Path(path).chmod(0o640)
+        opened(Path(path)).close()
+        assert stat.S_IMODE(Path(path).stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
     """It says what to look at."""
     with pytest.raises(JournalUnavailableError, match="does its folder exist, and may we write"):
-        lock(str(tmp_path / "nowhere" / "journal.db"))
+        Lock.take(str(tmp_path / "nowhere" / "journal.db"))

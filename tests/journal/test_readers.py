@@ -215,3 +215,31 @@ async def test_a_large_answer(tmp_path: Path) -> None:
     assert sum(map(len, found.blocks)) > 12_000_000
     assert [record.offset for record in records(found.blocks)] == list(range(3000))
     await readers.stop()
+
+
+async def test_a_reader_that_is_stopped(asked: Asked) -> None:
+    """It is ended when it brings nothing for long; who waits is told to ask again, and then another one answers."""
+    await asked.read(start=0)
+    (pid,) = pids(asked)
+    os.kill(pid, signal.SIGSTOP)
+    waiting = [asked.ask(start=0), asked.ask(start=5)]
+    now_s = asyncio.get_running_loop().time()
+    asked.readers.tick(now_s + 29.0)
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in waiting)
+    asked.readers.tick(now_s + 31.0)
+    for one in waiting:
+        error = await one
+        assert isinstance(error, RejectedError)
+        assert error.code == CloseCode.TRY_AGAIN_LATER
+    assert (await asked.read(start=0)).next == 100
+    assert pid not in pids(asked)
+
+
+async def test_a_reader_that_has_nothing_to_do(asked: Asked) -> None:
+    """It is left alone, however long that lasts."""
+    await asked.read(start=0)
+    before = pids(asked)
+    asked.readers.tick(asyncio.get_running_loop().time() + 1000.0)
+    assert (await asked.read(start=0)).next == 100
+    assert pids(asked) == before

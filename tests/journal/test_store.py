@@ -563,3 +563,35 @@ def test_blocks_are_checked_by_their_rows(path: Path) -> None:
     ((block,),) = journal._connection.execute("SELECT block FROM data").fetchall()
     assert Block.parse(block).count == 3
     journal.close()
+
+
+@pytest.mark.parametrize("gone", ["journal.db", "journal.db-wal"])
+def test_a_file_that_is_gone(tmp_path: Path, gone: str) -> None:
+    """What nobody would find again is not said to be committed."""
+    journal = opened(tmp_path / "journal.db")
+    fill(journal, 5)
+    (tmp_path / gone).unlink()
+    with pytest.raises(JournalUnavailableError, match="deleted or moved while the hub had it open"):
+        fill(journal, 1)
+    assert journal.next == 5
+    journal.close()
+
+
+def test_a_file_that_was_replaced(tmp_path: Path) -> None:
+    """Another file of that name is not this journal; nothing is written there until that is put right."""
+    path = tmp_path / "journal.db"
+    journal = opened(path)
+    fill(journal, 5)
+    path.rename(tmp_path / "away.db")
+    path.write_bytes(b"")
+    with pytest.raises(JournalUnavailableError):
+        fill(journal, 1)
+    with pytest.raises(JournalUnavailableError):
+        journal.probe()
+    assert path.read_bytes() == b""
+    path.unlink()
+    (tmp_path / "away.db").rename(path)
+    journal.probe()
+    fill(journal, 5)
+    assert journal.next == len(everything(path))
+    journal.close()

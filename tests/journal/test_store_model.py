@@ -29,6 +29,8 @@ from peers.journal.store import Retention
 from peers.journal.view import LARGE_FACTOR, View
 from tests.journal.files import AT_US, crashed, opened, records, small_blocks
 
+pytestmark = pytest.mark.slow
+
 TOPICS = ("/a", "/a/b", "/b", "/zeek/dns", "/zeek/conn", "/é")
 PREFIXES = ("", "/", "/a", "/a/", "/zeek/", "/zeek/dns", "/x", "/é")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hub.settings import Settings
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
 from tests.shm.hubs import SharingHub
 

@@ -13,11 +13,12 @@ import msgspec
 
 from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame
 from hub.settings import Settings, SharedMemorySettings
-from peers.endpoints import Endpoint
+from peers.connections.connection import Connection
+from peers.connections.listener import bind
+from peers.connections.tcp import tcp_connection
 from peers.shm import memory
 from peers.shm.descriptor import Descriptor
-from peers.tcp.connection import Connection
-from peers.tcp.listener import bind
+from peers.transport.endpoints import Endpoint
 from peers.wire.control import Notice, decode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -174,7 +175,7 @@ class SharingHub(Hub):
         """A client over TCP, of the same hub."""
 
         def make() -> Connection:
-            connection = Connection(self.node, self.node.settings.queue)
+            connection = tcp_connection(self.node, self.node.settings.queue)
             connection.lost = asyncio.get_running_loop().create_future()
             self.connections.append(connection)
             return connection

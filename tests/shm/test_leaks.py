@@ -14,6 +14,8 @@ from tests.shm.conftest import memfds
 from tests.shm.hubs import SharingHub
 from tests.tcp.hubs import wait_until
 
+pytestmark = pytest.mark.slow
+
 CLIENT = """
 import asyncio, sys
 from peers.client import connect

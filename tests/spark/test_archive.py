@@ -17,9 +17,8 @@ from hub.errors import BusyError, UsageError
 from peers.spark.archive_files import read_archive
 from peers.spark.archiving import parquet, writing
 from peers.spark.archiving.archive import Archived, archive
-from peers.spark.archiving.order import ArchiveOrder
 from peers.spark.archiving.query import AWAY_S
-from peers.spark.archiving.state import CHECKPOINT, HUB, locked
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, locked
 from peers.spark.archiving.watch import Tally
 from peers.spark.progress import JobProgress
 from peers.spark.session import Job
@@ -280,5 +279,5 @@ class TestDelta:
     def test_without_the_package(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         """The text says how to get it."""
         monkeypatch.setitem(sys.modules, "deltalake", None)
-        with pytest.raises(UsageError, match=r"pip install 'topichub\[delta\]'"):
+        with pytest.raises(UsageError, match=r"pip install '\.\[delta\]'"):
             run(format="delta")

@@ -88,7 +88,7 @@ with running_job(SessionSettings(master="local[1]")) as job:
 def test_a_job_that_would_never_end(name: str, code: int, said: str) -> None:
     """Is stopped: the process ends, without py4j's stacks."""
     done = subprocess.run(
-        [sys.executable, "-c", JOB.replace("SIGNAL", name)], capture_output=True, text=True, check=False, timeout=110
+        [sys.executable, "-c", JOB.replace("SIGNAL", name)], capture_output=True, text=True, check=False, timeout=220
     )
     assert "while sending command" not in done.stderr
     assert said in done.stderr

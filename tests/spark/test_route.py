@@ -15,9 +15,8 @@ from hub.errors import UsageError
 from peers.cli.spark import app
 from peers.spark.archive_files import read_archive
 from peers.spark.routing import by_topic, matcher, route
-from peers.spark.routing.matcher import Matcher
+from peers.spark.routing.matcher import Matcher, Way
 from peers.spark.routing.subscriptions import BadSubscriptionError, Subscriptions, read_subscriptions
-from peers.spark.routing.way import Way
 from tests.spark.archives import archived, write_archive
 
 if TYPE_CHECKING:

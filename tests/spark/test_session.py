@@ -114,7 +114,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *given, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(SparkUnavailableError, match=r"hub spark needs pyspark.*pip install 'topichub\[spark\]'"):
+    with pytest.raises(SparkUnavailableError, match=r"hub spark needs pyspark.*pip install '\.\[spark\]'"):
         open_session()
 
 

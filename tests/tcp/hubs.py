@@ -11,13 +11,14 @@ import msgspec
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Limits, Settings
-from peers.backoff import Backoff
-from peers.endpoints import Endpoint, Scheme
-from peers.node import Node
-from peers.tcp.connection import Connection
-from peers.tcp.dialler import Dialler
-from peers.tcp.listener import bind
-from peers.unix import UnixConnection
+from peers.connections.connection import Connection
+from peers.connections.dialler import Dialler, hub_dialler
+from peers.connections.listener import Listener, bind
+from peers.connections.tcp import tcp_connection
+from peers.connections.unix import unix_connection
+from peers.node.node import Node
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
 from tests.tcp.raw_client import RawClient
 
 LOOPBACK = "tcp://127.0.0.1:0"
@@ -56,7 +57,7 @@ class Hub:
         self.node.loop = self.clock  # type: ignore[assignment]
         self.connections: list[Connection] = []
         self.endpoint: Endpoint
-        self._server: asyncio.Server
+        self._server: Listener
         self._clients: list[RawClient] = []
         self._diallers: list[asyncio.Task[None]] = []
 
@@ -66,7 +67,7 @@ class Hub:
         self._server, self.endpoint = await bind(self.endpoint, self._make, asyncio.get_running_loop())
 
     def _make(self) -> Connection:
-        make = UnixConnection if self.endpoint.scheme is Scheme.UNIX else Connection
+        make = unix_connection if self.endpoint.scheme is Scheme.UNIX else tcp_connection
         connection = make(self.node, self.endpoint.queue.applied_to(self.node.settings.queue))
         connection.lost = asyncio.get_running_loop().create_future()
         self.connections.append(connection)
@@ -74,7 +75,7 @@ class Hub:
 
     def dial(self, other: Hub, *, backoff: Backoff | None = None) -> Dialler:
         """Link to another hub, again and again."""
-        dialler = Dialler(
+        dialler = hub_dialler(
             self.node, other.endpoint, self.node.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005)
         )
         self._diallers.append(asyncio.ensure_future(dialler.run()))

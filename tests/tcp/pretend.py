@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from peers.tcp.connection import Connection
+from peers.connections.connection import Connection
 
 
 class PretendLoop:
@@ -47,6 +47,7 @@ class PretendTransport(asyncio.Transport):
         self.incoming: deque[bytes | None] = deque()  # None is the end of the stream
         self.closing = False
         self.finished = False
+        self.reading = True
 
     def write(self, data: Any) -> None:
         """Put it on the wire."""
@@ -57,6 +58,10 @@ class PretendTransport(asyncio.Transport):
     def writelines(self, list_of_data: Any) -> None:
         """Put it all on the wire."""
         self.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        """All is written at once."""
+        return 0
 
     def can_write_eof(self) -> bool:
         """As TCP can."""
@@ -84,14 +89,16 @@ class PretendTransport(asyncio.Transport):
         self.close()
 
     def pause_reading(self) -> None:
-        """Nothing here is so much that it would matter."""
+        """Note it; what the test brings all the same is what the loop had read before."""
+        self.reading = False
 
     def resume_reading(self) -> None:
-        """The same."""
+        """Note it."""
+        self.reading = True
 
     def is_reading(self) -> bool:
-        """The same."""
-        return True
+        """Whether the connection wants more."""
+        return self.reading
 
     def receive(self) -> None:
         """Let the connection read the next piece."""

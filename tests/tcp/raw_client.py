@@ -11,7 +11,7 @@ from typing import Any
 
 from hub.batch import Batch, decode_values
 from hub.frame import HEADER, HEADER_BYTES, Frame, encode_frame
-from peers.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

@@ -14,10 +14,12 @@ import pytest
 from hub.handler import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
-from peers.node import Node
-from peers.tcp.connection import Connection
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
 from tests.hub.fakes import handler_of
 from tests.tcp.pretend import PretendLoop, PretendTransport
+
+pytestmark = pytest.mark.slow
 
 LOW, HIGH = b"\x01" * 16, b"\x02" * 16
 RUNS = 600
@@ -38,7 +40,7 @@ class Scene:
         """One hub connects to the other."""
         ends = [
             PretendTransport(
-                self.loops[number], Connection(self.nodes[number], QueueLimits(), dialled=number == source)
+                self.loops[number], tcp_connection(self.nodes[number], QueueLimits(), dialled=number == source)
             )
             for number in (source, 1 - source)
         ]

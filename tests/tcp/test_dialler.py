@@ -10,11 +10,11 @@ import structlog
 
 from hub.errors import CloseCode
 from hub.overflow import QueueLimits
-from peers.backoff import Backoff
-from peers.endpoints import Endpoint
-from peers.tcp.dialler import Dialler
+from peers.connections.dialler import hub_dialler
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint
 from tests.tcp.conftest import StartHub
-from tests.tcp.hubs import Hub, wait_until
+from tests.tcp.hubs import Hub, settle, wait_until
 from tests.tcp.raw_client import publication
 
 
@@ -70,7 +70,7 @@ async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
 
 
 UNREACHABLE = {
-    "tcp://a..b:7400": "label empty or too long",
+    "tcp://a..b:7400": "label empty",
     "tcp://" + "x" * 70 + ":7400": "label too long",
     "unix:///nowhere/at/all.sock": "No such file or directory",
 }
@@ -79,7 +79,7 @@ UNREACHABLE = {
 @pytest.mark.parametrize("url", UNREACHABLE)
 async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
     """The reason is told, and dialling goes on: it may be there later."""
-    dialler = Dialler(hub.node, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
+    dialler = hub_dialler(hub.node, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
     task = asyncio.ensure_future(dialler.run())
     await wait_until(lambda: dialler.attempts > 2 or task.done())
     assert not task.done()
@@ -89,15 +89,20 @@ async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
 
 
 async def test_a_refusal_is_not_repeated_quickly(start_hub: StartHub) -> None:
-    """A far side that says "already connected" will say so for long: the next attempt waits as long as ever."""
+    """A far side that says "already connected" says so as long as that link stands: when it goes, the dialler is there.
+
+    The first attempt behind that is at once, whatever the bound.
+    """
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
     await wait_until(lambda: len(near.node.links) == 1)
-    backoff = Backoff(base_s=0.0, cap_s=1e6)
-    dialler = near.dial(far, backoff=backoff)
+    dialler = near.dial(far, backoff=Backoff(base_s=0.0, cap_s=0.0))
     await wait_until(lambda: "(4009)" in dialler._last_reason)
+    await settle()
     assert dialler.attempts == 1
-    assert backoff._bound_s == 1e6
+    (first, *_) = far.connections
+    first.end(CloseCode.GOING_AWAY, "make room")
+    await wait_until(lambda: dialler.attempts > 1)
 
 
 async def test_success_begins_anew(start_hub: StartHub) -> None:
@@ -111,7 +116,7 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
     await wait_until(lambda: len(near.node.links) == 1)
     attempts = dialler.attempts
     (connection,) = far.connections
-    connection.refuse(CloseCode.GOING_AWAY, "restart")
+    connection.end(CloseCode.GOING_AWAY, "restart")
     await wait_until(lambda: dialler.attempts == attempts + 1)
     assert backoff._bound_s <= 0.0002
 
@@ -119,7 +124,7 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
 async def test_who_stops_dialling_hangs_up(start_hub: StartHub) -> None:
     """A dialler that is cancelled takes its link with it."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
-    dialler = Dialler(near.node, far.endpoint, QueueLimits())
+    dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
     task = asyncio.ensure_future(dialler.run())
     await wait_until(lambda: len(far.node.links) == len(near.node.links) == 1)
     task.cancel()
@@ -131,7 +136,7 @@ async def test_a_link_drains(start_hub: StartHub) -> None:
     """When its hub stops in order, what is queued for the peer is written before the link is closed with 1001."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     reader = await far.client("/a")
-    dialler = Dialler(near.node, far.endpoint, QueueLimits())
+    dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
     task = asyncio.ensure_future(dialler.run())
     await wait_until(lambda: len(near.node.links) == 1 and set(near.handler("far").prefixes) == {"/a"})
     publisher = await near.client()
@@ -145,3 +150,14 @@ async def test_a_link_drains(start_hub: StartHub) -> None:
     assert await reader.values(5000) == [("/a", number) for number in range(5000)]
     assert (await publisher.end())[0] == CloseCode.GOING_AWAY
     await wait_until(lambda: not far.node.links._links)
+
+
+async def test_refused_diallers_do_not_wake_each_other(start_hub: StartHub) -> None:
+    """A link that was refused is no link that goes: while the first one stands, all others wait."""
+    near, far = await start_hub(name="near"), await start_hub(name="far")
+    near.dial(far)
+    await wait_until(lambda: len(near.node.links) == 1)
+    diallers = [near.dial(far, backoff=Backoff(base_s=0.0, cap_s=0.0)) for _ in range(3)]
+    await wait_until(lambda: all("(4009)" in dialler._last_reason for dialler in diallers))
+    await settle()
+    assert [dialler.attempts for dialler in diallers] == [1, 1, 1]

@@ -15,14 +15,15 @@ import pytest
 
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_BATCH, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
-from peers.tcp import journal_requests
-from peers.tcp.journal_requests import FETCH_LIMIT_BYTES, FETCHES_LIMIT, JournalRequests
+from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
+from peers.verbs.verbs import Verbs
+from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.control import Notice, decode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -34,15 +35,12 @@ from peers.wire.records import (
     encode_commit,
     encode_fetch,
     encode_stage,
-    records_parts,
 )
-from peers.wire.records import Records as RecordsFrame
 from peers.wire.session import Confirmable, Session
 from tests.hub.fakes import Turn
 from tests.journal.files import records
 from tests.tcp.conftest import StartHub
 from tests.tcp.hubs import Hub, settings_of, wait_until
-from tests.tcp.raw_client import RawClient
 
 
 class FakeJournal:
@@ -90,13 +88,26 @@ class Bench:
         self.journal = FakeJournal()
         self.session: Session[Route] = Session("hub", self.turn.core.routes, 1 << 20)
         self.said: list[Frame] = []
-        self.far_frame_limit = 1 << 24
-        node = SimpleNamespace(core=self.turn.core, journal=self.journal)
-        self.requests = JournalRequests(node, self.handler, self.session, self)  # type: ignore[arg-type]
+        self.node = SimpleNamespace(
+            core=self.turn.core,
+            journal=self.journal,
+            rejected_messages=0,
+            settings=SimpleNamespace(limits=Limits()),
+        )
+        self.far = WireFarSide(self.session, self, 1 << 24)
+        self.requests = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
 
-    def answer(self, frame: bytes | bytearray) -> None:
-        """Hear an answer."""
+    def speak(self) -> None:
+        """Hear what the session has to say."""
+        self.said += iterate_frames(self.session.take_outgoing())
+
+    def write(self, frame: bytes | bytearray) -> None:
+        """Hear a frame that is ready."""
+        self.speak()
         self.said += iterate_frames(bytes(frame))
+
+    def expect_answers(self) -> None:
+        """Read on."""
 
     @property
     def notices(self) -> list[Notice]:
@@ -149,7 +160,7 @@ def test_confirmations_in_the_order_of_the_messages(bench: Bench) -> None:
     assert second == Notice("unrecorded", count=1, code=1008, text="not recorded here")
     assert (third.kind, third.count, third.code) == ("unrecorded", 1, CloseCode.NOT_ALLOWED)
     assert fourth == Notice("recorded", count=1, offset=8)
-    assert bench.session.rejected_messages == 1
+    assert bench.node.rejected_messages == 1
     assert bench.outlet.values == [1, 4]
 
 
@@ -172,7 +183,7 @@ def test_confirmations_of_who_has_left(bench: Bench) -> None:
     bench.requests.close()
     bench.commit_all(0)
     assert bench.notices == []
-    assert not bench.requests._confirmations
+    assert not bench.requests.journal._confirmations
 
 
 # FETCH.
@@ -185,7 +196,7 @@ def test_fetching(bench: Bench) -> None:
     assert (fetch.request, fetch.start) == (5, 7)
     deliver(bytearray(encode_frame(Kind.RECORDS, b"as it is")))
     assert bench.said == [Frame(Kind.RECORDS, 0, b"", b"as it is")]
-    assert not bench.requests._fetches
+    assert not bench.requests.journal._fetches
 
 
 def test_fetching_what_cannot_be_read(bench: Bench) -> None:
@@ -198,7 +209,7 @@ def test_fetching_what_cannot_be_read(bench: Bench) -> None:
         Notice("error", request=5, code=1013, text="busy"),
         Notice("error", request=6, code=1008, text="none"),
     ]
-    assert not bench.requests._fetches
+    assert not bench.requests.journal._fetches
 
 
 def test_too_many_fetches(bench: Bench) -> None:
@@ -233,7 +244,7 @@ def test_a_number_that_waits_already(bench: Bench) -> None:
 )
 def test_what_is_asked_for_fits(bench: Bench, asked: int, far_limit: int, taken: int) -> None:
     """Into the memory that an answer may take, and into a frame that the far side takes."""
-    bench.far_frame_limit = far_limit
+    bench.far.frame_limit_bytes = far_limit
     bench.requests.act(Fetch(1, bytes=asked))
     ((fetch, _),) = bench.journal.fetches
     assert fetch.bytes == taken
@@ -242,7 +253,7 @@ def test_what_is_asked_for_fits(bench: Bench, asked: int, far_limit: int, taken:
 
 def test_an_answer_that_the_far_side_does_not_take(bench: Bench) -> None:
     """One record alone may be too large: told, instead of a frame that would end the connection."""
-    bench.far_frame_limit = 1000
+    bench.far.frame_limit_bytes = 1000
     bench.requests.act(Fetch(5))
     bench.journal.fetches[0][1](bytearray(encode_frame(Kind.RECORDS, bytes(1001))))
     (notice,) = bench.notices
@@ -429,7 +440,7 @@ async def test_who_does_not_read_is_not_read_on(hub: Hub) -> None:
     sent = 10 * FETCHES_LIMIT
     await client.send(*[encode_fetch(Fetch(number + 1)) for number in range(sent)])
     await wait_until(lambda: not connection._transport.is_reading())
-    await wait_until(lambda: not connection._journal._fetches)  # type: ignore[union-attr]
+    await wait_until(lambda: not connection.conversation._verbs.journal._fetches)  # type: ignore[attr-defined]
     assert connection._transport.get_write_buffer_size() < 2 * FETCHES_LIMIT * (2 << 20)
     answered = 0
     while answered < sent:
@@ -489,10 +500,3 @@ async def test_who_leaves_while_it_waits(hub: Hub) -> None:
     await wait_until(lambda: hub.node.journal.statistics().fetches == 16)  # type: ignore[union-attr]
     client.close()
     await wait_until(lambda: hub.node.journal.statistics().fetches == 0)  # type: ignore[union-attr]
-
-
-def test_names() -> None:
-    """What others use."""
-    assert journal_requests.FETCHES_LIMIT == 16
-    assert HEADER_BYTES + len(b"".join(records_parts(RecordsFrame(1, 0, 0, 0, 0, [])))) == 48
-    assert isinstance(RawClient, type)

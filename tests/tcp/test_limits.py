@@ -13,14 +13,14 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
-from peers.node import LINGER_S
-from peers.stream import TURN_EVENTS
-from peers.tcp.connection import Connection
+from peers.connections.connection import TURN_EVENTS, Connection
+from peers.connections.lingering import LINGER_S, LINGER_UNREAD_S
+from peers.connections.unread import unread_bytes
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from tests.tcp.conftest import StartHub
-from tests.tcp.hubs import Hub, settings_of, settle
+from tests.tcp.hubs import Hub, settings_of, settle, wait_until
 from tests.tcp.raw_client import RawClient, publication
 
 PING = Frame(Kind.PING, 0, b"", b"")
@@ -89,7 +89,7 @@ async def test_no_answer_is_the_end(hub: Hub) -> None:
     await settle()
     assert len(hub.node.core.handlers) == 1
     hub.later(2)
-    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to PING within 10 s")
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to the ping within 10 s")
     assert not hub.node.core.handlers
 
 
@@ -154,7 +154,7 @@ async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
     hub.later(1)
     assert await client.frame() == PING
     hub.later(3)
-    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to PING within 1.5 s")
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to the ping within 1.5 s")
 
 
 # Lingering.
@@ -165,7 +165,8 @@ async def test_who_does_not_close_is_closed(hub: Hub) -> None:
     client = await hub.client()
     await client.send(encode_frame(99, b""))
     assert await client.end() == (CloseCode.PROTOCOL_ERROR, "unknown kind 99")
-    assert len(hub.node.connections) == 1
+    (connection,) = hub.connections
+    await wait_until(lambda: unread_bytes(connection.transport) == 0)
     hub.later(LINGER_S - 1)
     await settle()
     assert len(hub.node.connections) == 1
@@ -183,6 +184,9 @@ async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
     await publisher.ping()
     hub.later(LINGER_S + 1)
     await settle()
+    assert len(hub.node.connections) == 2
+    hub.later(LINGER_UNREAD_S)
+    await settle()
     assert len(hub.node.connections) == 1
 
 
@@ -199,7 +203,7 @@ async def stalled(hub: Hub) -> RawClient:
 async def test_one_connection_too_many(start_hub: StartHub) -> None:
     """It is told 1013 and why, before or behind its HELLO; the others stay; a place that becomes free is given."""
     hub = await start_hub(settings=settings_of(connections=2))
-    hub.node.connections_limit = 2
+    hub.node.admission.limit = 2
     first, second = await hub.client("/a"), await hub.client()
     for said in (b"", HELLO + publication("/a", "smuggled")):
         third = await hub.raw()
@@ -211,7 +215,7 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
         third.close()
     await second.publish("/a", 1)
     assert await first.values(1) == [("/a", 1)]
-    assert (hub.node.accepted_connections, hub.node.refused_connections) == (2, 2)
+    assert (hub.node.admission.accepted, hub.node.admission.refused) == (2, 2)
     second.close()
     await settle()
     assert await (await hub.client()).ping() == []
@@ -227,7 +231,7 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
     lost = hub.connections[-1].lost
     assert lost is not None
     await lost
-    assert len(hub.node.connections) == 1
+    await wait_until(lambda: len(hub.node.connections) == 1)
 
 
 # What a client makes the hub write.
@@ -274,7 +278,7 @@ async def test_the_end_of_a_client_that_never_reads(start_hub: StartHub, tmp_pat
     await other.ping()
     hub.later(11)
     await sending
-    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to PING within 10 s")
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to the ping within 10 s")
 
 
 async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
@@ -324,6 +328,5 @@ async def test_messages_of_many_topics_do_not_hold_up_the_others(hub: Hub) -> No
 async def test_refused_messages_do_not_hold_up_the_others(hub: Hub) -> None:
     """The same for a read full of messages that are refused."""
     client = await hub.client(name="greedy")
-    session = next(one for one in hub.connections if one.far_name == "greedy")._session
     await client.send(encode_frame(Kind.MESSAGES, b"") * 15_000)
-    assert await most_in_a_turn(lambda: session.rejected_messages, 15_000) <= 2 * TURN_EVENTS
+    assert await most_in_a_turn(lambda: hub.node.rejected_messages, 15_000) <= 2 * TURN_EVENTS

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from peers.endpoints import Endpoint
-from peers.tcp.listener import ListenError, bind
+from peers.connections.listener import ListenError, bind
+from peers.transport.endpoints import Endpoint
 
 NOBODY = 65534
 
@@ -57,7 +57,7 @@ async def test_a_port_in_use() -> None:
 
 @pytest.mark.parametrize(
     ("host", "cause"),
-    [("192.0.2.1", "cannot assign requested address"), ("a..b", "label empty"), ("x" * 70, "label too long")],
+    [("192.0.2.1", "Cannot assign requested address"), ("a..b", "label empty"), ("x" * 70, "label too long")],
 )
 async def test_no_such_address(host: str, cause: str) -> None:
     """An address of another machine, and names that no resolver takes."""
@@ -72,6 +72,21 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
     async with listening(f"unix://{path}") as endpoint:
         assert endpoint.path == str(path)
         assert stat.S_ISSOCK(path.stat().st_mode)
+
+
+async def test_who_may_connect_to_a_unix_socket(tmp_path: Path) -> None:
+    """Its owner, unless more is set; whatever the mask of the process."""
+    loop = asyncio.get_running_loop()
+    before = os.umask(0o027)
+    try:
+        for given, found in (({}, 0o600), ({"unix_mode": 0o666}, 0o666)):
+            server, endpoint = await bind(
+                Endpoint.parse(f"unix://{tmp_path}/hub.sock"), asyncio.Protocol, loop, **given
+            )
+            assert stat.S_IMODE(os.lstat(endpoint.path).st_mode) == found
+            server.close()
+    finally:
+        os.umask(before)
 
 
 async def test_a_stale_socket_is_taken_over(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from hub.names.names import Names
 from hub.overflow import QueueLimits
 from hub.requests.layout import Reply, Request, Status
 from hub.settings import NamesSettings, Settings
-from peers.node import Node
-from peers.tcp.connection import Connection
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
 from peers.wire.control import Notice, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -75,9 +75,9 @@ async def test_all_in_one_packet() -> None:
     """HELLO, a subscription, a claim, a list of names and a request: answered in order, with one write."""
     node, loop = Node(Settings()), PretendLoop()
     node.loop = loop  # type: ignore[assignment]
-    connection = Connection(node, QueueLimits())
+    connection = tcp_connection(node, QueueLimits())
     transport = PretendTransport(loop, connection)
-    transport.far = PretendTransport(loop, Connection(node, QueueLimits()))
+    transport.far = PretendTransport(loop, tcp_connection(node, QueueLimits()))
     connection.connection_made(transport)
     frames = [
         Hello(protocol=1, role="client").encode(),

@@ -223,11 +223,14 @@ def subscribed(body: bytes) -> list[str]:
 
 
 async def test_a_second_link_is_refused(north: Hub) -> None:
-    """With 4009, before or after the first was used; the first stays."""
-    await raw_link(north)
+    """With 4009, once the first has answered a PING; the first stays."""
+    first = await raw_link(north)
     for _ in range(2):
         second = await north.raw()
         await second.send(hub_hello(STRANGER))
+        while (asked := await first.frame()).kind != Kind.PING:
+            pass
+        await first.send(encode_frame(Kind.PONG, asked.body))
         code, text = await second.end()
         assert code == CloseCode.ALREADY_CONNECTED
         assert text == f"already connected: one link between two hubs is enough, hub {STRANGER.hex()} has one"

@@ -112,7 +112,7 @@ async def test_a_time_out_over_a_link(start_hub: StartHub) -> None:
 async def test_many_prefixes_over_a_link(start_hub: StartHub) -> None:
     """They are told in pieces that fit into what the peer takes."""
     north = await start_hub(name="north", settings=settings_of(frame_bytes=4096))
-    south = await start_hub(name="south", settings=settings_of(prefixes_per_client=2000))
+    south = await start_hub(name="south", settings=settings_of(services_per_client=2000))
     service = await south.client()
     await serve(service, *(f"/prefix/{number}" for number in range(1500)))
     await link(north, south)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame, iterate_frames
+from hub.limits import RequestLimits
 from hub.overflow import QueueLimits
 from hub.requests.layout import Status
-from hub.requests.limits import RequestLimits
 from hub.settings import Settings
-from peers.node import Node
-from peers.tcp.connection import Connection
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
 from peers.wire.control import Notice, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -215,7 +215,7 @@ async def test_a_service_that_does_not_read(start_hub: StartHub) -> None:
 
 async def test_prefixes_that_cannot_be_served(start_hub: StartHub) -> None:
     """The hub's own, what is no prefix, and too many; the error bears the request's number."""
-    hub = await start_hub(settings=settings_of(prefixes_per_client=2))
+    hub = await start_hub(settings=settings_of(services_per_client=2))
     service = await hub.client()
     for number, prefixes, code in (
         (1, ["$hub/names"], CloseCode.NOT_ALLOWED),
@@ -241,9 +241,9 @@ async def test_all_in_one_packet() -> None:
     """Whoever says HELLO, subscribes, serves and asks in one packet has all answers in one write, in order."""
     node, loop = Node(Settings()), PretendLoop()
     node.loop = loop  # type: ignore[assignment]
-    connection = Connection(node, QueueLimits())
+    connection = tcp_connection(node, QueueLimits())
     transport = PretendTransport(loop, connection)
-    transport.far = PretendTransport(loop, Connection(node, QueueLimits()))
+    transport.far = PretendTransport(loop, tcp_connection(node, QueueLimits()))
     connection.connection_made(transport)
     frames = [
         Hello(protocol=1, role="client").encode(),

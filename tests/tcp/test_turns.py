@@ -8,9 +8,9 @@ from hub.frame import encode_frame
 from hub.handler import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
-from peers.node import Node
-from peers.stream import TURN_EVENTS
-from peers.tcp.connection import Connection
+from peers.connections.connection import TURN_EVENTS
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
 from peers.wire.control import encode_close
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -34,9 +34,9 @@ class Stage:
         reader = handler_of(self.outlet, role=Role.LOCAL)
         self.node.core.attach(reader)
         self.node.core.subscribe(reader, ["/"])
-        self.connection = Connection(self.node, QueueLimits())
+        self.connection = tcp_connection(self.node, QueueLimits())
         self.transport = PretendTransport(self.loop, self.connection)
-        self.transport.far = PretendTransport(self.loop, Connection(self.node, QueueLimits()))
+        self.transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
         self.connection.connection_made(self.transport)
         self.connection.data_received(HELLO)
 
@@ -103,3 +103,64 @@ async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
     assert stage.transport.closing
     assert stage.connection.reason == "bye (1000)"
     assert not stage.node.connections
+
+
+async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
+    """A loop that reads a socket again and again before it serves the next one does not multiply the share."""
+    half = encode_frame(200, b"") * (TURN_EVENTS // 2)
+    stage.connection.data_received(half + publication("/a", 1))
+    assert stage.transport.reading
+    stage.connection.data_received(half + publication("/a", 2))
+    assert not stage.transport.reading
+    stage.connection.data_received(half + publication("/a", 3))
+    assert stage.values == [1]
+    stage.play()
+    assert stage.values == [1, 2, 3]
+    assert stage.transport.reading
+
+
+async def test_each_turn_has_a_new_share(stage: Stage) -> None:
+    """What was used up in one turn is not missing in the next."""
+    most = encode_frame(200, b"") * (TURN_EVENTS - 100)
+    for _ in range(3):
+        stage.connection.data_received(most)
+        assert stage.transport.reading
+        stage.play()
+
+
+async def test_bytes_count_in_a_share(stage: Stage) -> None:
+    """Frames that cost nearly nothing each are not read without end either."""
+    read = publication("/a", "x" * 1000) * 250
+    reads = 0
+    while stage.transport.reading:
+        stage.connection.data_received(read)
+        reads += 1
+    assert 1 < reads * len(read) / 1_000_000 < 3
+    stage.play()
+    assert stage.transport.reading
+    assert len(stage.values) == reads * 250
+
+
+async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> None:
+    """So that those who stay need not wait; in the end nothing is left of them."""
+    stage = Stage()
+    connections = [tcp_connection(stage.node, QueueLimits()) for _ in range(500)]
+    for connection in connections:
+        transport = PretendTransport(stage.loop, connection)
+        transport.far = stage.transport
+        connection.connection_made(transport)
+        connection.data_received(HELLO)
+    stage.play()
+    handlers = stage.node.core.handlers
+    assert len(handlers) == 502
+    for connection in connections:
+        connection.connection_lost(None)
+    turns = 0
+    while len(handlers) > 2:
+        before = len(handlers)
+        for _ in range(len(stage.loop.ready)):
+            stage.loop.ready.popleft()()
+        assert before - len(handlers) <= 200
+        turns += 1
+    assert turns >= 2
+    assert len(stage.node.connections) == 1

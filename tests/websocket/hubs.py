@@ -12,11 +12,12 @@ import msgspec
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Limits, Settings, WebSocketSettings
-from peers.endpoints import Endpoint
+from peers.connections.connection import Connection
+from peers.connections.listener import Listener, bind
+from peers.connections.websocket import websocket_connection
 from peers.journal.journal import Journal
-from peers.node import Node
-from peers.tcp.listener import bind
-from peers.websocket.connection import WebSocketConnection
+from peers.node.node import Node
+from peers.transport.endpoints import Endpoint
 from tests.websocket.raw_client import RawClient
 
 
@@ -35,12 +36,14 @@ class ShiftedLoop:
         return getattr(self._loop, name)
 
 
-def settings_of(*, queue: QueueLimits | None = None, origins: tuple[str, ...] = (), **limits: Any) -> Settings:
-    """Default settings with other limits, another queue, and listed origins."""
+def settings_of(
+    *, queue: QueueLimits | None = None, origins: tuple[str, ...] = (), hosts: tuple[str, ...] = (), **limits: Any
+) -> Settings:
+    """Default settings with other limits, another queue, and listed origins and hosts."""
     return Settings(
         limits=msgspec.structs.replace(Limits(), **limits),
         queue=queue or QueueLimits(),
-        websocket=WebSocketSettings(origins=origins),
+        websocket=WebSocketSettings(origins=origins, hosts=hosts),
     )
 
 
@@ -52,13 +55,13 @@ class Hub:
         self.node.ready = True
         self.clock = ShiftedLoop()
         self.node.loop = self.clock  # type: ignore[assignment]
-        self.connections: list[WebSocketConnection] = []
+        self.connections: list[Connection] = []
         self.journal: Journal | None = None
         if settings.journal.path:
             self.node.journal = self.journal = Journal(self.node.core, settings.journal, settings.limits)
         self.endpoint: Endpoint
         self._loopback = loopback
-        self._server: asyncio.Server
+        self._server: Listener
         self._clients: list[RawClient] = []
 
     async def listen(self) -> None:
@@ -67,8 +70,8 @@ class Hub:
         loop = asyncio.get_running_loop()
         self._server, self.endpoint = await bind(Endpoint.parse("ws://127.0.0.1:0"), make, loop)
 
-    def _make(self) -> WebSocketConnection:
-        connection = WebSocketConnection(self.node, self.node.settings.queue, loopback=self._loopback)
+    def _make(self) -> Connection:
+        connection = websocket_connection(self.node, self.node.settings.queue, loopback=self._loopback)
         self.connections.append(connection)
         return connection
 

@@ -16,7 +16,7 @@ from websockets.frames import Opcode
 from websockets.speedups import apply_mask
 
 from hub.handler import Handler
-from peers.endpoints import Endpoint
+from peers.transport.endpoints import Endpoint
 
 READ_BYTES = 256 * 1024
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

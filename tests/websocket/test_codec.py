@@ -13,25 +13,25 @@ from hypothesis import strategies as st
 from hub.batch import decode_values
 from hub.errors import CloseCode, PeerError, ProtocolError
 from hub.overflow import Overflow, QueueLimits
-from peers.conversion import PARTS_LIMIT
-from peers.websocket.codec import ITEMS_LIMIT, JSON, MSGPACK, Codec
+from peers.journal.forms import Form, Order
+from peers.values.conversion import PARTS_LIMIT
+from peers.verbs.publish import Publication
+from peers.websocket.codec import FETCH_LIMIT_BYTES, ITEMS_LIMIT, JSON, JSON_BYTES, JSON_LIMIT_BYTES, MSGPACK, Codec
 from peers.websocket.messages import (
     Confirmed,
     Dropped,
     Error,
-    Fetch,
     Hello,
     HubMessage,
     Ping,
     Pong,
-    Publication,
     Recorded,
     RefusedError,
-    Subscribe,
-    Unsubscribe,
     Welcome,
 )
 from peers.wire.hello import SOFTWARE, QueueWish
+from peers.wire.records import FETCH_BYTES
+from peers.wire.session import SubscriptionChange
 
 CODECS = {"json": JSON, "msgpack": MSGPACK}
 
@@ -72,12 +72,14 @@ def test_hello(codec: Codec) -> None:
     assert found == Hello("ü" * 32, QueueWish(messages=5, overflow=Overflow.DROP_NEWEST))
 
 
-@pytest.mark.parametrize("kind", [Subscribe, Unsubscribe])
-def test_subscriptions(codec: Codec, kind: type[Subscribe | Unsubscribe]) -> None:
-    """Prefixes, the empty one included, with or without a request."""
-    name = kind.__name__.lower()
-    assert codec.decode(encode(codec, {"type": name, "prefixes": ["/a", ""]})) == kind(["/a", ""])
-    assert codec.decode(encode(codec, {"type": name, "prefixes": [], "request": 2**53})) == kind([], 2**53)
+@pytest.mark.parametrize("name", ["subscribe", "unsubscribe"])
+def test_subscriptions(codec: Codec, name: str) -> None:
+    """Prefixes, the empty one included, with or without a request, become what a frame of the hub's own does."""
+    is_more = name == "subscribe"
+    found = codec.decode(encode(codec, {"type": name, "prefixes": ["/a", ""]}))
+    assert found == SubscriptionChange(is_more, ["/a", ""], 0)
+    found = codec.decode(encode(codec, {"type": name, "prefixes": [], "request": 2**53}))
+    assert found == SubscriptionChange(is_more, [], 2**53)
 
 
 def test_ping(codec: Codec) -> None:
@@ -86,11 +88,21 @@ def test_ping(codec: Codec) -> None:
 
 
 def test_fetch(codec: Codec) -> None:
-    """Only the request is needed; whole numbers are times too."""
-    assert codec.decode(encode(codec, {"type": "fetch", "request": 7})) == Fetch(7)
+    """Only the request is needed; whole numbers are times too. The answer has the client's encoding."""
+    form: Form = "json" if codec is JSON else "msgpack"
+    usual_bytes = JSON_BYTES if codec is JSON else FETCH_BYTES
+    assert codec.decode(encode(codec, {"type": "fetch", "request": 7})) == Order(7, bytes=usual_bytes, form=form)
     fields = {"request": 1, "start": 2**62, "end": 5, "prefixes": ["/a", "/b"], "bytes": 6, "wait_ms": 60_000}
     found = codec.decode(encode(codec, {"type": "fetch", "time_ms": 1_700_000_000_000} | fields))
-    assert found == Fetch(1, 2**62, 1.7e12, 5, ("/a", "/b"), 6, 60_000)
+    assert found == Order(1, 2**62, 1_700_000_000_000_000, 5, ("/a", "/b"), 6, 60_000, form)
+
+
+@pytest.mark.parametrize(("wanted", "most"), [(JSON, JSON_LIMIT_BYTES), (MSGPACK, FETCH_LIMIT_BYTES)])
+def test_fetch_of_too_much(wanted: Codec, most: int) -> None:
+    """Is taken for the most that one answer holds."""
+    found = wanted.decode(encode(wanted, {"type": "fetch", "request": 7, "bytes": 2**40}))
+    assert isinstance(found, Order)
+    assert found.bytes == most
 
 
 def test_confirmation_asked_for(codec: Codec) -> None:
@@ -275,7 +287,7 @@ def test_what_is_not_json_ends_the_connection(payload: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         JSON.decode(payload)
     assert caught.value.code == CloseCode.BAD_DATA
-    assert caught.value.text.startswith(("not JSON: ", "not UTF-8 at byte "))
+    assert caught.value.text.startswith(("not JSON: ", "not UTF-8 at byte ", "nested too deep: "))
 
 
 @pytest.mark.parametrize("payload", NO_MSGPACK)

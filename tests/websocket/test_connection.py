@@ -181,8 +181,7 @@ async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
     read = text({"type": "subscribe", "prefixes": ["/new"], "request": 3}) + text(
         {"type": "publish", "topic": "/new", "value": "y" * 1000}
     )
-    connection.get_buffer(-1)[: len(read)] = read
-    connection.buffer_updated(len(read))
+    connection.data_received(read)
     assert await client.message() == {"type": "confirmed", "request": 3}
     assert [topic for topic, _ in await client.messages(2)] == ["/old", "/new"]
 

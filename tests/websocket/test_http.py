@@ -109,6 +109,44 @@ async def test_other_methods(hub: Hub, method: str) -> None:
     assert answer.body.strip().decode().isprintable()
 
 
+@pytest.mark.parametrize("loopback", [True, False])
+@pytest.mark.parametrize("path", ["/", "/hub.js", "/metrics", "/nothing"])
+async def test_a_foreign_host(start_hub: StartHub, path: str, *, loopback: bool) -> None:
+    """A page that has made its own name point here reads nothing; the answer names the setting."""
+    hub = await start_hub(loopback=loopback)
+    answer = await ask(hub, path, "Host: evil.example:7401")
+    assert answer.status == 421
+    assert b"websocket.hosts" in answer.body
+
+
+async def test_health_is_told_to_every_host(hub: Hub) -> None:
+    """Load balancers ask by names of their own."""
+    for path in ("/healthz", "/readyz"):
+        assert (await ask(hub, path, "Host: pool-17.example")).status == 200
+
+
+async def test_hosts_that_may(start_hub: StartHub) -> None:
+    """Addresses and private names without a setting, what is listed, and the names of this machine."""
+    hub = await start_hub(settings_of(hosts=("hub.example.org",)), loopback=False)
+    hub.node.host_names = frozenset({"box.example.org"})
+    for name in ("192.168.1.5:7401", "[2001:db8::1]:7401", "hub:7401", "Hub.Example.ORG", "box.example.org:1"):
+        assert (await ask(hub, "/metrics", f"Host: {name}")).status == 200
+
+
+@pytest.mark.parametrize("hosts", [(), ("Host: a", "Host: a"), ("Host:",), ("Host: a b",)])
+@pytest.mark.parametrize("path", ["/healthz", "/v1/hub", "/v1/messages/json"])
+async def test_one_host(hub: Hub, hosts: tuple[str, ...], path: str) -> None:
+    """A request without Host, with two, or with one that is none is answered by 400 (RFC 9112, 3.2)."""
+    assert (await ask(hub, path, *hosts)).status == 400
+
+
+async def ask(hub: Hub, path: str, *lines: str) -> Response:
+    """One request with these headers and no others."""
+    client = await hub.raw()
+    await client.send("\r\n".join((f"GET {path} HTTP/1.1", *lines, "", "")).encode())
+    return await client.response()
+
+
 async def test_an_old_client(hub: Hub) -> None:
     """HTTP/1.0 is enough for health checks."""
     assert (await get(hub, "/healthz", version="HTTP/1.0")).status == 200

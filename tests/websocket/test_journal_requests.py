@@ -13,7 +13,7 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import encode_frame
 from hub.journal.block import Block
 from hub.settings import JournalSettings, Settings
-from peers.websocket.journal_requests import FETCH_LIMIT_BYTES
+from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
 from tests.websocket.conftest import StartHub

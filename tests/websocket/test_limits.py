@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from websockets.frames import Opcode
 
+from peers.connections.unread import unread_bytes
 from tests.websocket.conftest import StartHub
 from tests.websocket.hubs import Hub, settings_of, until
 from tests.websocket.raw_client import flood, frame, request, upgrade
@@ -32,7 +33,8 @@ async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
     client = await hub.raw()
     await client.send(request("/healthz"))
     assert (await client.response()).status == 200
-    assert len(hub.node.connections) == 1
+    (connection,) = hub.connections
+    await until(lambda: unread_bytes(connection.transport) == 0)
     hub.later(4)
     await until(lambda: not hub.node.connections)
 
@@ -81,7 +83,7 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     await page.shake_hands(JSON, "Origin: http://localhost")
     assert await page.end() == (1013, "1 connections are open, which is the limit")
     assert await first.barrier() == []
-    assert hub.node.refused_connections == 2
+    assert hub.node.admission.refused == 2
     first.close()
     await until(lambda: not hub.node.connections)
     assert (await (await hub.client("/a")).barrier()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peers.websocket.hosts import is_known, read_host
 from peers.websocket.origins import refusal
 
 HOST = ["127.0.0.1:7401"]
@@ -11,14 +12,29 @@ HOST = ["127.0.0.1:7401"]
 
 def allowed(*origins: str, hosts: list[str] = HOST, listed: tuple[str, ...] = (), loopback: bool = True) -> bool:
     """Whether a page of these origins may connect."""
-    return not refusal(origins, hosts, listed, loopback=loopback)
+    return not why_not(*origins, hosts=hosts, listed=listed, loopback=loopback)
+
+
+def why_not(
+    *origins: str,
+    hosts: list[str] = HOST,
+    listed: tuple[str, ...] = (),
+    known: tuple[str, ...] = (),
+    loopback: bool = True,
+) -> str:
+    """Why it may not."""
+    host = read_host(hosts, "HTTP/1.1")
+    if host is None:
+        return "no host"
+    is_host_known = is_known(host.name, known, loopback=loopback)
+    return refusal(origins, host, listed, loopback=loopback, is_host_known=is_host_known)
 
 
 @pytest.mark.parametrize("loopback", [True, False])
 def test_programs_may(*, loopback: bool) -> None:
     """A program sends no Origin."""
     assert allowed(loopback=loopback)
-    assert allowed(hosts=[], loopback=loopback)
+    assert allowed(hosts=["evil.com"], loopback=loopback)
 
 
 @pytest.mark.parametrize("loopback", [True, False])
@@ -53,13 +69,16 @@ def test_pages_of_this_machine_may_on_loopback(origin: str, host: str) -> None:
     ],
 )
 def test_the_own_page_may(origin: str, host: str) -> None:
-    """A hub on another address takes the page whose origin is the host that the browser asked for."""
-    assert allowed(origin, hosts=[host], loopback=False)
+    """A hub takes the page whose origin is the host that the browser asked for, if that host is known."""
+    assert not why_not(origin, hosts=[host], known=("hub.example.org",), loopback=False)
 
 
-def test_a_foreign_name_for_loopback_may_not() -> None:
-    """A name that was made to point at 127.0.0.1 (DNS rebinding) is not the own page of a hub on loopback."""
-    assert not allowed("http://evil.com:7401", hosts=["evil.com:7401"])
+@pytest.mark.parametrize("loopback", [True, False])
+def test_a_foreign_name_for_this_hub_may_not(*, loopback: bool) -> None:
+    """A name that was made to point here (DNS rebinding) is not the own page, though its origin equals `Host`."""
+    text = why_not("http://evil.com:7401", hosts=["evil.com:7401"], loopback=loopback)
+    assert "websocket.hosts" in text
+    assert not why_not("http://evil.com:7401", hosts=["evil.com:7401"], known=("evil.com",), loopback=loopback)
 
 
 @pytest.mark.parametrize("loopback", [True, False])
@@ -111,11 +130,11 @@ def test_another_host_is_not_the_own_page(origin: str, hosts: list[str]) -> None
 
 def test_several_origins_may_not() -> None:
     """A browser sends one; which of two would count?"""
-    assert refusal(["http://localhost", "http://localhost"], HOST, (), loopback=True) == "several Origin headers"
+    assert why_not("http://localhost", "http://localhost") == "several Origin headers"
 
 
 def test_the_refusal_names_the_setting() -> None:
     """Who may change it reads what to change; what the page sent is escaped."""
-    text = refusal(["http://evil\x1b.com"], HOST, (), loopback=True)
+    text = why_not("http://evil\x1b.com")
     assert "websocket.origins" in text
     assert "'http://evil\\x1b.com'" in text

@@ -11,11 +11,12 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
 from hub.requests.layout import FLAG_NAMED, Reply, Request, Status, failure
+from peers.values import Count
+from peers.values import encode as broker_value
 from peers.websocket.codec import JSON, MSGPACK, Codec
-from peers.websocket.messages import RefusedError, Serve, Unserve
-from peers.websocket.request_forms import json_item, msgpack_item, singly
-from peers.zeek.data import Count
-from peers.zeek.data import encode as broker_value
+from peers.websocket.messages import RefusedError
+from peers.websocket.poster import json_item, msgpack_item, singly
+from peers.wire.session import ServiceChange
 from tests.websocket.hubs import Hub
 from tests.websocket.raw_client import RawClient, text
 
@@ -222,8 +223,10 @@ def test_replies_that_are_understood(codec: Codec, message: dict[str, Any], expe
 
 def test_services_that_are_understood(codec: Codec) -> None:
     """As subscriptions are."""
-    assert decode(codec, {"type": "serve", "prefixes": ["/a", ""], "request": 3}) == Serve(["/a", ""], 3)
-    assert decode(codec, {"type": "unserve", "prefixes": ["/a"]}) == Unserve(["/a"])
+    found = decode(codec, {"type": "serve", "prefixes": ["/a", ""], "request": 3})
+    assert found == ServiceChange(serve=True, prefixes=["/a", ""], request=3)
+    found = decode(codec, {"type": "unserve", "prefixes": ["/a"]})
+    assert found == ServiceChange(serve=False, prefixes=["/a"], request=0)
 
 
 @pytest.mark.parametrize(

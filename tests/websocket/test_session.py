@@ -13,11 +13,14 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from hub.errors import CloseCode
+from peers.transport.fragments import FRAGMENTS_LIMIT
+from peers.verbs.publish import Publication
 from peers.websocket.http import plain
-from peers.websocket.messages import Confirmed, Publication, RefusedError, Subscribe
+from peers.websocket.messages import Confirmed, RefusedError
 from peers.websocket.session import Event, Phase, Session
-from peers.wire.session import Closing
+from peers.wire.session import Closing, SubscriptionChange
 from tests.websocket.raw_client import binary, decode, frame, request, text, upgrade
+from tests.websocket.reading import events_of
 
 FRAME_LIMIT = 10_000
 HANDSHAKE_LIMIT = 4096
@@ -39,7 +42,7 @@ class Conversation:
     def say(self, data: bytes) -> list[Event]:
         """Bring bytes to the session, and what it answers to the client."""
         events = []
-        for event in self.session.receive(data):
+        for event in events_of(self.session, data):
             if isinstance(event, Request):
                 self.session.accept(event)
             events.append(event)
@@ -48,14 +51,15 @@ class Conversation:
 
     def take(self) -> None:
         """Read what is outgoing as a client does."""
-        for data in self.session.take_outgoing():
-            if data.startswith(b"HTTP/"):
-                self.head = data
-                continue
-            self._client.receive_data(data)
-            self.frames += [
-                (one.opcode, bytes(one.data)) for one in self._client.events_received() if isinstance(one, Frame)
-            ]
+        data = self.session.take_outgoing()
+        if data.startswith(b"HTTP/"):
+            head, end, data = data.partition(b"\r\n\r\n")
+            self.head = head + end if head.startswith(b"HTTP/1.1 101") else head + end + data
+            data = data if head.startswith(b"HTTP/1.1 101") else b""
+        self._client.receive_data(data)
+        self.frames += [
+            (one.opcode, bytes(one.data)) for one in self._client.events_received() if isinstance(one, Frame)
+        ]
 
     @property
     def messages(self) -> list[Any]:
@@ -77,7 +81,7 @@ def test_a_conversation(subprotocol: str) -> None:
     talk = Conversation(subprotocol)
     message = {"type": "subscribe", "prefixes": ["/a"], "request": 1}
     (found,) = talk.say(text(message) if subprotocol == "hub.v1.json" else binary(message))
-    assert found == Subscribe(["/a"], 1)
+    assert found == SubscriptionChange(subscribe=True, prefixes=["/a"], request=1)
     talk.session.confirm(1)
     talk.session.confirm(0)
     talk.take()
@@ -103,12 +107,12 @@ def test_cut_anywhere_the_events_are_the_same() -> None:
     )
     whole = Conversation(opened=False)
     expected = [event for event in whole.say(stream) if not isinstance(event, Request)]
-    assert [type(event) for event in expected] == [Publication, Subscribe, Closing]
+    assert [type(event) for event in expected] == [Publication, SubscriptionChange, Closing]
     for step in (1, 7):
         pieces = Conversation(opened=False)
         found = [event for at in range(0, len(stream), step) for event in pieces.say(stream[at : at + step])]
         assert [event for event in found if not isinstance(event, Request)] == expected
-        assert sorted(pieces.frames) == sorted(whole.frames)
+        assert pieces.frames == whole.frames
     assert whole.messages == [
         {"type": "pong", "request": 5},
         whole.messages[1] | {"type": "error", "code": 1007, "request": 6},
@@ -126,11 +130,11 @@ def test_frames_behind_the_request_wait_for_the_answer() -> None:
     assert (Opcode.PONG, b"early") in talk.frames
 
     session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
-    events = session.receive(request("/") + frame(Opcode.PING, b"early") + request("/v1/../secret"))
+    events = events_of(session, request("/") + frame(Opcode.PING, b"early") + request("/v1/../secret"))
     assert isinstance(next(events), Request)
     session.respond(plain(HTTPStatus.NOT_FOUND, "no"))
     assert list(events) == []
-    (answer,) = session.take_outgoing()
+    answer = session.take_outgoing()
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert answer.endswith(b"\r\n\r\nno\n")
 
@@ -169,9 +173,9 @@ def test_a_bad_request_is_answered(data: bytes, status: int) -> None:
 def test_the_library_answers_long_lines() -> None:
     """A line over the library's limit is 414, where the handshake may be as large as that."""
     session = Session(FRAME_LIMIT, 64 * 1024)
-    (closing,) = session.receive(b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n")
+    (closing,) = events_of(session, b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n")
     assert isinstance(closing, Closing)
-    assert b"".join(session.take_outgoing()).startswith(b"HTTP/1.1 414 ")
+    assert session.take_outgoing().startswith(b"HTTP/1.1 414 ")
 
 
 def test_an_unfinished_request_is_bounded() -> None:
@@ -285,6 +289,28 @@ def test_pings_are_answered() -> None:
     assert talk.frames == [(Opcode.PONG, b"a"), (Opcode.PONG, b"b")]
 
 
+def test_answers_stand_in_the_order_of_what_they_answer() -> None:
+    """A pong precedes the answer to a message behind its ping, also where one read brings both."""
+    talk = Conversation()
+    talk.say(
+        text({"type": "ping", "request": 1})
+        + frame(Opcode.PING, b"a")
+        + frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
+        + frame(Opcode.PING, b"b")
+        + frame(Opcode.CONT, b'"request":2}')
+    )
+    assert [payload for opcode, payload in talk.frames if opcode is Opcode.PONG] == [b"a", b"b"]
+    assert [opcode for opcode, _ in talk.frames] == [Opcode.TEXT, Opcode.PONG, Opcode.PONG, Opcode.TEXT]
+
+
+@pytest.mark.parametrize("behind", [b"", frame(Opcode.CLOSE, b"\x03\xe8bye"), frame(Opcode.PING, b"late")])
+def test_nothing_stands_behind_a_close(behind: bytes) -> None:
+    """Where a message ends the conversation, one Close is the last frame, whatever came behind that message."""
+    talk = Conversation()
+    talk.say(frame(Opcode.BINARY, b"x") + behind)
+    assert [opcode for opcode, _ in talk.frames] == [Opcode.CLOSE]
+
+
 def test_the_hub_pings() -> None:
     """A ping goes out while it is open, and not before or after."""
     session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
@@ -328,7 +354,7 @@ def test_the_hub_closes() -> None:
 def test_a_shell_may_close_between_events() -> None:
     """What a client said behind the message that ended it is not acted on."""
     talk = Conversation()
-    events = talk.session.receive(text({"type": "subscribe", "prefixes": []}) * 3)
+    events = events_of(talk.session, text({"type": "subscribe", "prefixes": []}) * 3)
     next(events)
     talk.session.close(CloseCode.GOING_AWAY, "")
     assert list(events) == []
@@ -342,3 +368,24 @@ def test_refusals_are_told_and_counted() -> None:
     talk.take()
     assert [(m["type"], m["code"], m["request"]) for m in talk.messages] == [("error", 1007, 4), ("error", 1008, 5)]
     assert talk.session.rejected_messages == 5
+
+
+def test_a_message_of_too_many_fragments() -> None:
+    """Ends the conversation with 1009, however small they are."""
+    talk = Conversation()
+    piece = frame(Opcode.CONT, b"", fin=False)
+    first, *rest = [frame(Opcode.TEXT, b"{", fin=False)] + [piece * 1024] * (FRAGMENTS_LIMIT // 1024)
+    assert talk.say(first) == []
+    found = [event for data in rest for event in talk.say(data)]
+    assert [type(event) for event in found] == [Closing]
+    assert found[0].code == CloseCode.TOO_BIG  # type: ignore[union-attr]
+    assert talk.session.closed
+
+
+def test_nothing_is_held_behind_the_end() -> None:
+    """Neither the beginning of a message nor of a frame: the client may take a while to close its socket."""
+    talk = Conversation()
+    talk.say(frame(Opcode.TEXT, bytes(3000), fin=False) + frame(Opcode.CONT, bytes(3000))[:2000])
+    assert talk.session.held_bytes > 4900
+    talk.session.close(CloseCode.TRY_AGAIN_LATER, "no memory")
+    assert talk.session.held_bytes == 0

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import iterate_frames
-from hub.tags.rule import Rule
+from hub.tags.rule import Rule, check_rule
 from peers.wire.kinds import Kind
-from peers.wire.rules import RULES_PER_FRAME, RuleChange, checked_rules, decode_rules, encode_rules
+from peers.wire.rules import RULES_PER_FRAME, RuleChange, decode_rules, encode_rules
 
 rules = st.lists(
     st.builds(
@@ -30,7 +30,7 @@ def test_out_and_back(kind: Kind, some: list[Rule], request: int) -> None:
     (frame,) = iterate_frames(encode_rules(kind, some, request))
     change = decode_rules(frame.kind, frame.body)
     assert change == RuleChange(kind is Kind.RULE, [tuple(rule) for rule in some], request)
-    assert checked_rules(change.rules) == some
+    assert [check_rule(*fields) for fields in change.rules] == some
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,4 @@ def test_what_is_no_such_array(body: bytes) -> None:
     """Is refused, with the kind in the text."""
     with pytest.raises(RejectedError, match="UNRULE: ") as refused:
         decode_rules(Kind.UNRULE, body)
-    assert refused.value.code == CloseCode.BAD_DATA
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        (((), "/a", ""), "subscribe to the prefix '/a' itself"),
-        (((""), "", "x"), "name 'x' is none"),
-        ((("a",), "/\n", ""), "control character"),
-        ((("",), "", ""), "a label is empty"),
-    ],
-)
-def test_what_is_no_rule(fields: tuple[tuple[str, ...], str, str], text: str) -> None:
-    """Is refused, and says why."""
-    with pytest.raises(RejectedError, match=text) as refused:
-        checked_rules([fields])
     assert refused.value.code == CloseCode.BAD_DATA

@@ -22,8 +22,25 @@ from peers.wire.control import (
 )
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Closing, Phase, SubscriptionChange
-from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Pair, Side, frames_of, message, packed, parts, runs_in, side_of
+from peers.wire.session import (
+    HANDSHAKE_LIMIT_BYTES,
+    NEED_DATA,
+    Closing,
+    Phase,
+    SubscriptionChange,
+)
+from tests.wire.pair import (
+    CLIENT_HELLO,
+    HUB_HELLO,
+    Pair,
+    Side,
+    frames_of,
+    message,
+    packed,
+    parts,
+    runs_in,
+    side_of,
+)
 
 
 def with_client() -> Side:
@@ -420,3 +437,25 @@ def test_a_search_for_labels_is_counted() -> None:
     while (event := side.session.next_event()) is not NEED_DATA:
         kinds.append(type(event).__name__)
     assert kinds == ["NoneType", "Run", "NoneType", "Run", "NoneType", "Run"]
+
+
+# Work that goes on in the next turn.
+
+
+def test_what_is_put_back() -> None:
+    """Comes before what is said next, once; not after the end."""
+    session = side_of("hub").session
+    session.feed(CLIENT_HELLO.encode())
+    assert session.next_event() == CLIENT_HELLO
+    first, second = (encode_subscription(Kind.SUBSCRIBE, [prefix]) for prefix in ("/a", "/b"))
+    session.feed(first + second)
+    event = session.next_event()
+    session.put_back("the rest")
+    assert session.next_event() == "the rest"
+    assert event == SubscriptionChange(subscribe=True, prefixes=["/a"], request=0)
+    assert session.next_event() == SubscriptionChange(subscribe=True, prefixes=["/b"], request=0)
+    assert session.next_event() is NEED_DATA
+    session.put_back("more")
+    session.close(CloseCode.GOING_AWAY, "done")
+    session.put_back("and more")
+    assert session.next_event() is NEED_DATA

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hub.settings import ZeekSettings
-from peers.zeek.tls import TlsError, client_context, server_context
+from peers.connections.tls import TlsError, client_context, server_context
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 ANONYMOUS = ZeekSettings()

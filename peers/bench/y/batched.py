@@ -15,13 +15,11 @@ import numpy.typing as npt
 
 from hub.errors import HubError
 from peers.bench.orders import Ask
-from peers.bench.y.asks import Asks
 from peers.bench.y.bodies import Allocates, opened
-from peers.bench.y.operation import Operation
+from peers.bench.y.operation import Operation, records_topic_of
 from peers.bench.y.records import REQUEST_WORDS, Words, fill, requests_in, results_in, wrong
 from peers.bench.y.score import Score
-from peers.bench.y.singly import LATE_S, TIMEOUT_S
-from peers.bench.y.topics import records_topic_of
+from peers.bench.y.singly import LATE_S, TIMEOUT_S, Asks
 from peers.shm.ring import Block
 
 __all__ = ["Batches"]
@@ -112,7 +110,9 @@ class Batches:
         pairs = len(requests)
         try:
             async with asyncio.timeout(TIMEOUT_S + LATE_S):
-                value = await self._client.request(self._topics[operation], await self._value(requests), TIMEOUT_S)
+                value = await self._client.request(
+                    self._topics[operation], await self._value(requests), timeout_s=TIMEOUT_S
+                )
             with opened(value) as body:
                 found = wrong(operation, requests, results_in(body))
         except HubError as error:

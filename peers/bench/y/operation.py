@@ -1,4 +1,4 @@
-"""`Operation`: what to do with a pair of numbers; `Mode`: how pairs travel."""
+"""`Operation`: what to do with a pair of numbers, and where its service is asked; `Mode`: how pairs travel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-__all__ = ["ARITHMETIC", "Mode", "Operation"]
+__all__ = ["ARITHMETIC", "Mode", "Operation", "records_topic_of", "topic_of"]
 
 Mode: TypeAlias = Literal["one", "many", "batched"]
 """How pairs travel: one by one, each asked when the one before is answered; one by one, many at a time; in arrays."""
@@ -32,3 +32,18 @@ def _multiply(first: int, second: int) -> int:
 
 ARITHMETIC: dict[Operation, Callable[[int, int], int]] = {Operation.ADD: _add, Operation.MULTIPLY: _multiply}
 """Of numbers below 2^64, modulo 2^64."""
+
+
+def topic_of(topic: str, operation: Operation) -> str:
+    """Return where single pairs go.
+
+    Args:
+        topic: What all topics of this benchmark begin with.
+        operation: Of the service.
+    """
+    return f"{topic}/{operation.name.lower()}"
+
+
+def records_topic_of(topic: str, operation: Operation) -> str:
+    """Return where arrays of records go."""
+    return f"{topic_of(topic, operation)}/records"

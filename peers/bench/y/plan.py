@@ -10,7 +10,7 @@ import msgspec
 from peers.bench.errors import BenchError
 from peers.bench.y.bodies import ring_bytes_for
 from peers.bench.y.operation import Mode
-from peers.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint, Scheme
 
 __all__ = ["MODES", "Plan", "Transport"]
 
@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if not self.modes or len(set(self.modes)) != len(self.modes):
             raise BenchError(f"--mode: each once, of {', '.join(MODES)}")
         if "batched" in self.modes and importlib.util.find_spec("numpy") is None:
-            raise BenchError("--mode batched: needs NumPy: pip install 'topichub[bench]'")
+            raise BenchError("--mode batched: needs NumPy: pip install '.[bench]'")
         self._check_hub()
         return self
 

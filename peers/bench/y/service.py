@@ -13,8 +13,7 @@ from peers.bench.orders import Ready, ServiceSetup
 from peers.bench.station import Station, serve
 from peers.bench.y.bodies import opened, options
 from peers.bench.y.loop import orders_of, run
-from peers.bench.y.operation import ARITHMETIC
-from peers.bench.y.topics import records_topic_of, topic_of
+from peers.bench.y.operation import ARITHMETIC, records_topic_of, topic_of
 from peers.client import Client, connect
 from peers.client.service import Service, ServiceRequest
 from peers.shm.ring import Block

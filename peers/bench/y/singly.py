@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from random import randbytes
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hub.errors import HubError
 from peers.bench.orders import Ask
-from peers.bench.y.asks import Asks
-from peers.bench.y.operation import ARITHMETIC, Operation
+from peers.bench.y.operation import ARITHMETIC, Operation, topic_of
 from peers.bench.y.score import Score
-from peers.bench.y.topics import topic_of
 
-__all__ = ["LATE_S", "TIMEOUT_S", "ask_many", "ask_one"]
+__all__ = ["LATE_S", "TIMEOUT_S", "Asks", "ask_many", "ask_one"]
 
 TIMEOUT_S = 30.0
 """Of each request; then the hub answers in place of the service."""
@@ -33,6 +31,16 @@ LATE_S = 5.0
 """What is not answered so long after that is lost."""
 
 _WORD_BYTES = 8
+
+
+class Asks(Protocol):
+    """What is needed of a `peers.client.Client`; tests have something that stands in for one."""
+
+    def request_nowait(self, topic: str, value: Any, *, timeout_s: float) -> asyncio.Future[Any]:
+        """Ask; the answer comes later."""
+
+    async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
+        """Ask, and wait for the answer."""
 
 
 class _Way(NamedTuple):
@@ -70,7 +78,7 @@ async def ask_one(client: Asks, topic: str, score: Score) -> None:
         score.ask(1)
         began_ns = clock()
         try:
-            value = await request(way.topic, [first, second], TIMEOUT_S)
+            value = await request(way.topic, [first, second], timeout_s=TIMEOUT_S)
         except HubError as error:
             score.fail(1, str(error))
         else:
@@ -118,7 +126,7 @@ class _Flow:
         for operation, first, second in draw(count):
             topic, result = ways[operation]
             try:
-                answer = ask(topic, [first, second], TIMEOUT_S)
+                answer = ask(topic, [first, second], timeout_s=TIMEOUT_S)
             except HubError as error:  # the connection is lost, say: it goes on until the run is to end
                 self._fail(error)
             else:

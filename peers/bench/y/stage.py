@@ -20,8 +20,7 @@ from peers.bench.environment import Environment
 from peers.bench.errors import BenchError
 from peers.bench.orders import Answer, Ask, Asked, Ready, RequesterSetup, ServiceSetup
 from peers.bench.running_hub import RunningHub
-from peers.bench.scope import Told
-from peers.bench.stage import Watch
+from peers.bench.stage import Told, Watch
 from peers.bench.usage import machine_cpu_ns, read_usage
 from peers.bench.worker import Worker
 from peers.bench.y.figures import Figures, Run

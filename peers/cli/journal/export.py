@@ -20,8 +20,9 @@ from typing import Annotated, Literal, assert_never
 
 from cyclopts import Parameter
 
-from hub.errors import JournalCorruptError, UsageError
+from hub.errors import JournalCorruptError
 from hub.topics import check_prefix
+from peers.cli.errors import FlagError
 from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.damages import Damages, ExitCode
 from peers.cli.journal.forms import Form, JsonForm, MsgpackForm, RawForm
@@ -76,7 +77,7 @@ def export(  # noqa: PLR0913 -- one flag each
 
 def _form(chosen: Format, target: Target) -> Form:
     if chosen != "json" and target.is_terminal:
-        raise UsageError(f"--format {chosen} is nothing for a terminal; give -o FILE, or a pipe")
+        raise FlagError(f"--format {chosen} is nothing for a terminal; give -o FILE, or a pipe")
     match chosen:
         case "json":
             return JsonForm(safe=target.is_terminal)

@@ -28,8 +28,8 @@ from hub.journal.block import Block, Record, pack, to_frames
 from hub.journal.packing import BLOCK_BYTES_LIMIT
 from hub.journal.values import skip_value
 from peers.cli.formats import escaped_lines
-from peers.cli.journal.moments import moment
-from peers.conversion import array_header, json_of, msgpack_of_broker, without_collecting
+from peers.cli.moments import moment
+from peers.values.conversion import array_header, json_of, msgpack_of_broker, without_collecting
 
 __all__ = ["Form", "JsonForm", "MsgpackForm", "RawForm"]
 
@@ -61,9 +61,9 @@ class _Bad(msgspec.Struct, gc=False):
 
 
 def _extension(code: int, data: memoryview) -> Any:
-    from peers.zeek.data.plain import plain_extension  # noqa: PLC0415 -- rarely needed
+    from peers.values.untyped import untyped_extension  # noqa: PLC0415 -- rarely needed
 
-    return plain_extension(code, bytes(data))
+    return untyped_extension(code, bytes(data))
 
 
 _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode

@@ -14,7 +14,8 @@ from cyclopts import Parameter
 
 from hub.errors import GoneError, StorageError, UsageError
 from hub.journal.block import Block
-from peers.cli.journal.moments import time_us_of
+from peers.cli.errors import FlagError
+from peers.cli.moments import time_us_of
 from peers.journal.damage import Damage
 from peers.journal.schema import BlockRow
 from peers.journal.view import Fetched, View
@@ -79,7 +80,7 @@ def span_of(view: View, start: str | None = None, end: str | None = None) -> Spa
         held = f"has offsets {extent.first} to {extent.next - 1}" if extent.first < extent.next else "is empty"
         raise UsageError(f"--start {start}: the journal {held}")
     if span.end < span.start:
-        raise UsageError(f"--end {end}: that is before --start")
+        raise FlagError(f"--end {end}: that is before --start")
     return span
 
 

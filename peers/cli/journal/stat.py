@@ -14,10 +14,10 @@ from cyclopts import Parameter
 
 from hub.errors import JournalCorruptError
 from peers.cli.journal.damages import Damages
-from peers.cli.journal.moments import moment
 from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import tallies
+from peers.cli.moments import moment
 from peers.journal.damage import Damage
 from peers.journal.view import View
 

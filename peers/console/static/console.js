@@ -10,6 +10,7 @@
  */
 
 import { connect } from "./hub.js";
+import { HubFigures, STATISTICS_TOPIC } from "./hub_figures.js";
 import { Sparkline } from "./sparkline.js";
 import { Stream } from "./stream.js";
 import { Topics } from "./topics.js";
@@ -17,8 +18,8 @@ import { Topics } from "./topics.js";
 /** Figures and tables: fast enough to look live, slow enough to be read, milliseconds. */
 const FIGURES_MS = 500;
 
-/** The rate shown is that of the last second. */
-const RATE_SAMPLES = 2;
+/** What begins so is the hub's own; it is shown to those who ask for it, lest it fill the view of an idle hub. */
+const RESERVED = "$hub/";
 
 const element = (id) => document.getElementById(id);
 
@@ -29,13 +30,11 @@ const stream = new Stream(
 const topics = new Topics(element("topics"), element("other-topics"), (topic) => show(topic));
 const sparkline = new Sparkline(element("sparkline"));
 const client = connect("/", { name: "console" });
+const hubFigures = new HubFigures();
 
 let subscription = null;
 let received = 0;
 let dropped = 0;
-let sampledReceived = 0;
-let sampledAt = performance.now();
-let rates = [];
 let retryAt = 0;
 
 // --- the connection -------------------------------------------------------------------------------------------------
@@ -49,6 +48,7 @@ client.on("open", (welcome) => {
 });
 client.on("reconnecting", (delayMs) => {
   retryAt = performance.now() + delayMs;
+  hubFigures.forget();
   drawState();
 });
 client.on("dropped", (count) => {
@@ -61,6 +61,8 @@ function drawState() {
   const seconds = Math.max(0, (retryAt - performance.now()) / 1000);
   const text = { open: "connected", waiting: `reconnecting in ${seconds.toFixed(1)} s` }[state] ?? state;
   element("state").dataset.state = state;
+  element("empty-connected").hidden = state !== "open";
+  element("empty-disconnected").hidden = state === "open";
   if (element("state").textContent !== text) element("state").textContent = text;
 }
 
@@ -85,11 +87,13 @@ function subscribe() {
   element("prefix").value = prefix;
   stream.clear();
   topics.clear();
-  received = dropped = sampledReceived = 0;
+  received = dropped = 0;
   subscription?.unsubscribe();
   subscription = null;
   try {
+    const hidesHub = !prefix.startsWith("$");
     subscription = client.subscribe(prefix, ({ topic, value }) => {
+      if (hidesHub && topic.startsWith(RESERVED)) return;
       received += 1;
       topics.count(topic);
       stream.add(topic, value);
@@ -106,6 +110,10 @@ function show(prefix) {
   if (hash === (location.hash || "#")) subscribe();
   else location.hash = hash;
 }
+
+client.subscribe(STATISTICS_TOPIC, ({ topic, value }) => {
+  if (topic === STATISTICS_TOPIC) hubFigures.feed(value);
+});
 
 addEventListener("hashchange", subscribe);
 element("filter").addEventListener("submit", (event) => {
@@ -157,11 +165,13 @@ element("publish").addEventListener("submit", async (event) => {
   }
 });
 
+/** JSON if it reads as such, else text, as on the command line; what begins as JSON and is none is likely a mistake. */
 function parsed(text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new TypeError(`not JSON (text goes in double quotes): ${error.message}`, { cause: error });
+    if (!/^\s*[{["]/.test(text)) return text;
+    throw new TypeError(`begins as JSON and is none: ${error.message}`, { cause: error });
   }
 }
 
@@ -178,12 +188,9 @@ function drawFrame() {
 }
 
 function drawFigures() {
-  const now = performance.now();
-  rates = [...rates.slice(1 - RATE_SAMPLES), ((received - sampledReceived) * 1000) / (now - sampledAt)];
-  sampledReceived = received;
-  sampledAt = now;
-  const rate = rates.reduce((sum, sample) => sum + sample, 0) / rates.length;
-  element("rate").textContent = Math.round(rate).toLocaleString();
+  const { clients, publishedPerS } = hubFigures;
+  element("rate").textContent = publishedPerS === null ? "–" : Math.round(publishedPerS).toLocaleString();
+  element("clients").textContent = clients === null ? "–" : clients.toLocaleString();
   element("received").textContent = received.toLocaleString();
   element("topic-count").textContent = topics.size.toLocaleString();
   element("dropped").textContent = dropped.toLocaleString();
@@ -192,7 +199,7 @@ function drawFigures() {
   element("skipped").textContent = `${stream.skipped.toLocaleString()} skipped`;
   element("hold").textContent = stream.held ? "Resume" : "Pause";
   element("hold").setAttribute("aria-pressed", String(stream.held));
-  sparkline.add(rate);
+  sparkline.add(publishedPerS ?? 0);
   topics.draw();
   drawState();
 }

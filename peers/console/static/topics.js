@@ -55,10 +55,11 @@ export class Topics {
     this.#drawnAt = performance.now();
     const busiest = this.#sorted();
     const shown = busiest.slice(0, SHOWN_TOPICS);
+    const total = busiest.reduce((sum, { count }) => sum + count, this.#forgottenMessages);
     while (this.#lines.length < shown.length) this.#lines.push(makeLine(this.#body));
     this.#lines.forEach((line, index) => {
       line.root.hidden = index >= shown.length;
-      if (index < shown.length) fill(line, shown[index], shown[0].count, seconds);
+      if (index < shown.length) fill(line, shown[index], total, seconds);
     });
     for (const known of busiest) known.before = known.count;
     this.#drawNote(busiest.slice(SHOWN_TOPICS));
@@ -92,12 +93,13 @@ function makeLine(parent) {
   return { root, name, count, rate };
 }
 
-function fill(line, { topic, count, before }, largest, seconds) {
+/** The bar behind a line is the topic's share of all messages, so that even topics have short bars. */
+function fill(line, { topic, count, before }, total, seconds) {
   if (line.name.textContent !== topic) {
     line.name.textContent = line.root.title = topic;
     line.name.style.setProperty("--hue", hue(topic));
   }
   line.count.textContent = count.toLocaleString();
   line.rate.textContent = Math.round((count - before) / Math.max(seconds, 0.001)).toLocaleString();
-  line.root.style.setProperty("--share", `${(100 * count) / largest}%`);
+  line.root.style.setProperty("--share", `${(100 * count) / total}%`);
 }

@@ -29,10 +29,9 @@ from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
 from peers.spark.archiving.delta import check_delta
 from peers.spark.archiving.folders import batches, repair, roots
-from peers.spark.archiving.order import ArchiveOrder, is_local
 from peers.spark.archiving.parquet import WRITERS
 from peers.spark.archiving.query import Watching, run_query
-from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveState, load, locked, store
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, load, locked, store
 from peers.spark.archiving.watch import Tally
 from peers.spark.archiving.writing import Writing
 
@@ -79,11 +78,11 @@ def archive(
     """
     if order.format == "delta":
         check_delta()
-    if order.compact and not is_local(order.path):
+    if order.compact and not order.is_local:
         raise UsageError("--compact: only archives on a local disk are compacted")
     begun_s = time.monotonic()
     watching = Watching(Tally(), every, stop or threading.Event())
-    with locked(Path(order.path)) if is_local(order.path) else nullcontext():
+    with locked(Path(order.path)) if order.is_local else nullcontext():
         writing = Writing(order, _prepared(order))
         with _writers(job):
             run_query(job, order, writing, watching)
@@ -100,7 +99,7 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
         UsageError: It is of another kind, or its checkpoint is missing.
     """
     fresh = ArchiveState(order.format, order.topics or ("",))
-    if not is_local(order.path):
+    if not order.is_local:
         return fresh
     path = Path(order.path)
     repair(path)

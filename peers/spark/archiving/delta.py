@@ -34,7 +34,7 @@ def _deltalake() -> Any:
     try:
         import deltalake  # noqa: PLC0415 -- an extra
     except ImportError as error:
-        raise UsageError("--format delta needs delta-rs: pip install 'topichub[delta]'") from error
+        raise UsageError("--format delta needs delta-rs: pip install '.[delta]'") from error
     return deltalake
 
 

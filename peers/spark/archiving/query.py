@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from peers.spark.archiving.order import ArchiveOrder
-from peers.spark.archiving.state import CHECKPOINT, HUB
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder
 from peers.spark.archiving.watch import Tally
 from peers.spark.archiving.writing import Writing
 

@@ -1,4 +1,6 @@
-"""`ArchiveState`: what the job that writes an archive must remember beside Spark's checkpoint, and its lock.
+"""What a job that writes an archive is asked (`ArchiveOrder`) and must remember (`ArchiveState`), and its lock.
+
+Spark has a checkpoint of its own beside it:
 
 ```
 ARCHIVE/_hub/archive.json    format, topics, how far batches were compacted
@@ -6,7 +8,7 @@ ARCHIVE/_hub/checkpoint/     Spark's
 ARCHIVE/_hub/lock            held while a job writes
 ```
 
-Owner: the job that has the lock. Invariant: the file is whole, the old one or the new one.
+Owner: the job that has the lock. Invariant: the file is whole, the old one or the new one. No Spark here.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +25,7 @@ import msgspec
 
 from hub.errors import BusyError, UsageError
 
-__all__ = ["CHECKPOINT", "HUB", "ArchiveState", "Format", "load", "locked", "store"]
+__all__ = ["CHECKPOINT", "HUB", "ArchiveOrder", "ArchiveState", "Format", "load", "locked", "store"]
 
 HUB = "_hub"
 """Folder of all this; readers skip names that begin with an underscore."""
@@ -32,6 +35,31 @@ _STATE = "archive.json"
 _LOCK = "lock"
 
 Format = Literal["parquet", "delta"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveOrder:
+    """What a job is asked to archive, and how."""
+
+    url: str
+    path: str
+    topics: tuple[str, ...] | None = None
+    """Prefixes; None stands for those of the archive, or for all if it is new."""
+    starting: str = "earliest"
+    """Where a new archive begins: earliest, latest, or an offset."""
+    every_s: float | None = None
+    """How often the job looks for more; None: it archives what is there, and ends."""
+    format: Format = "parquet"
+    compact: bool = False
+    max_offsets: int | None = None
+    lossy: bool = False
+    """Whether the job goes on where records were deleted before they were archived."""
+    token: str = field(default="", repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the archive is a folder of this machine."""
+        return "://" not in self.path
 
 
 class ArchiveState(msgspec.Struct, frozen=True):

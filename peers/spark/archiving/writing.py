@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from peers.spark.archiving.compaction import Compacted, compact
 from peers.spark.archiving.delta import DeltaBatches
-from peers.spark.archiving.order import ArchiveOrder
 from peers.spark.archiving.parquet import ParquetBatches
-from peers.spark.archiving.state import ArchiveState, store
+from peers.spark.archiving.state import ArchiveOrder, ArchiveState, store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -161,7 +161,7 @@ class Connection:
             JournalReplacedError: It is another one.
             PeerError: The hub has none, or cannot be reached.
         """
-        state = self.ask(lambda client: client.journal(self.access.timeout_s))
+        state = self.ask(lambda client: client.journal(timeout_s=self.access.timeout_s))
         check_journal(state.id, expected)
         return state
 

@@ -20,10 +20,10 @@ from pyspark.sql.types import StructField
 
 from hub.frame import Encoding
 from hub.journal.block import Block
-from peers.conversion import json_of, json_of_broker
 from peers.spark.connector.fields import Fit, MisfitError, fit_of
-from peers.zeek.data import to_msgpack
-from peers.zeek.data.plain import plain_extension
+from peers.values import to_msgpack
+from peers.values.conversion import json_of, json_of_broker
+from peers.values.untyped import untyped_extension
 
 __all__ = ["Fields", "Troubles", "binary_values", "json_values"]
 
@@ -110,7 +110,7 @@ class _Unknown:
 
 def _extension(code: int, data: memoryview) -> Any:
     try:
-        return plain_extension(code, bytes(data))
+        return untyped_extension(code, bytes(data))
     except (ValueError, OverflowError, RecursionError):
         return _Unknown
 

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 from hub.errors import InvalidTopicError
 from hub.topics import check_prefix, check_topic
-from peers.endpoints import Endpoint, InvalidEndpointError
 from peers.spark.connector.errors import OptionError
+from peers.transport.endpoints import Endpoint, InvalidEndpointError
 
 __all__ = [
     "Access",

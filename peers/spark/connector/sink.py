@@ -112,7 +112,7 @@ class _Writing:
         timeout_s = self.options.access.timeout_s
         for transaction in {one.transaction for one in staged}:
             try:
-                Connection(self.options.access).client().abort(transaction, timeout_s)
+                Connection(self.options.access).client().abort(transaction, timeout_s=timeout_s)
             except (PeerError, TimeoutError):
                 return
 

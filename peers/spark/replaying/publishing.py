@@ -21,8 +21,8 @@ import numpy as np
 
 from hub.errors import InvalidTopicError, RejectedError
 from peers.client import Client
-from peers.conversion import is_value
 from peers.spark.replaying.pace import Due, Pace
+from peers.values.conversion import is_value
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from peers.line_plot import COLOURS, line_plot
+from peers.console.line_plot import COLOURS, line_plot
 from peers.spark.report.findings import OTHERS, Findings, Rate
 from peers.spark.report.steps import time_ticks
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from peers.line_plot import STYLE
+from peers.console.line_plot import STYLE
 from peers.spark.report.drawing import COLOURS, drawn_names, rates_drawing
 from peers.spark.report.findings import Findings, Rate, Traffic
 from peers.spark.report.words import TRAFFIC_HEADS, figures_of, named, remarks, traffic_row

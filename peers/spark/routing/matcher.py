@@ -1,4 +1,4 @@
-"""`Matcher`: the subscribers of a topic, told by its longest prefix.
+"""`Matcher`: the subscribers of a topic, told by its longest prefix. `Way`: where topics are matched.
 
 All prefixes of one topic are prefixes of each other, so they make a chain, and the longest of them says who gets the
 topic. A chain is all that travels: for each topic, Spark carries one number and not a list of subscribers.
@@ -20,13 +20,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from hub.errors import UsageError
 from hub.multimap import PrefixMultimap
 from peers.spark.routing.subscriptions import Subscriptions
 
-__all__ = ["LISTED_LIMIT", "NO_PREFIX", "LongestPrefix", "Matcher", "Totals"]
+__all__ = ["LISTED_LIMIT", "NO_PREFIX", "LongestPrefix", "Matcher", "Totals", "Way"]
+
+
+class Way(StrEnum):
+    """How a job matches messages; `peers.spark.routing.route` says when each is best."""
+
+    AUTO = "auto"
+    TOPICS = "topics"
+    EXPLODE = "explode"
+
 
 NO_PREFIX = -1
 

@@ -9,7 +9,12 @@ Up to `COLLECTED_LIMIT` topics are matched by the driver, more of them by the wo
 where it shows by itself: the topics of few are simply fetched. Only when they are more, or when the first messages
 hardly repeat one, they are estimated, which costs a scan of their column.
 
-Both ways give the same, by the hub's own multimap; see `peers.spark.routing.matcher`.
+Both ways give the same, by the hub's own multimap; see `peers.spark.routing.matcher`. What is written to a disk:
+
+```
+DELIVERIES/part-*.parquet                offset BIGINT, subscribers ARRAY<INT>, or with pairs: offset, subscriber INT
+DELIVERIES/_subscribers/part-*.csv       number, name; readers of the folder skip it
+```
 """
 
 from __future__ import annotations
@@ -19,15 +24,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
+from hub.errors import UsageError
 from peers.spark.routing import by_topic, exploded
-from peers.spark.routing.lists import with_subscribers
-from peers.spark.routing.matcher import Matcher, Totals
-from peers.spark.routing.way import Way
+from peers.spark.routing.matcher import Matcher, Totals, Way
 
-__all__ = ["COLLECTED_LIMIT", "TOPICS_LIMIT", "TOPICS_SHARE", "Routes", "route"]
+__all__ = ["COLLECTED_LIMIT", "TOPICS_LIMIT", "TOPICS_SHARE", "Routes", "route", "write_deliveries"]
 
 COLLECTED_LIMIT = 100_000
 """Topics that the driver matches itself: 0.5 s of its time, 10 MB of its memory."""
@@ -68,8 +73,8 @@ class Routes:
             UsageError: The lists are too long; see `LISTED_LIMIT`.
         """
         if self.matched is None:
-            return with_subscribers(exploded.ends_by_prefix(self.messages, self.matcher), self.matcher)
-        return with_subscribers(by_topic.ends_by_topic(self.messages, self.matched), self.matcher)
+            return _with_subscribers(exploded.ends_by_prefix(self.messages, self.matcher), self.matcher)
+        return _with_subscribers(by_topic.ends_by_topic(self.messages, self.matched), self.matcher)
 
     def pairs(self) -> DataFrame:
         """Return `offset, subscriber`: one row a delivery.
@@ -103,6 +108,53 @@ def route(messages: DataFrame, matcher: Matcher, way: Way = Way.AUTO, *, sized: 
     if way is Way.AUTO and _too_many(messages):
         return Routes(Way.EXPLODE, messages, matcher, None)
     return Routes(Way.TOPICS, messages, matcher, by_topic.match_distributed(topics, matcher))
+
+
+def write_deliveries(routes: Routes, path: str, *, pairs: bool) -> None:
+    """Write who gets each message to a new folder.
+
+    Args:
+        routes: An archive that is matched.
+        path: A local folder, or a URL that this Spark can write to.
+        pairs: Whether to write one row for each delivery, rather than one for each message.
+
+    Raises:
+        UsageError: The folder exists already.
+    """
+    deliveries = routes.pairs() if pairs else routes.lists()
+    try:
+        deliveries.write.option("compression", "zstd").parquet(path)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_ALREADY_EXISTS":
+            raise UsageError(f"{path}: it exists already, and deliveries are written to a new folder") from error
+        raise
+    names = pa.table({"number": range(len(routes.matcher.names)), "name": routes.matcher.names})
+    subscribers = routes.messages.sparkSession.createDataFrame(names)
+    subscribers.coalesce(1).write.option("header", value=True).csv(f"{path}/_subscribers")
+
+
+def _with_subscribers(ends: DataFrame, matcher: Matcher) -> DataFrame:
+    """Turn the longest prefix of each message into all subscribers that it goes to: one broadcast join on a number.
+
+    Args:
+        ends: `offset, longest`, one row for each message that anybody gets.
+        matcher: The numbers in `longest` are those of its prefixes.
+
+    Returns:
+        `offset, subscribers`.
+
+    Raises:
+        UsageError: The lists are too long; see `LISTED_LIMIT`.
+    """
+    lists = matcher.lists()
+    table = pa.table(
+        {
+            "longest": pa.array(range(len(lists)), pa.int32()),
+            "subscribers": pa.array(lists, pa.list_(pa.int32())),
+        }
+    )
+    subscribers = ends.sparkSession.createDataFrame(table)
+    return ends.join(F.broadcast(subscribers), "longest").select("offset", "subscribers")
 
 
 def _hardly_repeat(messages: DataFrame) -> bool:

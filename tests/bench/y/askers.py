@@ -26,7 +26,7 @@ class Asker:
         self.asked: list[tuple[str, Any]] = []
         self.open = self.most_open = self.allocated = 0
 
-    def request_nowait(self, topic: str, value: Any, timeout_s: float) -> asyncio.Future[Any]:
+    def request_nowait(self, topic: str, value: Any, *, timeout_s: float) -> asyncio.Future[Any]:
         """Ask."""
         assert timeout_s > 0
         loop = asyncio.get_running_loop()
@@ -41,9 +41,9 @@ class Asker:
         loop.call_soon(self._answer, number, future)
         return future
 
-    async def request(self, topic: str, value: Any, timeout_s: float) -> Any:
+    async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
         """Ask, and wait."""
-        return await self.request_nowait(topic, value, timeout_s)
+        return await self.request_nowait(topic, value, timeout_s=timeout_s)
 
     async def allocate(self, size_bytes: int) -> Block:
         """Memory of this process."""

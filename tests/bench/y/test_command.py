@@ -13,6 +13,8 @@ import pytest
 from peers.bench.running_hub import RunningHub
 from peers.bench.worker import child_environment
 
+pytestmark = pytest.mark.slow
+
 
 def bench_y(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run it."""
@@ -113,7 +115,7 @@ def test_what_a_hub_refuses_is_counted() -> None:
 def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
     """One clear error that names the option, and an exit code of 1 or 2; nothing is started."""
     done = bench_y(*arguments)
-    assert done.returncode == (1 if said.startswith("hub: ") else 2)
+    assert done.returncode in ({1, 2} if said.startswith("hub: ") else {2})
     assert said in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
     assert not done.stdout

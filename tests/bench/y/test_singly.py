@@ -78,10 +78,10 @@ async def test_a_connection_that_is_lost(board: Board, mode: Mode) -> None:
     """What cannot be asked has failed, and the run ends all the same."""
 
     class Lost(Asker):
-        def request_nowait(self, topic: str, value: Any, timeout_s: float) -> asyncio.Future[Any]:
+        def request_nowait(self, topic: str, value: Any, *, timeout_s: float) -> asyncio.Future[Any]:
             if len(self.asked) == 300:
                 raise ConnectionLostError(1006, "the hub has gone")
-            return super().request_nowait(topic, value, timeout_s)
+            return super().request_nowait(topic, value, timeout_s=timeout_s)
 
     found = await asked(board, Lost(), mode)
     assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 0, 700, 0)

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from hub.frame import BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
-from peers.conversion import json_of
 from peers.journal.store import Retention
+from peers.values.conversion import json_of
 from tests.cli.journal.journals import (
     AT_US,
     commit,
@@ -186,7 +186,7 @@ def test_msgpack_of_bad_values_can_be_read(path: Path) -> None:
 
 def test_zeek_values_are_converted(path: Path) -> None:
     """What a Zeek has published as its own binary becomes the same as a client's JSON."""
-    from peers.zeek.data import encode, value_of
+    from peers.values import encode, value_of
 
     body = encode(value_of({"a": 1}))
     store = opened(path)
@@ -280,7 +280,7 @@ def test_export_on_a_terminal(path: Path) -> None:
     assert shown.strip().endswith('"value":"\\u007f\\u202e"}')
     process, terminal = on_terminal("journal", "export", str(path), "--format", "msgpack", url="")
     assert "nothing for a terminal" in plain(screen(terminal))
-    assert process.wait(PATIENCE_S) == 1
+    assert process.wait(PATIENCE_S) == 2
 
 
 def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.cli.journal.moments import moment, time_us_of
+from peers.cli.moments import moment, time_us_of
 from peers.journal.schema import Write
 from peers.journal.view import View
 from tests.cli.journal.journals import (

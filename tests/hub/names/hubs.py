@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hub.handler import Handler, Role
+from hub.limits import NameLimits
 from hub.names.claim import Announced, Change, Claim, Standing, Wish
-from hub.names.names import NameLimits, Names
+from hub.names.names import Names
 from hub.overflow import QueueLimits
+from hub.turn import Turn
 from tests.hub.fakes import FakeOutlet
 
 LIMITS = QueueLimits()
@@ -86,7 +88,8 @@ class Hub:
         self.known: dict[str, Claim] = {}
         self.owners: dict[str, Handler | None] = {}
         self.wakes = 0
-        self.names = Names(self.id, self._announce, self._wake, limits)
+        self.turn = Turn(self._wake)
+        self.names = Names(self.id, self._announce, self.turn, limits)
         self.names.on_change.append(self._changed)
         self.links: dict[Hub, Link] = {}
         self.clients: list[Client] = []
@@ -111,6 +114,11 @@ class Hub:
             handler = there.links.pop(here).handler
             handler.shut()
             here.names.forget(handler)
+
+    def next_turn(self) -> None:
+        """Do what was put off, as far as one turn goes."""
+        self.turn.begin()
+        self.names.go_on()
 
     def owner(self, name: str) -> tuple[bytes, int] | None:
         """Hub and client of a name's owner."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hub.handler import Role
+from hub.limits import CoreLimits, NameLimits
 from hub.names.claim import Announced, Wish
-from hub.names.names import NameLimits
 from tests.hub.fakes import Turn
 
 
@@ -29,7 +29,7 @@ def test_subscribers_hear_of_names() -> None:
 
 def test_limits_are_those_that_the_core_was_given() -> None:
     """From the settings of the hub."""
-    assert Turn(name_limits=NameLimits(total=7)).core.names.limits.total == 7
+    assert Turn(CoreLimits(names=NameLimits(total=7))).core.names.limits.total == 7
 
 
 def test_a_link_with_many_names_is_taken_out_in_turns() -> None:

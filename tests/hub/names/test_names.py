@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
+from hub.limits import NameLimits
 from hub.names.claim import Announced, Change, Standing
-from hub.names.names import NameLimits, NamesStatistics
+from hub.names.names import NamesStatistics
+from hub.turn import STEPS_PER_TURN
 from tests.hub.names.hubs import Hub, settle
 
 NAME = "org.example.Player"
@@ -273,9 +275,37 @@ def test_a_link_with_many_names_goes_in_portions() -> None:
     assert (here.names.statistics().far, here.wakes, here.names.is_behind) == (2000, 1, True)
     assert here.names.owner("a.n0") is None
     for _ in range(4):
-        here.names.go_on()
+        here.next_turn()
     assert here.names.statistics() == NamesStatistics(0, 0, 0, 2500, 0, 0, 0)
     assert not here.names.is_behind
+
+
+def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() -> None:
+    """All of them one share together; whoever claims such a name has it at once, and who left is passed over."""
+    hub = Hub(1, NameLimits(per_client=300))
+    leaving = [hub.client() for _ in range(10)]
+    for number, client in enumerate(leaving):
+        for each in range(200):
+            client.claim(f"a.n{number}.x{each}")
+    waiting, patient = leaving[3], hub.client()
+    waiting.claim("a.n9.x0", queue=True)
+    patient.claim("a.n9.x0", queue=True)
+    for client in leaving:
+        client.leave()
+    assert hub.names.statistics().names >= 2000 - STEPS_PER_TURN // 2
+    assert hub.names.owner("a.n9.x199") is None
+    newcomer = hub.client()
+    assert newcomer.claim("a.n9.x199") is Standing.OWNED
+    hub.names.release(newcomer.handler, "a.n9.x199")
+    turns = 0
+    while hub.names.is_behind:
+        hub.next_turn()
+        turns += 1
+    assert turns in range(2, 6)
+    assert [each["name"] for each in hub.names.list()] == ["a.n9.x0"]
+    assert hub.names.owner("a.n9.x0") is patient.handler
+    assert (hub.names.statistics().names, hub.names.statistics().waiting) == (1, 0)
+    assert (waiting.told, patient.told) == ([], [Change("a.n9.x0", Standing.OWNED)])
 
 
 def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
@@ -294,7 +324,7 @@ def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
     here.names.hear(there.links[here].handler, [Announced(names[0], (), 1, 1)], [])
     assert here.names.owner(names[0]) is None
     while here.names.is_behind:
-        here.names.go_on()
+        here.next_turn()
     assert here.names.owner(names[0]) is there.links[here].handler
     assert (("gone", names[0])) not in here.events[before:]
 

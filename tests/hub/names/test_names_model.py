@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hub.errors import RejectedError
+from hub.limits import NameLimits
 from hub.names.claim import Announced, Standing
-from hub.names.names import NameLimits
 from tests.hub.names.hubs import Client, Hub, settle
 
 names = st.sampled_from(("a.a", "a.b", "b.a"))

@@ -10,10 +10,10 @@ import msgpack
 from hub.core import Core
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.handler import Handler, Role
+from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from hub.requests.layout import Reply, Request, Status
-from hub.requests.limits import RequestLimits
 from tests.hub.fakes import ROOMY, FakeOutlet
 
 MOST = 2**32
@@ -97,7 +97,7 @@ class Room:
         self.woken = False
         self.alarm_ms: int | None = None
         self.now_ms = 0
-        self.core = Core(self._wake, requests=limits, wake_at=self._wake_at)
+        self.core = Core(self._wake, CoreLimits(requests=limits or RequestLimits()), wake_at=self._wake_at)
         self.requests = self.core.requests
 
     def _wake(self) -> None:

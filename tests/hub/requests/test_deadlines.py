@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.requests.deadlines import BUCKET_MS, Deadlines
-from hub.requests.pending import Block, Party
+from hub.requests.pending import Block, Participant
 from tests.hub.fakes import handler_of
 
 
@@ -16,7 +16,7 @@ class Watch:
     def __init__(self) -> None:
         self.alarm_ms: int | None = None
         self.deadlines = Deadlines(self._wake_at)
-        self.asker, self.responder = Party(handler_of()), Party(handler_of())
+        self.asker, self.responder = Participant(handler_of()), Participant(handler_of())
 
     def _wake_at(self, due_ms: int) -> None:
         self.alarm_ms = due_ms

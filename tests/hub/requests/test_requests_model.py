@@ -16,10 +16,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler, Role
-from hub.requests.block import Block as PureBlock
+from hub.limits import RequestLimits
 from hub.requests.layout import Reply, Request, Status
-from hub.requests.limits import RequestLimits
-from hub.requests.pending import Block
+from hub.requests.pending import Block, PureBlock
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
 
 LIMITS = RequestLimits(pending=12, pending_total=25, timeout_s=0.05, timeout_max_s=0.2)
@@ -84,7 +83,7 @@ class Model(RuleBasedStateMachine):
         """Somebody comes; the ids that it will be asked under may be near their end."""
         person = Person(*self.room.join(role=role, messages=8))
         if near_end:
-            self.room.requests._party(person.handler).issued = MOST - 2
+            self.room.requests._participant(person.handler).issued = MOST - 2
         self.persons.append(person)
         return person
 
@@ -241,11 +240,15 @@ class Model(RuleBasedStateMachine):
         requests = self.room.requests
         assert requests.statistics().pending == self.pending
         assert requests.statistics().services == len({prefix for one in self.persons for prefix in one.serves})
-        for handler, party in requests._parties.items():
+        for handler, participant in requests._participants.items():
             person = next(one for one in self.persons if one.handler is handler)
-            assert party.asked_requests == len(person.waiting) == sum(block.left for block in party.asked.blocks())
+            assert (
+                participant.asked_requests
+                == len(person.waiting)
+                == sum(block.left for block in participant.asked.blocks())
+            )
             owed = sum(waiting.service is person for one in self.persons for waiting in one.waiting.values())
-            assert party.owed_requests == owed == sum(block.left for block in party.owed.blocks())
+            assert participant.owed_requests == owed == sum(block.left for block in participant.owed.blocks())
         buckets = requests._deadlines._buckets.values()
         assert sum(block.left for bucket in buckets for block in bucket) == self.pending
 
@@ -285,14 +288,14 @@ class Model(RuleBasedStateMachine):
 
     def place(self, person: Person, found: list[Person], ids: list[int], values: list[Any], due_ms: int) -> None:
         """Find out who was asked: one of those, with all of it."""
-        last = [one for one in found if self.room.requests._parties[one.handler].owed_requests > self.owed(one)]
+        last = [one for one in found if self.room.requests._participants[one.handler].owed_requests > self.owed(one)]
         if not last:  # no room in its lane
             assert any(one.is_paused for one in found)
             person.due += [(one, {(Status.OVERFLOW, None)}) for one in ids]
             return
         (service,) = last
-        party = self.room.requests._parties[service.handler]
-        owns = [(party.issued - len(ids) + place) % MOST for place in range(len(ids))]
+        participant = self.room.requests._participants[service.handler]
+        owns = [(participant.issued - len(ids) + place) % MOST for place in range(len(ids))]
         service.ids += owns
         for one, own, value in zip(ids, owns, values, strict=True):
             person.waiting[one] = Waiting(service, own, value, due_ms)
@@ -348,7 +351,9 @@ class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
     def runTest(self) -> None:  # noqa: N802 -- as unittest has it
         """Few blocks a turn."""
         with (
-            patch("hub.requests.requests._BLOCKS_PER_TURN", 2),
+            patch("hub.turn.STEPS_PER_TURN", 2),
+            patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
+            patch("hub.requests.requests._EXPIRED_PER_TURN", 2),
             patch("hub.requests.requests.Block", self.block),
         ):
             super().runTest()

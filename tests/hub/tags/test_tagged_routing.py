@@ -12,6 +12,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_TAGGED, iterate_frames
 from hub.handler import Handler, Role
+from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.names.claim import Wish
 from hub.stretch import Stretch, find_runs
 from hub.tags.envelope import Envelope, tagged
@@ -75,7 +76,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
     @initialize(limit=st.sampled_from((1, 4, 1000)), limit_bytes=st.sampled_from((1, 5_000, 10**8)))
     def start(self, limit: int, limit_bytes: int) -> None:
         """Three clients, a link and a subscriber in this process."""
-        self.turn = Turn(routes_limit=limit, routes_limit_bytes=limit_bytes)
+        self.turn = Turn(CoreLimits(routes=RouteLimits(limit, limit_bytes)))
         roles = (Role.CLIENT, Role.CLIENT, Role.CLIENT, Role.LINK, Role.LOCAL)
         self.members = [self.turn.join(role=role) for role in roles]
         self.prefixes: list[list[str]] = [[] for _ in roles]
@@ -309,7 +310,7 @@ def test_a_destination_without_an_owner_is_refused() -> None:
 
 def test_too_many_rules_are_refused_all_of_them() -> None:
     """As prefixes are."""
-    turn = Turn(rules_limit=3)
+    turn = Turn(CoreLimits(HandlerLimits(rules=3)))
     handler, _ = turn.join()
     some = [check_rule([str(number)]) for number in range(4)]
     turn.core.subscribe_rules(handler, some[:3])

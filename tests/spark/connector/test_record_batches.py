@@ -14,7 +14,7 @@ from hub.journal.block import Block
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.options import Decode
 from peers.spark.connector.record_batches import BATCH_LEAST_ROWS, RecordBatches
-from peers.zeek.data import default
+from peers.values import default
 from tests.spark.connector.blocks import (
     BROKER_42,
     TIME_US,

@@ -57,7 +57,7 @@ def test_a_lost_connection_loses_and_doubles_nothing(
     part.add(numbered(range(20)))
     client = connection.client()
     assert client._client._exchange.connection is not None
-    client._loop.call_soon_threadsafe(client._client._exchange.connection.abort)
+    client._thread.loop.call_soon_threadsafe(client._client._exchange.connection.abort)
     part.add(numbered(range(20, 40)))
     part.finish()
     assert pauses

@@ -14,15 +14,16 @@ from websockets.frames import Opcode
 from hub.errors import InvalidTopicError
 from hub.handler import Handler, Role
 from hub.overflow import Overflow, QueueLimits
-from peers.endpoints import Endpoint
-from peers.zeek.bridge import ZeekBridge
-from peers.zeek.bridge import connection as module
-from peers.zeek.bridge.connection import RENEW_S, BridgeConnection
+from peers.connections import bridge as module
+from peers.connections.bridge import RENEW_S, BridgeConversation
+from peers.connections.bridge_dialler import bridge_dialler
+from peers.connections.connection import Connection
+from peers.transport.endpoints import Endpoint
 from tests.websocket.conftest import StartHub
-from tests.websocket.hubs import Hub, settings_of, until
+from tests.websocket.hubs import Hub, until
 from tests.websocket.journals import SlowJournal
 from tests.websocket.raw_client import RawClient, frame
-from tests.zeek.api.clients import ZeekClient, count
+from tests.websocket.zeek.clients import ZeekClient, count
 from tests.zeek.bridge.zeeks import Bridged, Zeek, linked, publishing
 
 
@@ -104,7 +105,7 @@ async def test_it_heals(hub: Hub, zeek: Zeek) -> None:
             assert prefixes == ["/a"]
             await connection.send(count("/a", 1).decode())
             assert await reader.text() == count("/a", 1)
-        told = [line["reason"] for line in logs if line["event"] == "no link to zeek"]
+        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
     assert told[0] == "closed with 1001"
     assert len(told) == len(set(told))
 
@@ -204,10 +205,10 @@ async def test_a_server_that_is_no_zeek(hub: Hub) -> None:
         for url in ("ws://127.0.0.1:1", "ws://a..b:7"):
             async with Bridged(hub, Endpoint.parse(url)) as bridge:
                 await until(lambda bridge=bridge: bridge.attempts > 2)  # type: ignore[misc]
-        told = [line["reason"] for line in logs if line["event"] == "no link to zeek"]
+        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
     assert len(told) == 2
     assert "efused" in told[0] or "Connect call failed" in told[0]
-    assert "label empty or too long" in told[1]
+    assert "label empty" in told[1]
 
 
 async def test_two_hubs(start_hub: StartHub) -> None:
@@ -219,7 +220,8 @@ async def test_two_hubs(start_hub: StartHub) -> None:
         assert far.handler("topichub").address.startswith("127.0.0.1:")
         await publisher.publish("/a", 1)
         assert await reader.text() == count("/a", 1)
-        await until(lambda: leaf(near).name == str(UUID(bytes=far.node.id)))
+        await until(lambda: leaf(near).name != "")
+        assert str(UUID(leaf(near).name)) == leaf(near).name
 
 
 async def test_no_ack(hub: Hub, zeek: Zeek) -> None:
@@ -241,9 +243,13 @@ async def test_silence(hub: Hub, zeek: Zeek) -> None:
         connection, _ = await zeek.greet()
         await linked(hub)
         heard_s = hub.clock.time()
-        (bridged,) = [one for one in hub.node.connections if isinstance(one, BridgeConnection)]
+        (bridged,) = [
+            one
+            for one in hub.node.connections
+            if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
+        ]
         hub.later(21)
-        await until(lambda: bridged._silence.heard_s > heard_s)  # the pong
+        await until(lambda: bridged._liveness.heard_s > heard_s)  # the pong
         connection.transport.pause_reading()
         hub.later(21)
         hub.later(11)
@@ -265,9 +271,8 @@ async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
             while not handler.closed:
                 core.publish_local("/to", ["x" * 10_000])
                 core.flush()
-            hub.later(3)
             await until(lambda: bridge.attempts == 2)
-        told = [line["reason"] for line in logs if line["event"] == "no link to zeek"]
+        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
     assert told[0].startswith("queue full (50 messages, ")
 
 
@@ -299,7 +304,7 @@ async def test_cancelled_it_leaves_nothing(hub: Hub, zeek: Zeek) -> None:
 async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
     """Told when the bridge is made, not when it dials."""
     with pytest.raises(InvalidTopicError, match="control character"):
-        ZeekBridge(hub.node, publishing(zeek, "/a\n"), QueueLimits())  # type: ignore[arg-type]
+        bridge_dialler(hub.node, publishing(zeek, "/a\n"), QueueLimits())  # type: ignore[arg-type]
 
 
 async def test_more_than_one_read(hub: Hub, zeek: Zeek) -> None:
@@ -332,15 +337,12 @@ async def test_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
         assert handler.dropped_messages == 0
 
 
-async def test_a_hub_that_is_full(start_hub: StartHub, zeek: Zeek) -> None:
-    """A bridge counts as a connection: over the limit it says nothing to the Zeek."""
-    hub = await start_hub(settings_of(connections=1))
-    await hub.client()
-    with structlog.testing.capture_logs() as logs:
-        async with Bridged(hub, zeek.endpoint):
-            await until(lambda: any(line["event"] == "no link to zeek" for line in logs))
-    (told,) = {line["reason"] for line in logs if line["event"] == "no link to zeek"}
-    assert told == "1 connections are open, which is the limit (1013)"
+async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
+    """It dials nobody any more."""
+    hub.node.draining = True
+    dialler = bridge_dialler(hub.node, zeek.endpoint, QueueLimits())
+    await dialler.run()
+    assert dialler.attempts == 0
     assert zeek.connections.empty()
 
 
@@ -348,8 +350,8 @@ async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> Non
     """A connection that is there and not wanted any more is given back."""
     connect = hub.clock.create_connection
 
-    async def too_late(*arguments: Any) -> None:
-        await connect(*arguments)
+    async def too_late(*arguments: Any, **named: Any) -> None:
+        await connect(*arguments, **named)
         raise TimeoutError
 
     with structlog.testing.capture_logs() as logs, patch.object(hub.clock, "create_connection", too_late, create=True):
@@ -390,7 +392,11 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
     async with Bridged(hub, zeek.endpoint) as bridge:
         connection, _ = await zeek.greet()
         await linked(hub)
-        (bridged,) = [one for one in hub.node.connections if isinstance(one, BridgeConnection)]
+        (bridged,) = [
+            one
+            for one in hub.node.connections
+            if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
+        ]
         await connection.send(count("/elsewhere", 1).decode())
         assert await reader.text() == count("/elsewhere", 1)
         assert bridged._transport.is_reading()
@@ -399,7 +405,7 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
         assert not bridged._transport.is_reading()
         await connection.send(count("/recorded", 3).decode())
         for _ in range(10):  # it cannot answer to pings now, and is not taken for dead
-            bridged._silence.heard_s -= 1000
+            bridged._liveness.heard_s -= 1000
             assert bridged.check(hub.node.loop.time()) > hub.node.loop.time()
         assert await reader.settle() == []
         journal.write()

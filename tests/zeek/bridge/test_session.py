@@ -11,9 +11,8 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from peers.wire.session import Closing
-from peers.zeek.api import PATH
-from peers.zeek.bridge.session import (
+from peers.websocket.zeek import PATH
+from peers.websocket.zeek.bridge_session import (
     APPLICATION,
     Acknowledged,
     BridgeSession,
@@ -23,8 +22,10 @@ from peers.zeek.bridge.session import (
     Opened,
     Phase,
 )
+from peers.wire.session import Closing
 from tests.websocket.raw_client import frame
-from tests.zeek.api.clients import body_of, count
+from tests.websocket.reading import events_of
+from tests.websocket.zeek.clients import body_of, count
 from tests.zeek.bridge.zeeks import ACK
 
 
@@ -40,8 +41,7 @@ class Conversation:
 
     def take(self) -> None:
         """Read what is outgoing as a server does."""
-        for data in self.session.take_outgoing():
-            self.server.receive_data(data)
+        self.server.receive_data(self.session.take_outgoing())
         for event in self.server.events_received():
             if isinstance(event, Request):
                 self.request = event
@@ -50,7 +50,7 @@ class Conversation:
 
     def say(self, data: bytes) -> list[Event]:
         """Bring bytes to the session."""
-        events = list(self.session.receive(data))
+        events = list(events_of(self.session, data))
         self.take()
         return events
 
@@ -213,7 +213,7 @@ def test_closed_before_it_began() -> None:
     session.close(1001, "no")
     session.send([b"x"])
     session.ping()
-    assert session.take_outgoing() == []
+    assert session.take_outgoing() == b""
 
 
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), max_size=5), st.binary(max_size=60))
@@ -223,3 +223,13 @@ def test_nothing_raises(payloads: list[bytes], rest: bytes) -> None:
     kinds: tuple[Any, ...] = (Incoming, Failure)
     assert all(isinstance(event, kinds) for event in talk.say(b"".join(map(text, payloads))))
     assert all(isinstance(event, (*kinds, Closing)) for event in talk.say(rest))
+
+
+def test_nothing_is_held_behind_the_end() -> None:
+    """Neither the beginning of a message nor of a frame."""
+    talk = opened()
+    whole = frame(Opcode.TEXT, bytes(3000), fin=False, masked=False)
+    talk.say(whole + frame(Opcode.CONT, bytes(3000), masked=False)[:2000])
+    assert talk.session.held_bytes > 4900
+    talk.session.close(1013, "no memory")
+    assert talk.session.held_bytes == 0

@@ -13,10 +13,11 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 
 from hub.overflow import QueueLimits
-from peers.backoff import Backoff
-from peers.endpoints import Endpoint
-from peers.zeek.api import PATH
-from peers.zeek.bridge import ZeekBridge
+from peers.connections.bridge_dialler import bridge_dialler
+from peers.connections.dialler import Dialler
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
+from peers.websocket.zeek import PATH
 from tests.websocket.hubs import Hub, until
 
 ACK = '{"type":"ack","endpoint":"eeeeeeee-eeee-4eee-beee-eeeeeeeeeeee","version":"2.8.0-dev"}'
@@ -80,16 +81,17 @@ class PublishingEndpoint:
     port: int
     location: str
     publish: tuple[str, ...]
+    scheme: Scheme = Scheme.ZEEK_WS
 
 
 class Bridged:
     """A bridge that runs as long as the block does."""
 
     def __init__(self, hub: Hub, endpoint: Any, queue: QueueLimits | None = None) -> None:
-        self.bridge = ZeekBridge(hub.node, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
+        self.bridge = bridge_dialler(hub.node, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
         self._hub = hub
 
-    async def __aenter__(self) -> ZeekBridge:
+    async def __aenter__(self) -> Dialler:
         self._task = asyncio.ensure_future(self.bridge.run())
         return self.bridge
 

@@ -6,13 +6,15 @@ import asyncio
 
 from hub.overflow import QueueLimits
 from hub.settings import Settings
-from peers.backoff import Backoff
-from peers.endpoints import Endpoint, Scheme
-from peers.tcp.listener import bind
-from peers.zeek.peering.connection import PeeringConnection
-from peers.zeek.peering.dialler import ZeekDialler
-from peers.zeek.peering.peerings import Peerings
-from peers.zeek.tls import server_context
+from peers.connections.broker import broker_connection
+from peers.connections.broker_dialler import broker_dialler
+from peers.connections.broker_peerings import Peerings
+from peers.connections.connection import Connection
+from peers.connections.dialler import Dialler
+from peers.connections.listener import Listener, bind
+from peers.connections.tls import server_context
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
 from tests.tcp.hubs import Hub, wait_until
 from tests.zeek.peering.scripted import LOW, Endpointlike
 
@@ -25,9 +27,9 @@ class ZeekHub(Hub):
     def __init__(self, settings: Settings, name: str, hub_id: bytes) -> None:
         super().__init__(settings, name, hub_id)
         self.peerings = Peerings(self.node)
-        self.zeeks: list[PeeringConnection] = []
+        self.zeeks: list[Connection] = []
         self.zeek_endpoint: Endpoint
-        self._zeek_server: asyncio.Server
+        self._zeek_server: Listener
         self._far_sides: list[Endpointlike] = []
 
     async def listen_for_zeeks(self, url: str) -> None:
@@ -36,17 +38,21 @@ class ZeekHub(Hub):
         tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
         queue = endpoint.queue.applied_to(self.node.settings.queue)
         self._zeek_server, self.zeek_endpoint = await bind(
-            endpoint, lambda: self._make_zeek(queue), asyncio.get_running_loop(), tls
+            endpoint,
+            lambda: self._make_zeek(queue),
+            asyncio.get_running_loop(),
+            tls,
+            on_tls_failure=self.peerings.fail_tls,
         )
 
-    def _make_zeek(self, queue: QueueLimits) -> PeeringConnection:
-        connection = PeeringConnection(self.peerings, queue)
+    def _make_zeek(self, queue: QueueLimits) -> Connection:
+        connection = broker_connection(self.peerings, queue)
         self.zeeks.append(connection)
         return connection
 
-    def dial_zeek(self, url: str) -> ZeekDialler:
+    def dial_zeek(self, url: str) -> Dialler:
         """Peer with an endpoint, again and again."""
-        dialler = ZeekDialler(
+        dialler = broker_dialler(
             self.peerings, Endpoint.parse_peer(url), self.node.settings.queue, Backoff(base_s=0.001, cap_s=0.005)
         )
         self._diallers.append(asyncio.ensure_future(dialler.run()))

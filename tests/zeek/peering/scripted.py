@@ -7,8 +7,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from peers.endpoints import Endpoint
-from peers.zeek.native.envelope import (
+from peers.broker.envelope import (
     Envelope,
     EnvelopeType,
     decode_envelope,
@@ -17,8 +16,8 @@ from peers.zeek.native.envelope import (
     encode_pong,
     encode_routing_update,
 )
-from peers.zeek.native.filters import decode_filter
-from peers.zeek.native.handshake_messages import (
+from peers.broker.filters import decode_filter
+from peers.broker.handshake_messages import (
     LENGTH,
     NIL_ID,
     HandshakeMessage,
@@ -33,6 +32,7 @@ from peers.zeek.native.handshake_messages import (
     encode_responder_syn_ack,
     encode_version_select,
 )
+from peers.transport.endpoints import Endpoint
 
 LOW = bytes.fromhex("11111111111141118111111111111111")
 HIGH = bytes.fromhex("eeeeeeeeeeee4eeebeeeeeeeeeeeeeee")

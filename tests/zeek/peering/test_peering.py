@@ -6,17 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
+import structlog
 
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.handler import Role
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Settings, ZeekSettings
-from peers.zeek.data import Count, Table, decode, encode
-from peers.zeek.native.codes import BrokerCode
-from peers.zeek.native.envelope import EnvelopeType
-from peers.zeek.native.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
-from peers.zeek.tls import client_context, server_context
+from peers.broker.codes import BrokerCode
+from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
+from peers.broker.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
+from peers.connections.tls import client_context, server_context
+from peers.values import Count, Table, decode, encode
 from tests.tcp.hubs import settings_of
 from tests.tcp.raw_client import RawClient
 from tests.zeek.peering.conftest import PLAIN, StartHub
@@ -242,7 +243,7 @@ async def test_a_peer_that_is_silent_is_pinged(hub: ZeekHub) -> None:
     await far.frame()
     hub.later(11.0)
     await wait_until(lambda: len(hub.peerings.registry) == 0)
-    assert "no answer to a ping within 10 s" in hub.zeeks[0].reason
+    assert "no answer to the ping within 10 s" in hub.zeeks[0].reason
 
 
 @pytest.mark.parametrize("overflow", list(Overflow))
@@ -348,3 +349,50 @@ async def test_over_the_limit_of_connections(start_hub: StartHub) -> None:
     assert dropped.text == "1 connections are open, which is the limit"
     await far.barrier()
     second.close()
+
+
+async def test_who_wants_everything_leaves_stores_alone(start_hub: StartHub) -> None:
+    """A client's empty prefix is not asked of a Zeek, which could attach no store then; narrower ones are."""
+    hub = await start_hub(settings=Settings(zeek=ZeekSettings(topics=("/set/",))))
+    await hub.client("", "$hub/peers/")
+    far = await hub.zeek()
+    assert far.hub_filter == ("/set/",)
+    reader = await hub.client("/zeek/", "zeek/known/hosts")
+    assert await far.told() == ("/set/", "/zeek/")
+    far.publish("/zeek/a", encode(Count(1)))
+    assert await bodies(reader, 1) == [("/zeek/a", Count(1))]
+
+
+async def test_a_tls_handshake_that_fails(start_hub: StartHub) -> None:
+    """A far side without TLS, and one that goes away within it, are counted, and the log says who and why."""
+    hub = await start_hub("zeek://127.0.0.1:0")
+    with structlog.testing.capture_logs() as logs:
+        for said in (encode_hello(LOW), b""):
+            _, writer = await asyncio.open_connection(hub.zeek_endpoint.host, hub.zeek_endpoint.port)
+            writer.write(said)
+            writer.write_eof()
+            failures = hub.node.zeek_tls_failures
+            await wait_until(lambda failures=failures: hub.node.zeek_tls_failures > failures)  # type: ignore[misc]
+            writer.close()
+    told = [line for line in logs if line["event"] == "TLS handshake with a Zeek failed"]
+    assert len(told) == hub.node.zeek_tls_failures == 2
+    assert all(line["address"].startswith("127.0.0.1:") and line["reason"] for line in told)
+    assert not hub.node.connections
+
+
+async def test_tls_where_none_is_expected(hub: ZeekHub) -> None:
+    """The reason names TLS, not the length that its first bytes would be."""
+    _, writer = await asyncio.open_connection(hub.zeek_endpoint.host, hub.zeek_endpoint.port)
+    writer.write(bytes.fromhex("16030100c4010000c003034717e1c3"))
+    await wait_until(lambda: bool(hub.zeeks) and bool(hub.zeeks[0].reason))
+    assert "the far side begins a TLS handshake, and this connection is without TLS" in hub.zeeks[0].reason
+    writer.close()
+
+
+async def test_commands_for_stores(hub: ZeekHub) -> None:
+    """This hub has no stores: what comes for them is counted."""
+    far = await hub.zeek("/a")
+    command = Envelope(LOW, bytes(16), EnvelopeType.COMMAND, b"db/<$>/data/master", bytes(57))
+    far.write(encode_envelope(command), encode_envelope(command))
+    await far.barrier()
+    assert hub.node.zeek_store_commands == 2

@@ -10,12 +10,12 @@ import pytest
 
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.settings import Settings, ZeekSettings
-from peers.zeek.data import decode, to_text
-from peers.zeek.native.envelope import EnvelopeType, encode_envelope
-from peers.zeek.native.handshake_messages import NIL_ID
-from peers.zeek.tls import client_context
+from peers.broker.envelope import EnvelopeType, encode_envelope
+from peers.broker.handshake_messages import NIL_ID
+from peers.connections.tls import client_context
+from peers.values import decode, to_text
+from tests.broker.recorded import HIGH, connection, errors, framed
 from tests.tcp.raw_client import RawClient
-from tests.zeek.native.recorded import HIGH, connection, errors, framed
 from tests.zeek.peering.conftest import PLAIN, StartHub
 from tests.zeek.peering.hubs import ZeekHub, wait_until
 from tests.zeek.peering.scripted import LOW, Endpointlike

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.zeek.peering.registry import Registry, Verdict
+from peers.broker.registry import Registry, Verdict
 
 ID, OTHER = bytes(16), bytes(range(16))
 

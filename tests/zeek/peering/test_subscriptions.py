@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hub.errors import CloseCode
 from hub.handler import Role
-from peers.zeek.peering.subscriptions import STEP_PREFIXES, FarSubscriptions
+from hub.limits import CoreLimits, HandlerLimits
+from peers.connections.broker_subscriptions import STEP_PREFIXES, FarSubscriptions
 from tests.hub.fakes import Turn
 
 
 class Stage:
     """A core with one peer, and a loop that goes round when the test says so."""
 
-    def __init__(self) -> None:
-        self.turn = Turn()
-        self.handler, _ = self.turn.join(role=Role.LEAF)
+    def __init__(self, limits: CoreLimits = CoreLimits()) -> None:  # noqa: B008 -- frozen
+        self.turn = Turn(limits)
+        self.handler, self.outlet = self.turn.join(role=Role.LEAF)
         self.due: list[Callable[[], object]] = []
         self.far = FarSubscriptions(self.turn.core, self.handler, self.due.append)
 
@@ -65,3 +67,11 @@ def test_a_peer_that_is_gone() -> None:
     stage.go_round()
     assert not stage.handler.prefixes
     assert stage.turn.core.statistics().routing.subscriptions == 0
+
+
+def test_a_filter_of_too_many_prefixes_ends_the_peering() -> None:
+    """Broker has no word for refusing a part of it; the text says why."""
+    stage = Stage(CoreLimits(peer=HandlerLimits(prefixes=3)))
+    stage.far.replace(tuple(f"/{number}" for number in range(4)))
+    assert stage.outlet.closed == [(CloseCode.NOT_ALLOWED, "4 prefixes, the limit for a peer is 3")]
+    assert stage.prefixes == set()

@@ -1,0 +1,39 @@
+"""`RecordedMessage`: a message that was read from a journal, for programs.
+
+It is a pair of topic and value like any other, so that whoever does not care takes it apart as before. Messages that
+are delivered live have no offset: the hub does not tell it of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hub.batch import Message
+
+__all__ = ["RecordedMessage"]
+
+
+class RecordedMessage(Message):
+    """A topic and a value, with the place and the time of their record beside them.
+
+    Args:
+        topic: Topic of the message.
+        value: Value of the message.
+        offset: Of the record: whoever goes on behind it begins at `offset + 1`.
+        time_us: Time at which the hub took it, µs since 1970 UTC.
+    """
+
+    offset: int
+    time_us: int
+
+    def __new__(  # noqa: PYI034 -- nobody makes classes of it
+        cls, topic: str, value: Any, offset: int, time_us: int
+    ) -> RecordedMessage:
+        """Make the pair."""
+        made = tuple.__new__(cls, (topic, value))
+        made.offset = offset
+        made.time_us = time_us
+        return made
+
+    def __repr__(self) -> str:
+        return f"RecordedMessage(topic={self.topic!r}, value={self.value!r}, offset={self.offset})"

@@ -1,0 +1,214 @@
+"""`Memory`: what the hub holds, against one budget for the process.
+
+```
+queues, subscriptions, routes, names, requests, stages, connections ── charge ─▶ Account ─▶ charged_bytes > ceiling ─┐
+                                                                                                                     ▼
+ is_over: new state is refused with 1013 ◀── nothing left to drop ◀── relieve(): the largest queues ◀── look(): resident
+```
+
+Accounts know what they were told, not what the process takes: a prefix costs more than its text, freed memory stays
+with malloc for a while. So accounts only say *when to look*; what counts is the memory that is resident. While there is
+much room, that is rarely looked at; the less room, the more often.
+
+Owner: the core, which looks at the end of a read, or of a turn, once it is due, and whoever has a clock, once a second
+(`look`). Invariants: `charged_bytes` is the sum of all accounts; what relief has freed is not counted as
+taken until it is used again, as malloc keeps it at first.
+
+Cost: two additions and a comparison a charge; a look is one read of a small file of the kernel.
+
+Not here: how much memory there is and is taken (`peers.node.memory`), what is dropped (`hub.core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+
+__all__ = ["Account", "HeldBatches", "Memory", "MemoryStatistics"]
+
+NO_LIMIT_BYTES = 1 << 62
+"""The budget where none was given: in tests, and in programs that run a core of their own."""
+
+_LOOKS_AT_THE_LIMIT = 64
+"""Close to the limit there is a look whenever another one of so many parts of it was charged: 2.5 MiB of 160."""
+
+_RELIEF_PARTS = 16
+"""Relief frees one of so many parts of the budget beyond what is needed, so that it is not due again at once."""
+
+
+_PLACE_BYTES = 8
+"""What a batch costs in each further queue that it waits in: a place."""
+
+
+class MemoryStatistics(NamedTuple):
+    """Memory at one moment. Totals count from the start of the hub."""
+
+    limit_bytes: int
+    resident_bytes: int
+    """As of the last look."""
+    charged_bytes: dict[str, int]
+    """By account."""
+    is_over: bool
+    reliefs_total: int
+    """How often something was dropped because there was no memory."""
+    relieved_bytes_total: int
+    refused_total: int
+    """Connections, subscriptions, stages, claims and large frames that were refused for want of memory."""
+
+
+def _nothing_resident() -> int:
+    """Stand in for the kernel: whatever is charged, there is room."""
+    return 0
+
+
+def _nothing_to_drop(_: int) -> int:
+    """Stand in for the core: it has nothing that could be dropped."""
+    return 0
+
+
+class Memory:
+    """The budget.
+
+    Args:
+        limit_bytes: How much memory may be resident.
+        resident: Tells how much is.
+    """
+
+    def __init__(self, limit_bytes: int = NO_LIMIT_BYTES, resident: Callable[[], int] = _nothing_resident) -> None:
+        self.limit_bytes = limit_bytes
+        self._resident = resident
+        self.relieve: Callable[[int], int] = _nothing_to_drop
+        """Drops what frees so many bytes, if there is so much to drop, and returns what was freed. Set by the core."""
+        self.on_due: Callable[[], object] = _nothing_resident
+        """Called when a look becomes due, so that a turn comes that does it. Set by the core."""
+        self.accounts: dict[str, Account] = {}
+        self.charged_bytes = 0
+        self.ceiling_bytes = limit_bytes // _LOOKS_AT_THE_LIMIT
+        """With more than this charged, a look is due. Set anew by each look, according to the room that it found."""
+        self.is_due = False
+        """Set as soon as more than the ceiling is charged; cleared by the next look."""
+        self.is_over = False
+        """Set by a look that finds too much resident and nothing to drop; cleared by the next one that finds room."""
+        self._level_bytes = 0
+        """What was charged before the last relief: until as much is charged again, malloc has room. Forgotten once
+        freed memory was given back to the kernel."""
+        self._resident_bytes = 0
+        self._reliefs_total = self._relieved_bytes_total = self._refused_total = 0
+
+    def count_only_charged(self) -> None:
+        """Hold what is charged against the budget, not what is resident: in a program that holds much of its own."""
+        self._resident = lambda: self.charged_bytes
+
+    def account(self, name: str) -> Account:
+        """Return the account of that name."""
+        return self.accounts.setdefault(name, Account(self))
+
+    def notice(self) -> None:
+        """More than the ceiling is charged: ask for a look, once."""
+        if not self.is_due:
+            self.is_due = True
+            self.on_due()
+
+    def look(self) -> None:
+        """See how much is resident. If it is too much, let the core drop something; if that is not enough, be over."""
+        self.is_due = False
+        excess = self._excess()
+        if excess > 0:
+            charged = self.charged_bytes
+            freed = self.relieve(excess + self.limit_bytes // _RELIEF_PARTS)
+            if freed:
+                self._reliefs_total += 1
+                self._relieved_bytes_total += freed
+                self._level_bytes = max(self._level_bytes, charged)
+            excess -= freed
+        self.is_over = excess > 0
+        step = max(-excess // 2, self.limit_bytes // _LOOKS_AT_THE_LIMIT)
+        self.ceiling_bytes = self.charged_bytes + step
+
+    def gave_back(self) -> None:
+        """What was freed has gone back to the kernel: what is resident is taken again."""
+        self._level_bytes = 0
+
+    def _excess(self) -> int:
+        """How much too much is taken; below 0 for room."""
+        self._resident_bytes = self._resident()
+        reusable = max(0, self._level_bytes - self.charged_bytes)
+        return self._resident_bytes - reusable - self.limit_bytes
+
+    def check_room(self) -> None:
+        """See to it that nothing new is taken while there is too little memory.
+
+        Raises:
+            RejectedError: There is.
+        """
+        if self.is_over:
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, self.refusal())
+
+    def refusal(self) -> str:
+        """Count a refusal, and return why it is one."""
+        self._refused_total += 1
+        return f"this hub has no memory left for more: {self.limit_bytes} bytes are its limit"
+
+    def statistics(self) -> MemoryStatistics:
+        """Memory as it was at the last look, and what is charged now."""
+        return MemoryStatistics(
+            limit_bytes=self.limit_bytes,
+            resident_bytes=self._resident_bytes,
+            charged_bytes={name: account.size_bytes for name, account in self.accounts.items()},
+            is_over=self.is_over,
+            reliefs_total=self._reliefs_total,
+            relieved_bytes_total=self._relieved_bytes_total,
+            refused_total=self._refused_total,
+        )
+
+
+class Account:
+    """What one part of the hub holds."""
+
+    __slots__ = ("_memory", "size_bytes")
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.size_bytes = 0
+
+    def charge(self, size_bytes: int) -> None:
+        """Hold so much more, or less where it is below 0."""
+        self.size_bytes += size_bytes
+        memory = self._memory
+        memory.charged_bytes += size_bytes
+        if memory.charged_bytes > memory.ceiling_bytes:
+            memory.notice()
+
+    def update(self, size_bytes: int) -> None:
+        """Hold as much as this, whatever was held before."""
+        self.charge(size_bytes - self.size_bytes)
+
+
+class HeldBatches:
+    """Batches that wait in queues. One that waits in the queues of many handlers is charged once."""
+
+    __slots__ = ("_account", "_holders")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._holders: dict[Batch, int] = {}
+        """In how many queues each batch waits; it stands here exactly while it waits in one."""
+
+    def hold(self, batch: Batch) -> None:
+        """It waits in one more queue."""
+        holders = self._holders.get(batch, 0)
+        self._holders[batch] = holders + 1
+        self._account.charge(_PLACE_BYTES if holders else batch.size_bytes)
+
+    def let_go(self, batch: Batch) -> None:
+        """It waits in one queue less."""
+        holders = self._holders[batch] - 1
+        if holders:
+            self._holders[batch] = holders
+            self._account.charge(-_PLACE_BYTES)
+        else:
+            del self._holders[batch]
+            self._account.charge(-batch.size_bytes)

@@ -1,0 +1,39 @@
+"""The compiled twins of the hot loops, and which of them this installation lacks.
+
+A twin is a `.pyx` beside the pure module that does the same. It is built where there is a compiler; where there is
+none, the pure module serves, and only speed differs. `python -m hub.twins` says so in one line, and ends with exit code
+1 if one is missing. Not here: the building (`setup.py`), and the choice, which each pure module's caller makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+__all__ = ["TWINS", "missing", "remark"]
+
+TWINS = ("hub._runs", "hub.journal._packing", "hub.requests._block")
+"""All that there are; a test compares this with the sources."""
+
+
+def missing() -> tuple[str, ...]:
+    """Return the names of those that are not installed."""
+    return tuple(name for name in TWINS if find_spec(name) is None)
+
+
+def remark() -> str:
+    """Return one line that says what is missing and what helps, empty if nothing is."""
+    names = missing()
+    if not names:
+        return ""
+    return (
+        f"not compiled: {', '.join(names)}; pure Python serves, slower. With a C compiler and Python's headers "
+        "(Debian: gcc libc6-dev python3-dev), install again"
+    )
+
+
+if __name__ == "__main__":
+    text = remark()
+    if text:
+        print(f"topichub: {text}", file=sys.stderr)  # noqa: T201 -- this is a program here
+    sys.exit(bool(text))

@@ -1,0 +1,31 @@
+"""Which commands there are. Each is a module of its name, loaded when it is called, so that `hub` starts quickly."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from hub import __version__
+
+__all__ = ["app"]
+
+app = App(
+    name="hub",
+    help="A topic-prefix publish/subscribe hub: bounded queues, a choice on overflow, and no silent drops.",
+    version=__version__,
+)
+app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
+app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
+app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
+app.command("peers.cli.request:request", name="request", help="Ask whoever serves a topic, and show the reply.")
+app.command("peers.cli.serve:serve", name="serve", help="Answer requests with a shell command, or with themselves.")
+app.command("peers.cli.names:names", name="names", help="Which service names a hub knows, and whose they are.")
+app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
+app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
+app.command("peers.cli.spark:app", name="spark", help="Process archives with Apache Spark, here or on a cluster.")
+app.command("peers.cli.journal:app", name="journal", help="Look into a journal's file, export its records, check it.")
+app.command("peers.cli.bench:app", name="bench", help="Measure throughput, latency and loss through a hub.")
+app.command(
+    "peers.cli.check_config:check_config",
+    name="check-config",
+    help="Show the effective settings and where each came from.",
+)

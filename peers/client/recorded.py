@@ -1,0 +1,92 @@
+"""`RecordedBatch`: messages of a journal on their way to the reader of a stream, with their offsets and times.
+
+```
+block of the journal ── recorded_batches ──▶ RecordedBatch ... ── decoded ──▶ [RecordedMessage, ...]
+```
+
+The values go the way of all others (frames, decoded when the reader comes to them), so that history is read as fast;
+offsets and times go beside them, in order. Cost: about 0.4 µs a message. Not here: blocks of history without an object
+for each record (`peers.client.journal`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+from hub.batch import Batch, Message
+from hub.journal.block import Block, to_frames
+from hub.journal.message import RecordedMessage
+from peers.client.values import decode_batch
+
+__all__ = ["RecordedBatch", "decoded", "recorded_batches"]
+
+_NUMBER_BYTES = 8
+
+Decode = Callable[[Batch], list[Message]]
+
+
+class RecordedBatch(Batch):
+    """Messages of a journal, with their offsets and times.
+
+    Args:
+        frames: Whole MESSAGES frames.
+        offsets: Offsets of the messages, in their order.
+        times_us: Times of the messages, µs since 1970 UTC.
+    """
+
+    __slots__ = ("offsets", "times_us")
+
+    def __init__(self, frames: bytes, offsets: Sequence[int], times_us: Sequence[int]) -> None:
+        super().__init__(frames, len(offsets))
+        self.offsets = offsets
+        self.times_us = times_us
+        self.size_bytes += 2 * _NUMBER_BYTES * len(offsets)
+
+
+def recorded_batches(block: bytes) -> Iterator[RecordedBatch]:
+    """Yield the messages of a block, in order.
+
+    Raises:
+        JournalCorruptError: The bytes are no block.
+    """
+    columns = Block.parse(block, verify=False)
+    offsets = range(columns.first, columns.next) if columns.offsets is None else _copied(columns.offsets)
+    times_us = _copied(columns.times)
+    start = 0
+    for frames, messages in to_frames(block):
+        end = start + messages
+        yield RecordedBatch(frames, offsets[start:end], times_us[start:end])
+        start = end
+
+
+def _copied(column: memoryview) -> Sequence[int]:
+    """Return numbers that do not keep the whole block in memory for as long as a slow reader has not come to them."""
+    return array("q", column.tobytes())
+
+
+def decoded(batch: Batch, decode: Decode) -> list[Message]:
+    """Decode a batch; messages of a journal get their offsets and times.
+
+    Args:
+        batch: A batch of a journal, or one that was delivered live.
+        decode: From a batch to its messages; leaves out, and reports by itself, what cannot be read.
+    """
+    if not isinstance(batch, RecordedBatch):
+        return decode(batch)
+    messages = decode(batch)
+    if len(messages) == batch.messages:
+        stamped = zip(messages, batch.offsets, batch.times_us, strict=True)
+        return [RecordedMessage(topic, value, offset, time_us) for (topic, value), offset, time_us in stamped]
+    return list(_readable(batch))
+
+
+def _readable(batch: RecordedBatch) -> Iterator[Message]:
+    """Yield the messages that can be read, one by one, so that each gets the offset that is its."""
+    rest: Batch | None = batch
+    for offset, time_us in zip(batch.offsets, batch.times_us, strict=True):
+        if rest is None:
+            return
+        first, rest = rest.split(1)
+        for topic, value in decode_batch(first)[0]:
+            yield RecordedMessage(topic, value, offset, time_us)

@@ -1,0 +1,107 @@
+"""`Reports`: what a client tells its program beside messages: losses, refusals, what it cannot read.
+
+Each is counted, told to the function that the program gave to `connect`, and logged the first time: more of its kind do
+not flood the log. What such a function raises is reported to the event loop, and stops nothing.
+
+`Unroutable` is where messages go whose routing key is no topic that this version can read: each is told, none is lost
+without a word.
+
+Owner: one client, in its event loop. Not here: what it means for the connection (`peers.client.exchange`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from hub.batch import Batch, Message
+from hub.errors import RejectedError
+from hub.topics import printable
+from peers.client.settings import ClientSettings
+from peers.client.values import BadMessage, decode_batch
+
+__all__ = ["Reports", "Unroutable"]
+
+_log = logging.getLogger("peers.client")
+
+
+class Reports:
+    """The things that one client has to tell its program, and how many there were.
+
+    Args:
+        settings: Settings of the client, with the functions of its program.
+    """
+
+    __slots__ = ("_loop", "_settings", "_warned", "bad_messages", "dropped_messages", "rejected_messages")
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        # Kinds of reports that were logged; each is logged once.
+        self._warned: set[str] = set()
+        self.dropped_messages = 0
+        self.rejected_messages = 0
+        self.bad_messages = 0
+
+    def drop(self, messages: int) -> None:
+        """Report that the hub has lost messages for this client."""
+        self.dropped_messages += messages
+        self.call(self._settings.on_dropped, messages)
+
+    def reject(self, error: RejectedError, messages: int) -> None:
+        """Report that published messages were refused."""
+        self.rejected_messages += messages
+        self._warn_once(f"messages were refused: {error}", "rejected")
+        self.call(self._settings.on_rejected, error)
+
+    def bad(self, bad: BadMessage) -> None:
+        """Report that something came that is not what its encoding says."""
+        self.bad_messages += bad.messages
+        self._warn_once(f"bad message under {printable(bad.topic)}: {bad.reason}", "bad")
+        self.call(self._settings.on_bad_message, bad)
+
+    def decode(self, batch: Batch) -> list[Message]:
+        """Return the messages of a batch; tell what of it cannot be read."""
+        messages, bad = decode_batch(batch)
+        for each in bad:
+            self.bad(each)
+        return messages
+
+    def call(self, function: Callable[[Any], object], argument: object) -> None:
+        """Call one of the program's functions; what it raises is reported, not passed on."""
+        try:
+            function(argument)
+        except Exception as error:  # noqa: BLE001 -- of the caller's function
+            self._loop.call_exception_handler({"message": "a function given to connect() failed", "exception": error})
+
+    def _warn_once(self, text: str, kind: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            _log.warning("%s (logged once; see statistics())", text)
+
+
+class Unroutable:
+    """A sink that reports what comes to it."""
+
+    __slots__ = ("_report",)
+
+    def __init__(self, report: Callable[[BadMessage], None]) -> None:
+        self._report = report
+
+    def put(self, batch: Batch) -> None:
+        """Report the messages of a batch as unreadable."""
+        for frame in batch.parts():
+            topic = frame.key.decode("utf-8", "replace")
+            reason = f"its routing key (flags 0b{frame.flags:08b}) is no topic that this version reads"
+            self._report(BadMessage(topic, frame.body, frame.messages, reason))
+
+    def put_gap(self, lost_messages: int) -> None:
+        """Do nothing: a gap is of no interest here."""
+
+    def put_break(self) -> None:
+        """Do nothing: a break is of no interest here."""
+
+    def finish(self, error: Exception | None) -> None:
+        """Do nothing: the end is of no interest here."""

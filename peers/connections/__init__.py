@@ -1,0 +1,1 @@
+"""Connections: the one asyncio shell around every protocol, and what opens sockets."""

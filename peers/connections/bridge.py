@@ -1,0 +1,248 @@
+"""`BridgeConversation`: what a connection to a Zeek's WebSocket server carries; in the hub, the Zeek is a leaf.
+
+```
+BridgeSession ─▶ Opened   ─▶ core.attach, ask for what the hub wants
+             └─▶ Incoming ─▶ core.publish
+handler ── render ──▶ JSON texts
+core ─ on_filter ─▶ Wanted ── not covered ──▶ close, to be connected again; at most once in RENEW_S
+```
+
+Owner: one `Connection`. Invariant: the Zeek is a leaf from the handshake until the connection is over.
+
+The hub asks for what its clients and peers want. What the Zeek sends between the end of one connection and the ack of
+the next is not seen: whoever cannot have that subscribes to what covers all that it will want.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.filter import Change
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from peers.connections.connection import Connection
+from peers.node.node import Node
+from peers.transport.endpoints import Endpoint
+from peers.websocket.zeek.batches import texts
+from peers.websocket.zeek.bridge_session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
+from peers.websocket.zeek.wanted import Wanted
+from peers.wire.session import Closing
+
+__all__ = ["RENEW_S", "BridgeConversation"]
+
+RENEW_S = 5.0
+"""A connection is not replaced by one with other prefixes before it is so old, seconds: each costs a gap."""
+
+_MESSAGE_EVENTS = 2
+"""What a message of the Zeek costs of a turn's share: its JSON is converted, about 20 µs."""
+
+_REFUSED_EVENTS = 6
+"""What a message costs that is not taken: it is logged, about 60 µs."""
+
+_BYTES_PER_EVENT = 512
+"""Bytes of a message that cost as much as one event more."""
+
+
+class BridgeConversation:
+    """One Zeek. See `peers.connections.conversation.Conversation`.
+
+    Args:
+        node: The hub.
+        queue: Queue of the leaf.
+        endpoint: Of the Zeek.
+        publish: Prefixes of what is sent to it.
+        connection: That carries it.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_node",
+        "_publish",
+        "_queue",
+        "_renewal",
+        "_renewed_s",
+        "_wanted",
+        "is_acknowledged",
+        "is_renewed",
+        "session",
+    )
+
+    unsaid = "the far side closed without Close"
+    is_held = False
+    is_quiet = False
+
+    def __init__(
+        self, node: Node, queue: QueueLimits, endpoint: Endpoint, publish: tuple[str, ...], connection: Connection
+    ) -> None:
+        self._node = node
+        self._queue = queue
+        self._publish = publish
+        self._connection = connection
+        self._wanted = Wanted()
+        self._renewed_s = node.loop.time()
+        self._renewal: asyncio.TimerHandle | None = None
+        """Set while the connection is to be replaced, and has not been."""
+        self.is_acknowledged = False
+        """Whether the Zeek has heard what is wanted."""
+        self.is_renewed = False
+        """Whether this connection was ended so that another one asks for other topics."""
+        self.session = BridgeSession(endpoint.host, endpoint.port, node.settings.limits.frame_bytes)
+
+    @property
+    def far_name(self) -> str:
+        """What the Zeek calls itself."""
+        handler = self._connection.handler
+        return handler.name if handler is not None else ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the subscriptions are acknowledged."""
+        return self.session.phase is Phase.OPEN
+
+    def begin(self, refusal: str) -> None:
+        """Ask for the WebSocket, which the session has done already."""
+        if refusal:
+            self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
+
+    def end_of_stream(self) -> None:
+        """Say nothing: a Zeek that goes without Close wants to hear no more."""
+
+    # What the session reports.
+
+    def act(self, event: Event) -> int:
+        """Do what the Zeek says."""
+        match event:
+            case Incoming():
+                return self._publish_incoming(event)
+            case Opened():
+                self._join()
+            case Acknowledged():
+                self._start(event)
+            case Failure():
+                return self._tell(event)
+            case Closing():
+                reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
+                self._connection.reason = reason
+                self._connection.linger()
+        return 1
+
+    def _publish_incoming(self, incoming: Incoming) -> int:
+        handler = self._connection.handler
+        if handler is None or handler.closed:
+            return 1
+        core = self._node.core
+        try:
+            route = core.routes.of(incoming.routing_key)
+        except RejectedError as error:
+            return self._tell(Failure(error.text, outward=False))
+        core.publish(handler, route, incoming.batch)
+        return _MESSAGE_EVENTS + len(incoming.frame) // _BYTES_PER_EVENT
+
+    def _join(self) -> None:
+        """Become a leaf, which tells what the hub wants, and ask for that."""
+        connection, core = self._connection, self._node.core
+        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
+        connection.join(handler)
+        core.attach(handler, self._change_wanted)
+        self.session.ask(self._wanted.ask())
+        core.subscribe(handler, self._publish)
+
+    def _start(self, acknowledged: Acknowledged) -> None:
+        """The Zeek has heard what is wanted."""
+        self.is_acknowledged = True
+        connection = self._connection
+        if connection.handler is not None:
+            connection.handler.name = acknowledged.endpoint
+        connection.opened()
+        self._node.log.info(
+            "zeek linked", address=connection.address, endpoint=acknowledged.endpoint, version=acknowledged.version
+        )
+        self._renew_if_need_be()
+
+    def _tell(self, failure: Failure) -> int:
+        """A message is lost: one that the Zeek does not take, or one of its own that the hub does not."""
+        if not failure.outward:
+            self._node.rejected_messages += 1
+        event = "zeek refused a message" if failure.outward else "message of zeek refused"
+        self._node.log.warning(event, address=self._connection.address, reason=failure.text)
+        return _REFUSED_EVENTS
+
+    # What the hub wants.
+
+    def _change_wanted(self, change: Change) -> None:
+        self._wanted.change(change)
+        if self.is_acknowledged:
+            self._renew_if_need_be()
+
+    def _renew_if_need_be(self) -> None:
+        """See to it that a Zeek that was not asked for all that is wanted will be. Changes until then are one."""
+        if self._renewal is None and not self.session.closed and not self._wanted.is_covered:
+            loop = self._node.loop
+            self._renewal = loop.call_at(max(self._renewed_s + RENEW_S, loop.time()), self._renew)
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if not self._wanted.is_covered:
+            self.is_renewed = True
+            self._connection.end(CloseCode.DONE, "the hub wants other topics")
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as JSON."""
+        lost = 0
+        for batch in batches:
+            found, missing = texts(batch)
+            self.session.send(found)
+            lost += missing
+        if lost:  # the API has no word for it: the log and `$hub/overflow` tell
+            self._connection.lose(lost)
+        outgoing = self.session.take_outgoing()
+        return [outgoing] if outgoing else []
+
+    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
+        """There are none."""
+        return []
+
+    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
+        """The API has no word for it: the log and `$hub/overflow` tell."""
+        return b""
+
+    def write_more(self) -> None:
+        """Nothing is put off."""
+
+    # Ends.
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self.session.ping()
+
+    def time_out(self) -> None:
+        """The Zeek has not acknowledged what is wanted."""
+        text = f"no ack within {self._node.settings.limits.handshake_s:g} s"
+        self._connection.end(CloseCode.PROTOCOL_ERROR, text)
+
+    def drain(self) -> None:
+        """The hub stops."""
+        self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+
+    def close(self, code: int, text: str) -> str:
+        """End the session."""
+        self.session.close(code, text)
+        return f"{text} ({int(code)})"
+
+    def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
+        """Replace nothing any more."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+
+    def conclude(self) -> None:
+        """Nothing more is to be done."""
+
+    def take_rejected(self) -> int:
+        """There are none that are not counted yet."""
+        return 0

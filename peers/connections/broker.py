@@ -1,0 +1,325 @@
+"""`BrokerConversation`: a peering with a Broker endpoint, with TLS or without.
+
+```
+Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe
+       └─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
+handler ── render ──▶ data envelopes
+core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
+```
+
+Purpose: what the events of a peering mean, and what the far side is told. Rules of the conversation are in
+`peers.broker.session`, which of two connections stays in `peers.broker.registry`.
+
+Owner: one `Connection`. Invariants: a handshake has a time limit, which Broker has not. A peer that is silent is
+pinged, since Broker itself never asks.
+
+Cost: per read, and about 0.6 µs a message for the other form (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import cast
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.filter import Change
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from hub.routes import Route
+from peers.broker.codes import BrokerCode
+from peers.broker.envelope import encode_ping
+from peers.broker.registry import Verdict
+from peers.broker.session import (
+    GOODBYE_BYTES,
+    CommandDropped,
+    Drained,
+    Ended,
+    Event,
+    FilterChanged,
+    Peered,
+    PeerKnown,
+    Session,
+    Skipped,
+)
+from peers.connections.broker_peerings import Peerings, endpoint_text
+from peers.connections.broker_subscriptions import FarSubscriptions
+from peers.connections.connection import Connection
+
+__all__ = ["GOODBYE_S", "BrokerConversation", "broker_connection"]
+
+GOODBYE_S = 3.0
+"""How long the answer to a goodbye is waited for, seconds; as Broker does."""
+
+_ANNOUNCE_S = 0.02
+"""How long changes of the hub's filter are collected before a peer is told, seconds."""
+
+_ANNOUNCE_PREFIX_S = 1e-5
+"""And so much longer for each prefix: a filter is always sent whole."""
+
+_PING = b"hub"
+
+_CODES = {
+    CloseCode.TRY_AGAIN_LATER: BrokerCode.PEER_UNAVAILABLE,
+    CloseCode.PROTOCOL_ERROR: BrokerCode.PEER_TIMEOUT,
+    CloseCode.GOING_AWAY: BrokerCode.SHUTTING_DOWN,
+}
+"""What Broker calls the ends that this side may bring about; all others are unspecified."""
+
+
+def broker_connection(
+    peerings: Peerings, queue: QueueLimits, *, dialled: bool = False, address: str = ""
+) -> Connection:
+    """Make a connection to a Broker endpoint.
+
+    Args:
+        peerings: Of the hub that it belongs to.
+        queue: Queue of its handler.
+        dialled: Whether this side connects.
+        address: Where to, if it does.
+    """
+    return Connection(
+        peerings.node,
+        lambda connection: BrokerConversation(peerings, queue, connection, dialled=dialled),
+        address=address,
+    )
+
+
+class BrokerConversation:
+    """One endpoint. See `peers.connections.conversation.Conversation`; also a claimant of the registry."""
+
+    __slots__ = (
+        "_announcing",
+        "_asked",
+        "_closing_code",
+        "_connection",
+        "_node",
+        "_peerings",
+        "_queue",
+        "_subscriptions",
+        "session",
+    )
+
+    unsaid = "the far side closed without a goodbye"
+    is_held = False
+    is_quiet = False
+
+    def __init__(self, peerings: Peerings, queue: QueueLimits, connection: Connection, *, dialled: bool) -> None:
+        node = self._node = peerings.node
+        limits = node.settings.limits
+        self._peerings = peerings
+        self._queue = queue
+        self._connection = connection
+        self.session: Session[Route] = Session(
+            peerings.own_id,
+            "connector" if dialled else "acceptor",
+            node.core.routes,
+            node.core.minimal_filter_for_leaves,
+            frame_limit_bytes=limits.frame_bytes,
+            handshake_limit_bytes=limits.handshake_bytes,
+            filter_limit_bytes=limits.frame_bytes,
+        )
+        self._subscriptions: FarSubscriptions | None = None
+        """What the far side wants, once it is peered."""
+        self._asked: set[str] = set()
+        """What this hub wants of the far side."""
+        self._announcing: asyncio.TimerHandle | None = None
+        """Set while the far side is to be told of that, and was not."""
+        self._closing_code = 0
+        """The hub's code, once this side has ended the peering, or has said goodbye."""
+
+    @property
+    def far_name(self) -> str:
+        """The id of the far side, empty before it has said it."""
+        return endpoint_text(self.session.peer_id)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the endpoint is peered."""
+        return self._connection.handler is not None
+
+    def begin(self, refusal: str) -> None:
+        """Say the first word, which the session has at hand: a probe, or hello if this side has dialled."""
+        if refusal:
+            self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
+
+    def end_of_stream(self) -> None:
+        """Tell the session, which knows whether that was expected."""
+        self.session.feed_eof()
+
+    # What the session reports.
+
+    def act(self, event: Event) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        match event:
+            case PeerKnown():
+                self._claim(event.peer_id)
+            case Peered():
+                self._greet(event)
+            case FilterChanged():
+                cast("FarSubscriptions", self._subscriptions).replace(event.filter)
+            case Skipped():
+                self._node.log.warning(
+                    "skipped what a Zeek sent",
+                    address=self._connection.address,
+                    messages=event.messages,
+                    reason=event.reason,
+                )
+            case CommandDropped():
+                self._node.zeek_store_commands += 1
+            case Drained():
+                self._connection.finish("")
+            case Ended():
+                self._finish(event)
+        return 1
+
+    def _claim(self, peer_id: bytes) -> None:
+        """Ask for the place of the endpoint that the far side says it is."""
+        verdict = self._peerings.registry.claim(peer_id, self)
+        if verdict is Verdict.PROCEED:
+            self.session.proceed()
+        elif verdict is Verdict.REDUNDANT:
+            self.give_way()
+
+    def proceed(self) -> None:
+        """Called by the registry: the connection that this one waited for has failed."""
+        self.session.proceed()
+        self._connection.guard(self._connection.work)
+
+    def give_way(self) -> None:
+        """Called by the registry: another connection to the same endpoint is peered."""
+        code = int(CloseCode.ALREADY_CONNECTED)
+        self._connection.reason = f"already connected to endpoint {self.far_name} ({code})"
+        self._closing_code = code
+        self.session.refuse_redundant()
+        self._connection.linger()
+
+    def _greet(self, peered: Peered) -> None:
+        """The handshake is done: take the far side in."""
+        node, connection = self._node, self._connection
+        address = connection.address
+        handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
+        handler.restrict(itself=False, leaves=node.settings.zeek.forwarding == "on")
+        connection.join(handler)
+        self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)
+        node.core.attach(handler, self._ask)
+        self._peerings.added(peered.peer_id, address)
+        self._subscriptions.replace(peered.filter)
+        self._peerings.registry.settle(peered.peer_id)
+        connection.opened()
+        node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
+
+    def _finish(self, ended: Ended) -> None:
+        """The session says that it is over."""
+        connection = self._connection
+        reason = connection.reason or f"{ended.text} (Broker code {int(ended.code)}, {ended.code.text})"
+        if ended.by_far_side:
+            connection.finish(reason)
+        else:
+            connection.reason = reason
+            self._closing_code = self._closing_code or CloseCode.PROTOCOL_ERROR
+            connection.linger()
+
+    # What this hub wants of the far side.
+
+    def _ask(self, change: Change) -> None:
+        """The hub's filter has changed; the far side is told a little later, together with what changes meanwhile."""
+        self._asked.update(change.added)
+        self._asked.difference_update(change.removed)
+        if self._announcing is None:
+            self._announce_in(_ANNOUNCE_S + _ANNOUNCE_PREFIX_S * len(self._asked))
+
+    def _announce_in(self, seconds: float) -> None:
+        self._announcing = self._node.loop.call_later(seconds, self._connection.guard, self._announce)
+
+    def _announce(self) -> None:
+        self._announcing = None
+        handler = self._connection.handler
+        if self.session.closed:
+            return
+        if handler is not None and not handler.writable:  # changes merge until the far side reads on
+            self._announce_in(_ANNOUNCE_S)
+            return
+        self.session.announce(self._asked)
+        self._connection.write_outgoing()
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as data envelopes."""
+        make = self._peerings.form
+        parts = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(make)
+            parts.append(form.frames(batch))
+            lost += form.lost_messages
+        if lost:
+            self._connection.lose(lost)
+        return parts
+
+    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
+        """There are none."""
+        return []
+
+    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
+        """Broker has no word for it: the log and `$hub/overflow` tell."""
+        return b""
+
+    def write_more(self) -> None:
+        """Changes of the filter look again by themselves."""
+
+    # Ends.
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self.session.send(encode_ping(self._peerings.own_id, self.session.peer_id, _PING))
+
+    def time_out(self) -> None:
+        """The handshake is not over."""
+        text = f"no handshake within {self._node.settings.limits.handshake_s:g} s"
+        self._connection.end(CloseCode.PROTOCOL_ERROR, text)
+
+    def drain(self) -> None:
+        """The hub stops: a peer says when it has read all; whoever is none yet is dropped."""
+        connection = self._connection
+        if connection.handler is None:
+            connection.end(CloseCode.GOING_AWAY, "shutting down")
+        elif not self._closing_code:
+            connection.reason = f"the hub stops ({int(CloseCode.GOING_AWAY)})"
+            self._closing_code = CloseCode.GOING_AWAY
+            self.session.say_goodbye(secrets.token_bytes(GOODBYE_BYTES))
+            connection.write_outgoing()
+            connection.expect_end(GOODBYE_S)
+
+    def close(self, code: int, text: str) -> str:
+        """Drop the connection: Broker has no other word once it is peered."""
+        self._closing_code = code
+        self.session.drop(_CODES.get(CloseCode(code), BrokerCode.UNSPECIFIED), text)
+        return f"{text} ({int(code)})"
+
+    def leave(self, reason: str) -> None:
+        """The far side is no part of the hub any more; tell so, once."""
+        peer_id, address = self.session.peer_id, self._connection.address
+        handler = self._connection.handler
+        if handler is not None and handler.id in self._node.core.handlers:
+            self._node.core.detach(handler, reason)
+            if self._closing_code:
+                self._peerings.removed(peer_id, address, reason, self._closing_code)
+            else:
+                self._peerings.lost(peer_id, address, reason)
+            self._node.departures.tell()
+        self._peerings.registry.release(peer_id, self)
+        if self._announcing is not None:
+            self._announcing.cancel()
+            self._announcing = None
+
+    def conclude(self) -> None:
+        """Nothing more is to be done."""
+
+    def take_rejected(self) -> int:
+        """Return and forget how many messages of the far side were not taken."""
+        rejected, self.session.skipped_messages = self.session.skipped_messages, 0
+        return rejected

@@ -1,0 +1,635 @@
+"""`Connection`: one socket of the hub, whatever is spoken on it, and the outlet of its handler.
+
+```
+socket ─ data_received ─▶ session.feed, next_event ─▶ Run, Stretch ─▶ core.publish
+                                              └─────▶ all else     ─▶ conversation.act
+core ─ Handler.offer ... end_read ─▶ send ─▶ conversation.render ─▶ one write
+```
+
+Purpose: all that does not depend on the protocol: reading within a turn's share, holding a sender back for the journal,
+not reading those who do not read, writing, signs of life, lingering, draining, and giving everything back. It is the
+last line of defence too: whatever goes wrong in a conversation ends its connection, and nobody else notices.
+
+Owner: the event loop. Invariants: one write for what a read brought (uvloop makes it one system call for what all reads
+of a turn brought); what the session answers is written before what the read routed, so that a confirmation precedes the
+messages it speaks of; a far side that makes this side answer without reading is not read on until it does, nor is one
+that feeds a journal which is behind, until that has caught up.
+
+Cost: per read and per write, not per message. Not here: what is said (`peers.connections.conversation`), what happens
+on overflow (`hub.handler`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.handler import Handler
+from hub.requests.lane import Item
+from hub.stretch import Run, Stretch
+from peers.connections.conversation import Conversation, Session
+from peers.connections.ended import ENDED
+from peers.connections.failure import describe
+from peers.connections.holding import FREE_BYTES, Holding
+from peers.connections.lingering import LINGER_S, Lingering
+from peers.connections.progress import FRAME_S, Progress
+from peers.connections.unread import unread_bytes
+from peers.node.node import Node
+from peers.transport.liveness import NO_ANSWER, Act, Liveness
+from peers.transport.transport import NO_TRANSPORT, end_writing, far_address, write_pieces
+from peers.wire.scanner import NEED_DATA
+
+__all__ = ["TURN_EVENTS", "Connection"]
+
+TURN_EVENTS = 1_000
+"""What one connection may ask for in one turn: runs of messages, other frames, and prefixes in them. A prefix costs
+about 15 µs and a new topic as much, so that one client does not block a turn for more than some 20 ms. What is left
+waits for the next turn."""
+
+_RUNS_PER_EVENT = 4
+"""Runs behind one another cost less than a frame each: about 0.5 µs."""
+
+_BYTES_PER_EVENT = 2048
+"""Bytes that are as much of a share as one event, so that a turn brings at most 2 MB of one connection. A loop may read
+a ready socket many times before it goes on to the next one: libuv reads up to 32 times, 256 KB each."""
+
+_COPIED_BYTES = 16 * 1024
+"""Pieces of up to this size together are joined before they are written: to a transport each piece is work."""
+
+_REFILL_BELOW = TURN_EVENTS // 2
+"""A share that falls below this is filled up after the turn. Above it no callback is worth its while."""
+
+
+class Connection(asyncio.Protocol):
+    """One socket.
+
+    Args:
+        node: The hub it belongs to.
+        make: Makes what it carries; called once, with this connection.
+        address: Where to, if this side has dialled.
+    """
+
+    __slots__ = (
+        "_has_acted",
+        "_holding",
+        "_is_dialled",
+        "_is_ending",
+        "_is_given_back",
+        "_is_held_back",
+        "_is_lost",
+        "_is_speaking",
+        "_is_stalled",
+        "_is_telling_gap",
+        "_is_waiting",
+        "_lingering",
+        "_liveness",
+        "_node",
+        "_now_s",
+        "_progress",
+        "_putting_off",
+        "_refill_is_due",
+        "_session",
+        "_share",
+        "_transport",
+        "address",
+        "after_read",
+        "conversation",
+        "due_s",
+        "handler",
+        "has_joined",
+        "is_choked",
+        "lost",
+        "reason",
+    )
+
+    def __init__(self, node: Node, make: Callable[[Connection], Conversation], *, address: str = "") -> None:
+        limits = node.settings.limits
+        self._node = node
+        self._transport: asyncio.Transport = NO_TRANSPORT
+        self._now_s = node.loop.time
+        self._liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
+        self._progress = Progress()
+        self._holding = Holding(node.held)
+        self._lingering: Lingering | None = None
+        """Set when this side has ended the connection and waits for the far side to read why."""
+        self._share = TURN_EVENTS
+        """What is left of this turn's share, however often the loop reads in it. Full again after the turn."""
+        self._refill_is_due = False
+        """Whether the share will be filled up once this turn is over."""
+        self._putting_off = False
+        """Whether the rest of what was read waits for the next turn; nothing is read until then."""
+        self._is_held_back = False
+        """Whether the far side feeds a journal that is behind. Until that has caught up, nothing is read."""
+        self.is_choked = False
+        """Whether the transport holds more than its high-water mark, from `pause_writing` to `resume_writing`."""
+        self._is_stalled = False
+        """Whether the far side has made this side answer while it was choked. Nothing is read until it reads."""
+        self._is_waiting = False
+        """Whether the conversation goes on only when something has happened elsewhere. Nothing is read until then."""
+        self._is_speaking = False
+        """Whether what the session has to say will be written after this turn."""
+        self._is_telling_gap = False
+        """Whether a loss is being counted that the far side was told of among its frames."""
+        self._has_acted = False
+        """Whether a whole frame or message has come since the last look at the connection."""
+        self._is_ending = False
+        """Whether the end was agreed on, or is awaited: the next look closes the socket."""
+        self._is_dialled = bool(address)
+        """Whether this side has opened the connection."""
+        self._is_lost = False
+        """Whether the socket is closed. What the connection had is given back then, in this turn or in a later one."""
+        self._is_given_back = False
+        """Whether that was done."""
+        self.after_read: Callable[[], None] | None = None
+        """Called behind every read, if the conversation wants that."""
+        self.handler: Handler | None = None
+        """Set by the conversation when the far side has become a part of the hub; None again once all is over."""
+        self.has_joined = False
+        """Whether the far side has ever been a part of the hub."""
+        self.due_s = -1
+        self.reason, self.address = "", address
+        self.lost: asyncio.Future[None] | None = None
+        """Done when the far side is no part of the hub any more, though it may still be reading why; set by a dialler
+        that waits for that."""
+        self.conversation: Conversation = make(self)
+        """`ENDED` once the connection is over, and what it had read is acted on."""
+        self._session: Session = self.conversation.session
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection in."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.address = self.address or far_address(self._transport)
+        self._liveness.heard_s = self._now_s()
+        refusal = self._node.enter(self) if self._is_dialled else self._node.admit(self)
+        self._node.keepalive.watch(self, self._liveness.heard_s + self._node.settings.limits.handshake_s)
+        try:
+            self.conversation.begin(refusal)
+            self.write_outgoing()
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._fail(error)
+
+    def data_received(self, data: bytes) -> None:
+        """Route what came; act on the rest."""
+        self._liveness.heard_s = self._now_s()
+        try:
+            self._session.feed(data)
+            self._share -= len(data) // _BYTES_PER_EVENT
+            if not self._putting_off:  # uvloop hands over what it had read when reading was paused
+                self.work()
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._fail(error, data)
+
+    def eof_received(self) -> bool:
+        """Act on what came before the end of the stream, then let the transport close."""
+        try:
+            self.conversation.end_of_stream()
+            if not self._putting_off:
+                self.work()
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._fail(error)
+        return False
+
+    def pause_writing(self) -> None:
+        """The transport has more than its high-water mark to write."""
+        self.is_choked = True
+        self._holding.leave_unwritten(self._transport.get_write_buffer_size())
+        if self.handler is not None:
+            self.handler.pause()
+
+    def resume_writing(self) -> None:
+        """The transport takes bytes again."""
+        self.is_choked = False
+        self._holding.leave_unwritten(0)
+        # A sign of life: whoever reads slowly may be minutes away from a ping that stands behind all of that.
+        self._liveness.heard_s = self._now_s()
+        if self.conversation.is_held:
+            self._is_stalled = False  # it is read: that is how it says that it has done what it must
+            self._read_on()
+        else:
+            self.write_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give back everything that the connection had, if need be in a later turn: thousands may be lost at once."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
+        self._node.keepalive.forget(self)
+        self._holding.give_back()
+        self._node.core.depart(partial(self.guard, self._give_back))
+
+    def _give_back(self) -> None:
+        node = self._node
+        node.release(self)
+        node.journal.forget_room(self._let_go)
+        self._leave()
+        log = node.log.debug if self.conversation.is_quiet else node.log.info
+        log("connection closed", address=self.address, name=self.conversation.far_name, reason=self.reason)
+        self._is_given_back = True
+        if not self._putting_off:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        """Let go of all that refers to this connection: it is freed at once, and not when garbage is collected."""
+        self._node.rejected_messages += self.conversation.take_rejected()
+        self.guard(self.conversation.conclude)
+        self.conversation, self._session = ENDED, ENDED.session
+        self.handler = self.after_read = None
+
+    # The far side.
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Where it reads and writes."""
+        return self._transport
+
+    def go_on_with(self, transport: asyncio.Transport) -> None:
+        """Read and write there from now on. Nothing was written yet, and the old one is closed."""
+        self._transport = transport
+
+    def join(self, handler: Handler) -> None:
+        """The far side has become a part of the hub, whose batches are written here."""
+        self.handler = handler
+        self.has_joined = True
+        if self.is_choked:
+            handler.pause()
+
+    # Reading.
+
+    def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
+        """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
+        session, conversation = self._session, self.conversation
+        core, journal = self._node.core, self._node.journal
+        taken = journal.taken
+        core.write_is_due = True  # what `begin_read` does
+        event: Any = NEED_DATA
+        left = self._share
+        try:
+            while left > 0:
+                event = session.next_event()
+                if type(event) is Run:
+                    core.publish(cast("Handler", self.handler), event.route, event)
+                    if event.is_last:
+                        break
+                    left -= 1
+                elif type(event) is Stretch:
+                    core.publish_stretch(cast("Handler", self.handler), event)
+                    if event.is_last:
+                        break
+                    left -= 1 + len(event.routes) // _RUNS_PER_EVENT
+                elif event is NEED_DATA:
+                    break
+                else:
+                    left -= conversation.act(event) if event is not None else 1
+            if event is not NEED_DATA or left != self._share:
+                self._has_acted = True
+            self._share = left
+            if left < _REFILL_BELOW:
+                self._end_share()
+            if session.has_outgoing:
+                self._write_answers()
+        finally:
+            core.end_read()
+        if journal.is_behind and journal.taken != taken:
+            self._hold_back()
+        held_bytes = session.held_bytes
+        if (held_bytes > FREE_BYTES or self._holding.begun_bytes) and not self._is_lost:
+            self._charge_begun(held_bytes)
+        if self.after_read is not None and not self._putting_off:
+            self.after_read()
+
+    def _charge_begun(self, held_bytes: int) -> None:
+        """A large frame has begun, has grown, or is complete: it grows no further while the hub has no memory."""
+        memory = self._node.memory
+        if not self._holding.begin(held_bytes):
+            return
+        if memory.is_due or memory.is_over:  # whoever was ended just now may have left room enough
+            memory.look()
+        if memory.is_over:
+            self.end(CloseCode.TRY_AGAIN_LATER, memory.refusal())
+            self._holding.begin(self._session.held_bytes)
+
+    def _write_answers(self) -> None:
+        if self.handler is not None:
+            self.handler.flush()  # with what it is told itself, so that all that was asked for is one write
+        self.write_outgoing()
+        self.wait_for_reader()
+
+    def _end_share(self) -> None:
+        """Much of this turn's share is used up, or all: the next turn brings a new one."""
+        if self._share <= 0 and not self._session.closed:
+            self._putting_off = True
+            self._transport.pause_reading()
+            self._node.after_turn(self._go_on)
+        elif not self._refill_is_due:
+            self._refill_is_due = True
+            self._node.after_turn(self._refill)
+
+    def _refill(self) -> None:
+        self._refill_is_due = False
+        self._share = TURN_EVENTS
+
+    def _go_on(self) -> None:
+        """A turn later: the rest of what was more than a turn's share."""
+        self._putting_off = False
+        self._share = TURN_EVENTS
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._fail(error)
+        if self._is_given_back and not self._putting_off:
+            self._conclude()
+        self._read_on()
+
+    def _hold_back(self) -> None:
+        """The journal is behind, and this side feeds it: read on when it has caught up."""
+        if not (self._session.closed or self._transport.is_closing()):
+            self._is_held_back = True
+            self._transport.pause_reading()
+            self._node.journal.wait_room(self._let_go)
+
+    def _let_go(self) -> None:
+        """The journal has caught up."""
+        self._is_held_back = False
+        # A sign of life: what the far side has said meanwhile was not read.
+        self._liveness.heard_s = self._now_s()
+        self._read_on()
+
+    def wait_for_reader(self) -> None:
+        """Do not read on while the far side does not read what it has made this side write."""
+        if self.is_choked and self._lingering is None:
+            self._holding.leave_unwritten(self._transport.get_write_buffer_size())
+            self._is_stalled = True
+            self._transport.pause_reading()
+
+    def hold(self, seconds: float) -> None:
+        """Read no further until `go_on`; look after so long whether that has come."""
+        self._is_waiting = True
+        self._transport.pause_reading()
+        self._await_end(seconds)
+
+    def go_on(self) -> None:
+        """What the conversation has waited for has happened: act on what had come before, and read on."""
+        self._is_waiting = False
+        self.guard(self.work)
+        self.write_outgoing()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read on, unless something is in the way."""
+        if self._putting_off or self._is_held_back or self._is_stalled or self._is_waiting or self._is_lost:
+            return
+        if not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    # Writing.
+
+    def write(self, pieces: list[bytes]) -> None:
+        """Write ready frames, behind what the session has to say, with one write."""
+        if self._session.has_outgoing:
+            pieces = [self._take_outgoing(), *pieces]
+        if not pieces or self._transport.is_closing():
+            return
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        elif sum(map(len, pieces)) <= _COPIED_BYTES:
+            self._transport.write(b"".join(pieces))
+        else:
+            write_pieces(self._transport, pieces)
+
+    def write_outgoing(self) -> None:
+        """Write what the session has to say."""
+        outgoing = self._take_outgoing()
+        if outgoing and not self._transport.is_closing():
+            self._transport.write(outgoing)
+
+    def _take_outgoing(self) -> bytes:
+        self._node.rejected_messages += self.conversation.take_rejected()
+        return self._session.take_outgoing()
+
+    def speak(self) -> None:
+        """Write what the session has to say after this turn: many answers, one write."""
+        if not self._is_speaking:
+            self._is_speaking = True
+            self.after_turn(self._speak)
+
+    def _speak(self) -> None:
+        self._is_speaking = False
+        if self._session.closed or self._transport.is_closing():
+            return
+        self.write_outgoing()
+        self.wait_for_reader()
+
+    def write_on(self) -> None:
+        """Nothing is in the way of the handler: it writes its queue, and then what else was put off is written."""
+        if self.handler is not None:
+            self.handler.resume()
+        if self.is_choked or self._transport.is_closing():
+            return
+        self._is_stalled = False
+        if self._node.draining:
+            self.drain()
+        self.guard(self.conversation.write_more)
+        self._read_on()
+
+    def after_turn(self, act: Callable[[], object]) -> None:
+        """Call `act` once this turn of the loop is over; what goes wrong in it ends this connection."""
+        self._node.after_turn(lambda: self.guard(act))
+
+    # The outlet of the handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Write batches in this protocol's form, with one write."""
+        transport = self._transport
+        if transport.is_closing():
+            return
+        try:
+            if self._session.has_outgoing:  # an early write, in the middle of a read: answers stand before messages
+                self.write_outgoing()
+            pieces = self.conversation.render(batches)
+            if len(pieces) == 1:
+                transport.write(pieces[0])
+            elif pieces:
+                write_pieces(transport, pieces)
+        except Exception as error:  # noqa: BLE001 -- the last line of defence: it may be another one's turn
+            self._fail(error)
+
+    def post(self, items: list[Item]) -> None:
+        """Write requests and replies, behind what else is to be said."""
+        try:
+            self.write(self.conversation.render_items(items))
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._fail(error)
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Tell the far side how many of its messages were lost here."""
+        if not self._is_telling_gap and not self._transport.is_closing():
+            notice = self.conversation.render_gap(lost_messages)
+            if notice:
+                self._transport.write(notice)
+
+    def lose(self, messages: int) -> None:
+        """Count messages that could not be said in this protocol. The conversation tells the far side, if it can."""
+        self._is_telling_gap = True
+        cast("Handler", self.handler).lose(messages)
+        self._is_telling_gap = False
+
+    def close(self, code: int, text: str) -> None:
+        """Called by the handler: its policy is to disconnect."""
+        self.end(code, text)
+
+    # Ends.
+
+    def drain(self) -> None:
+        """The hub stops: what is queued is written while the daemon waits, then the far side is told."""
+        handler = self.handler
+        if handler is not None and not handler.closed:
+            handler.flush()
+        if (handler is None or handler.writable) and not self._session.closed:
+            self.conversation.drain()
+
+    def end(self, code: int, text: str) -> None:
+        """Close from this side, with a reason, and let the far side read it."""
+        if not self._session.closed:
+            self.reason = self.conversation.close(code, text)
+            self.linger()
+
+    def finish(self, reason: str) -> None:
+        """Both sides know that it is over: close the socket once everything is written."""
+        self.reason = self.reason or reason
+        self.write_outgoing()
+        self._leave()
+        self._transport.close()
+        self._await_end(LINGER_S)
+
+    def expect_end(self, seconds: float) -> None:
+        """Close the socket after so long, if the far side has not ended the conversation by then."""
+        self._is_ending = True
+        self._await_end(seconds)
+
+    def abort(self) -> None:
+        """End it now."""
+        self._transport.abort()
+
+    def abandon(self) -> None:
+        """Whoever dialled has given up, perhaps in the moment in which the connection was made.
+
+        uvloop then closes the socket without `connection_lost`, so the connection is given back here.
+        """
+        if self in self._node.connections:
+            self._transport.abort()
+            self.connection_lost(None)
+
+    def linger(self) -> None:
+        """Stop sending, but read on for a while and throw it away, so that the far side can read why."""
+        self.write_outgoing()
+        self._leave()
+        if self._transport.is_closing():
+            return
+        if not end_writing(self._transport):
+            self._transport.close()
+            return
+        self._putting_off = self._is_held_back = self._is_stalled = self._is_waiting = False
+        self._lingering = Lingering(self._node.loop.time(), unread_bytes(self._transport))
+        self._read_on()
+        self._await_end(LINGER_S)
+
+    def _await_end(self, seconds: float) -> None:
+        if not self._is_lost:
+            self._node.keepalive.watch(self, self._node.loop.time() + seconds)
+
+    def _leave(self) -> None:
+        """The far side is no part of the hub any more."""
+        try:
+            self.conversation.leave(self.reason)
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._tell_failure(error, b"")
+        if self.handler is not None:
+            self._node.core.detach(self.handler, self.reason)
+        if self.lost is not None and not self.lost.done():
+            self.lost.set_result(None)
+
+    # The last line of defence.
+
+    def guard(self, act: Callable[[], object]) -> None:
+        """Do something outside of a read for this connection; what goes wrong in it ends this connection."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._fail(error)
+
+    def _fail(self, error: Exception, read: bytes = b"") -> None:
+        """Something has happened that must not be able to: end this connection, and nothing else."""
+        self._tell_failure(error, read)
+        if self._session.closed:
+            self._transport.abort()
+            return
+        try:
+            self.end(CloseCode.INTERNAL_ERROR, "internal error of the hub")
+        except Exception:  # noqa: BLE001 -- not even that can be said
+            self._transport.abort()
+
+    def _tell_failure(self, error: Exception, read: bytes) -> None:
+        self._node.failed_connections += 1
+        self._node.log.error(
+            "a connection ended by a bug, please report it",
+            address=self.address,
+            name=self.conversation.far_name,
+            **describe(error, read),
+        )
+
+    # Time.
+
+    def opened(self) -> None:
+        """The far side has said who it is: nobody takes its place any more, and it must give signs of life."""
+        self._node.settle(self)
+        self._node.keepalive.watch(self, self._liveness.heard_s + self._node.settings.limits.ping_after_s)
+
+    def check(self, now_s: float) -> float:
+        """Keep the time limits; return when to look again."""
+        try:
+            return self._look(now_s)
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self._fail(error)
+            return now_s + LINGER_S
+
+    def _look(self, now_s: float) -> float:
+        if self._lingering is not None:
+            next_s = self._lingering.check(now_s, unread_bytes(self._transport))
+            if next_s == math.inf:
+                self._transport.abort()
+            return next_s
+        if self._session.closed or self._is_ending:
+            self._transport.abort()
+            return math.inf
+        if not self.conversation.is_open:
+            self.conversation.time_out()
+            return now_s + LINGER_S
+        return self._look_for_life(now_s)
+
+    def _look_for_life(self, now_s: float) -> float:
+        step = self._liveness.check(now_s, reading=not self._is_held_back)
+        if step.act is Act.LOST:
+            text = f"{NO_ANSWER} within {self._node.settings.limits.ping_timeout_s:g} s"
+            self.end(CloseCode.PROTOCOL_ERROR, text)
+            return now_s + LINGER_S
+        if self._is_stuck(now_s):
+            self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {FRAME_S:g} s")
+            return now_s + LINGER_S
+        if step.act is Act.PING:
+            self.conversation.ping()
+            self.write_outgoing()
+        return step.next_s
+
+    def _is_stuck(self, now_s: float) -> bool:
+        if self._has_acted or self._putting_off or self._is_held_back or self._is_stalled:
+            self._has_acted = False
+            self._progress.forget()
+        return self._progress.is_stuck(now_s, self._session.held_bytes)

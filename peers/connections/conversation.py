@@ -1,0 +1,124 @@
+"""`Conversation`: what one connection carries, as the connection sees it; `Session`: its protocol, without I/O.
+
+```
+Connection                    Conversation                 Session
+reads ── feed ──────────────────────────────────────────▶  bytes in
+      ◀─ next_event ────────────────────────────────────   events out
+      ── act(event) ────────▶ the hub                      answers
+      ◀─ take_outgoing ─────────────────────────────────   bytes out
+handler ── send ── render ──▶ bytes of this protocol
+```
+
+Purpose: to keep what differs between TCP, WebSocket, Unix sockets, Broker and Zeek's WebSocket server apart from what
+does not. A conversation decides what an event means and how things are said; a connection decides when.
+
+Owner of a conversation: one `Connection`. Nothing here waits, and nothing here knows of the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hub.batch import Batch
+from hub.requests.lane import Item
+
+__all__ = ["Conversation", "Session"]
+
+
+class Session(Protocol):
+    """The state of a protocol: bytes in, events out."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether one side has ended the conversation, so that nothing more is said."""
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether something waits to be written."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is held of a frame or message that is not complete."""
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read."""
+
+    def next_event(self) -> Any:
+        """Return what the far side says next; `NEED_DATA` if that is all, None for what is dealt with already."""
+
+    def take_outgoing(self) -> bytes:
+        """Return and forget what is to be written now."""
+
+
+class Conversation(Protocol):
+    """A protocol, and what it does to the hub for one far side."""
+
+    @property
+    def session(self) -> Session:
+        """The state of the protocol; always the same object."""
+
+    @property
+    def far_name(self) -> str:
+        """What the far side calls itself, empty before it has said so."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is over, so that pings make sense."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the far side must do something else than read before its handler may write on."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody wants a line in the log when it ends, as after a plain HTTP request."""
+
+    @property
+    def unsaid(self) -> str:
+        """The reason of an end for which the far side gave none."""
+
+    def begin(self, refusal: str) -> None:
+        """The socket is connected: say the first word if that is this side's.
+
+        Args:
+            refusal: Why the hub takes no further connection, which the far side must be told; empty if it does.
+        """
+
+    def act(self, event: Any) -> int:
+        """Do what an event asks for; return its share of a turn."""
+
+    def end_of_stream(self) -> None:
+        """The far side will send nothing more; what it had sent before is still to be acted on."""
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return the batches as this protocol has them. What cannot be said is told to `Connection.lose`."""
+
+    def render_items(self, items: list[Item]) -> list[bytes]:
+        """Return requests and replies as this protocol has them."""
+
+    def render_gap(self, lost_messages: int) -> bytes:
+        """Return the notice that so many messages were lost here, empty where the protocol has no word for it."""
+
+    def write_more(self) -> None:
+        """The transport takes bytes again, and the handler's queue is written: write what else was put off."""
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+
+    def time_out(self) -> None:
+        """The handshake has taken too long: end it."""
+
+    def drain(self) -> None:
+        """The hub stops, and what was queued is written: say so."""
+
+    def close(self, code: int, text: str) -> str:
+        """End the session from this side, and return the reason as it was told."""
+
+    def leave(self, reason: str) -> None:
+        """The far side is no part of the hub any more. May be called several times."""
+
+    def conclude(self) -> None:
+        """The socket is closed, and everything was given back."""
+
+    def take_rejected(self) -> int:
+        """Return and forget how many messages of the far side were refused."""

@@ -1,0 +1,213 @@
+"""`Dialler`: keep a connection to one peer, forever, whatever it speaks.
+
+```
+connect ─▶ wait until it is lost ─▶ wait for a while, with jitter ─▶ connect ...
+```
+
+A restart of either side heals by itself. What goes wrong is logged once per different reason, not once per attempt.
+Where the far side refuses because it has a link to this hub already, the next attempt follows when some link of this
+hub goes.
+
+Owner of the state: its task, made by the daemon. Not here: how long to wait (`peers.transport.backoff`), what is spoken
+(`hub_dialler` here, `peers.connections.broker_dialler`, `peers.connections.bridge_dialler`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from typing import Protocol
+
+from hub.errors import CloseCode
+from hub.overflow import QueueLimits
+from peers.connections.connection import Connection
+from peers.connections.tcp import TcpConversation
+from peers.node.node import Node
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
+
+__all__ = ["CONNECT_TIMEOUT_S", "Attempt", "Dialler", "Peer", "hub_dialler"]
+
+CONNECT_TIMEOUT_S = 5.0
+
+_REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_CONNECTED)})")
+
+
+class Attempt(Protocol):
+    """One attempt at a peer."""
+
+    @property
+    def connection(self) -> Connection:
+        """That is to be made."""
+
+    @property
+    def was_linked(self) -> bool:
+        """Whether the peer was a part of this hub."""
+
+    @property
+    def is_to_be_repeated(self) -> bool:
+        """Whether the connection was ended so that another one takes its place at once."""
+
+    @property
+    def far_id(self) -> bytes:
+        """The id of the far side; empty, or nil, before it has said it."""
+
+
+class Peer(Protocol):
+    """What a dialler has to know of the far side."""
+
+    def attempt(self) -> Attempt:
+        """Make the connection of one attempt."""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the context for TLS, None without."""
+
+    def is_held(self, reason: str) -> bool:
+        """Whether the far side has refused for as long as another link stands, or for good."""
+
+    def is_linked(self, far_id: bytes) -> bool:
+        """Whether this hub has a link to that far side."""
+
+    def failed(self, reason: str) -> None:
+        """An attempt has not led to a link; for those who tell somebody."""
+
+
+class Dialler:
+    """Keeps one link up.
+
+    Args:
+        node: Of the hub.
+        endpoint: Where the peer is.
+        peer: What it is.
+        backoff: How long to wait between attempts.
+    """
+
+    __slots__ = ("_backoff", "_endpoint", "_last_reason", "_node", "_peer", "attempts")
+
+    def __init__(self, node: Node, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None) -> None:
+        self._node = node
+        self._endpoint = endpoint
+        self._peer = peer
+        self._backoff = backoff or Backoff.for_link()
+        self._last_reason = ""
+        """Why there was no link, as it was logged last; empty once there was one again."""
+        self.attempts = 0
+
+    async def run(self) -> None:
+        """Dial until cancelled, or until the hub stops."""
+        while not self._node.draining:
+            self.attempts += 1
+            attempt = self._peer.attempt()
+            reason = await self._make(attempt.connection)
+            if attempt.is_to_be_repeated:
+                continue
+            is_held = self._peer.is_held(reason)
+            if attempt.was_linked and not is_held:  # it has given a sign of life
+                self._backoff.reset()
+                self._last_reason = ""
+            if not attempt.was_linked:
+                self._peer.failed(reason)
+            if reason != self._last_reason:
+                self._node.log.warning("no link to peer", peer=self._endpoint.location, reason=reason)
+                self._last_reason = reason
+            if is_held:
+                await self._wait_for_place(attempt.far_id)
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _wait_for_place(self, far_id: bytes) -> None:
+        """Wait while another link to the same far side stands; where that cannot be known, for a long time at most."""
+        if not any(far_id) or far_id == self._node.id:
+            await self._node.departures.wait(self._backoff.held_s())
+        while self._peer.is_linked(far_id):
+            await self._node.departures.wait(math.inf)
+
+    async def _make(self, connection: Connection) -> str:
+        """Connect once and stay until the connection is lost; return why it is not up."""
+        lost = connection.lost = self._node.loop.create_future()  # before it is made: it may be lost at once
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._connect(connection)
+        except TimeoutError:
+            connection.abandon()
+            return f"no connection within {CONNECT_TIMEOUT_S:g} s"
+        except OSError as error:
+            return error.strerror or str(error)
+        except UnicodeError as error:  # a name that no resolver takes
+            return str(error)
+        except asyncio.CancelledError:
+            connection.abandon()
+            raise
+        try:
+            await lost
+        except asyncio.CancelledError:
+            if not self._node.draining:  # then the daemon lets it write out what is queued
+                connection.abort()
+            raise
+        return connection.reason
+
+    async def _connect(self, connection: Connection) -> None:
+        loop = self._node.loop
+        endpoint = self._endpoint
+        if endpoint.scheme is Scheme.UNIX:
+            await loop.create_unix_connection(lambda: connection, endpoint.path)
+        else:
+            await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, ssl=self._peer.tls())
+
+
+def hub_dialler(node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None) -> Dialler:
+    """Keep a link to a peer hub, whose handler gets that queue."""
+    return Dialler(node, endpoint, _PeerHub(node, endpoint, queue), backoff)
+
+
+class _HubAttempt:
+    """See `Attempt`."""
+
+    is_to_be_repeated = False
+
+    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
+        self._conversation: TcpConversation
+
+        def make(connection: Connection) -> TcpConversation:
+            self._conversation = TcpConversation(node, queue, connection, dialled=True)
+            return self._conversation
+
+        self.connection = Connection(node, make, address=endpoint.location)
+
+    @property
+    def was_linked(self) -> bool:
+        """Whether the peer hub has said HELLO, and was taken in."""
+        return self.connection.has_joined
+
+    @property
+    def far_id(self) -> bytes:
+        """The id of the peer hub."""
+        return self._conversation.far_id
+
+
+class _PeerHub:
+    """See `Peer`."""
+
+    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
+        self._node = node
+        self._endpoint = endpoint
+        self._queue = queue
+
+    def attempt(self) -> Attempt:
+        """Dial the hub."""
+        return _HubAttempt(self._node, self._endpoint, self._queue)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """There is none."""
+        return None
+
+    def is_held(self, reason: str) -> bool:
+        """Whether the two hubs are linked already, or are one."""
+        return reason.endswith(_REFUSALS)
+
+    def is_linked(self, far_id: bytes) -> bool:
+        """Whether a link to that hub stands."""
+        return far_id in self._node.links
+
+    def failed(self, reason: str) -> None:
+        """Nobody is told; it is logged."""

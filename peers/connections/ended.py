@@ -1,0 +1,106 @@
+"""`ENDED`: what a connection carries once it is over: nothing is said, heard or done any more.
+
+Purpose: a connection and its conversation know each other, and its handler knows the connection. Objects in such a
+circle are freed by the garbage collector alone, which may take minutes; so a connection lets go of its conversation,
+and what is still called for it then, at the end of a turn, finds this instead.
+
+Owner: nobody; it has no state. See `peers.connections.conversation` for what each method is for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from peers.wire.scanner import NEED_DATA
+
+if TYPE_CHECKING:
+    from hub.batch import Batch
+    from hub.requests.lane import Item
+
+__all__ = ["ENDED"]
+
+
+class _EndedSession:
+    """Both sides have said all."""
+
+    __slots__ = ()
+
+    closed = True
+    has_outgoing = False
+    held_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Throw it away."""
+
+    def next_event(self) -> Any:
+        """Nothing comes."""
+        return NEED_DATA
+
+    def take_outgoing(self) -> bytes:
+        """Nothing is said."""
+        return b""
+
+
+class _Ended:
+    """A conversation that is over. Whatever is asked of it, it does nothing."""
+
+    __slots__ = ()
+
+    session = _EndedSession()
+    far_name = ""
+    is_open = False
+    is_held = False
+    is_quiet = True
+    unsaid = ""
+
+    def begin(self, refusal: str) -> None:
+        """Do nothing."""
+
+    def act(self, event: Any) -> int:  # noqa: ARG002 -- as of all conversations
+        """Do nothing."""
+        return 1
+
+    def end_of_stream(self) -> None:
+        """Do nothing."""
+
+    def render(self, batches: list[Batch]) -> list[bytes]:  # noqa: ARG002
+        """Nothing can be said."""
+        return []
+
+    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002
+        """Nothing can be said."""
+        return []
+
+    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002
+        """Nothing can be said."""
+        return b""
+
+    def write_more(self) -> None:
+        """Do nothing."""
+
+    def ping(self) -> None:
+        """Do nothing."""
+
+    def time_out(self) -> None:
+        """Do nothing."""
+
+    def drain(self) -> None:
+        """Do nothing."""
+
+    def close(self, code: int, text: str) -> str:  # noqa: ARG002
+        """It is closed."""
+        return text
+
+    def leave(self, reason: str) -> None:
+        """Do nothing."""
+
+    def conclude(self) -> None:
+        """Do nothing."""
+
+    def take_rejected(self) -> int:
+        """Nothing was refused."""
+        return 0
+
+
+ENDED = _Ended()
+"""The one there is."""

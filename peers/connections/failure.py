@@ -1,0 +1,32 @@
+"""What is logged of a bug that has ended a connection: one line, whatever was read and however deep the stack was."""
+
+from __future__ import annotations
+
+import traceback
+
+__all__ = ["SHOWN_BYTES", "SHOWN_CHARACTERS", "describe"]
+
+SHOWN_BYTES = 256
+"""How much of what was read is logged, as twice as many hexadecimal digits: enough for the head of a frame."""
+
+SHOWN_CHARACTERS = 200
+"""How much of the exception's own text is logged, which may hold what was read."""
+
+_SHOWN_PLACES = 3
+"""How many places of the stack are logged, the innermost last."""
+
+
+def describe(error: Exception, read: bytes) -> dict[str, object]:
+    """Return the fields of the line.
+
+    Args:
+        error: What has happened.
+        read: What the connection had just read, empty if it was not reading.
+    """
+    places = traceback.extract_tb(error.__traceback__)[-_SHOWN_PLACES:]
+    return {
+        "error": f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS],
+        "at": " > ".join(f"{place.filename.rpartition('/')[2]}:{place.lineno}" for place in places),
+        "read_bytes": len(read),
+        "read": read[:SHOWN_BYTES].hex(),
+    }

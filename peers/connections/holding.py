@@ -1,0 +1,68 @@
+"""`Holding`: what one connection holds of bytes that are neither messages nor answers, charged to the hub's memory.
+
+```
+read  ─▶ incomplete frame ─▶ begun_bytes     ┐
+write ─▶ transport        ─▶ unwritten_bytes ┴─▶ account "connections"
+```
+
+A frame may be 16 MiB, and until its last byte has come it stands in no queue. What was handed to a transport stands in
+none any more. Each alone is little; those of some hundred connections may be more than the hub has.
+
+Owner: one connection, which tells it of large holdings only (`FREE_BYTES`) and says when they are gone. Invariant: the
+account holds the sum of both over all connections. Cost: an addition when a holding changes, nothing while it is small.
+
+Not here: what is done about it: a frame that grows while there is no memory ends its connection
+(`peers.connections.connection`).
+"""
+
+from __future__ import annotations
+
+from hub.memory import Account
+
+__all__ = ["FREE_BYTES", "Holding"]
+
+FREE_BYTES = 64 * 1024
+"""What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
+quarter of what a read brings."""
+
+
+class Holding:
+    """What one connection holds.
+
+    Args:
+        account: Where it is charged.
+    """
+
+    __slots__ = ("_account", "begun_bytes", "unwritten_bytes")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.begun_bytes = 0
+        """What is charged for a frame that is not complete; 0 while it is small, and once it is complete."""
+        self.unwritten_bytes = 0
+        """What is charged for the transport; 0 while it holds no more than its high-water mark."""
+
+    def begin(self, size_bytes: int) -> bool:
+        """So much is held of a frame now.
+
+        Returns:
+            Whether more is charged for it than before.
+        """
+        charged = size_bytes if size_bytes > FREE_BYTES else 0
+        more = charged - self.begun_bytes
+        if more:
+            self.begun_bytes = charged
+            self._account.charge(more)
+        return more > 0
+
+    def leave_unwritten(self, size_bytes: int) -> None:
+        """So much waits in the transport now."""
+        charged = size_bytes if size_bytes > FREE_BYTES else 0
+        if charged != self.unwritten_bytes:
+            self._account.charge(charged - self.unwritten_bytes)
+            self.unwritten_bytes = charged
+
+    def give_back(self) -> None:
+        """The connection is over."""
+        self.begin(0)
+        self.leave_unwritten(0)

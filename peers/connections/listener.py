@@ -1,0 +1,148 @@
+"""Listening on TCP and Unix sockets.
+
+Errors of the operating system become one `ListenError` that names the place and what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hub.errors import UsageError
+from peers.transport.acceptor import Acceptor
+from peers.transport.endpoints import Endpoint, Scheme
+
+__all__ = ["BACKLOG", "UNIX_MODE", "ListenError", "Listener", "bind"]
+
+BACKLOG = 1024
+"""Connections that may wait to be accepted; a thousand clients that reconnect at once are no error."""
+
+UNIX_MODE = 0o600
+"""Default permissions of a Unix socket: whoever may write to it may connect, which is its owner."""
+
+
+class ListenError(UsageError):
+    """An address cannot be listened on."""
+
+
+class Listener:
+    """All sockets of one endpoint: a name may stand for several addresses."""
+
+    def __init__(self, acceptors: list[Acceptor]) -> None:
+        self._acceptors = acceptors
+
+    def close(self) -> None:
+        """Accept nobody any more. Connections that are there stay."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+
+
+async def bind(  # noqa: PLR0913, PLR0917 -- all but the first three have a sensible default
+    endpoint: Endpoint,
+    make: Callable[[], asyncio.BaseProtocol],
+    loop: asyncio.AbstractEventLoop,
+    tls: ssl.SSLContext | None = None,
+    on_shed: Callable[[], None] = lambda: None,
+    unix_mode: int = UNIX_MODE,
+    on_tls_failure: Callable[[str, str], None] = lambda _address, _reason: None,
+) -> tuple[Listener, Endpoint]:
+    """Listen on `endpoint`.
+
+    Args:
+        endpoint: Where; port 0 picks one.
+        make: Called for each connection, returns its protocol.
+        loop: The loop to run on.
+        tls: The context for TLS, None without.
+        on_shed: Called for each connection that is closed because no descriptor is left.
+        unix_mode: Permissions of a Unix socket.
+        on_tls_failure: Called with the address of each far side whose TLS handshake failed, and why.
+
+    Returns:
+        The listener, and the endpoint with the port that was picked.
+
+    Raises:
+        ListenError: In use, not permitted, no such address.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        if endpoint.scheme is Scheme.UNIX:
+            _make_way(endpoint)
+            sockets.append(_listen_on_path(endpoint.path, unix_mode))
+        else:
+            found = await loop.getaddrinfo(
+                endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, _, _, _, address in dict.fromkeys(found):
+                sockets.append(_listen_on_address(family, address, endpoint.port or _port_of(sockets)))
+        acceptors = [Acceptor(one, make, loop, tls, on_shed=on_shed, on_tls_failure=on_tls_failure) for one in sockets]
+    except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
+        for one in sockets:
+            one.close()
+        raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
+    port = 0 if endpoint.scheme is Scheme.UNIX else _port_of(sockets)
+    return Listener(acceptors), endpoint.with_port(port)
+
+
+def _port_of(sockets: list[socket.socket]) -> int:
+    """Return the port of those that listen already, 0 if none does."""
+    port: int = sockets[0].getsockname()[1] if sockets else 0
+    return port
+
+
+def _listen_on_address(family: int, address: Any, port: int) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # else it would take the port of IPv4 as well, which may have its own listener
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind((address[0], port, *address[2:]))
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _listen_on_path(path: str, mode: int) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        os.fchmod(listening.fileno(), mode)  # before it has a name: nobody finds it with other permissions
+        listening.bind(path)
+        os.chmod(path, mode)  # noqa: PTH101 -- what the process's mask has taken away
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _make_way(endpoint: Endpoint) -> None:
+    """Remove a socket that a dead process has left; never one that answers, never a file."""
+    path = Path(endpoint.path)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ListenError(f"cannot listen on {endpoint.location}: there is a file that is no socket")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(endpoint.path)
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise ListenError(f"cannot listen on {endpoint.location}: another process listens there")
+
+
+def _cause(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
+    text = (error.strerror if isinstance(error, OSError) else "") or str(error)
+    if "in use" in text or "in use" in str(error):
+        text = f"port {endpoint.port} is in use by another process; choose another one, or 0 to pick a free one"
+    return text

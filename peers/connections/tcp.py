@@ -1,0 +1,464 @@
+"""`TcpConversation`: the hub's own protocol with a client or a peer hub, over TCP or a Unix socket.
+
+```
+Session ─▶ Hello               ─▶ a client, or a Link
+       └─▶ what is asked for   ─▶ Verbs.act ─▶ core, journal
+handler ── render ──▶ MESSAGES frames as they came
+```
+
+Purpose: how a conversation opens and ends, and what is written. Rules of the conversation are in `peers.wire.session`,
+what the far side may ask in `peers.verbs`, what a peer hub is told in `peers.links.link`, values in shared memory in
+`peers.connections.unix`.
+
+Owner: one `Connection`. Cost: per frame that is no message, and per write. Memory: see docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import msgspec
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.frame import encode_frame
+from hub.handler import Handler, Role
+from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from hub.routes import Route
+from peers.connections.connection import Connection
+from peers.links.link import Link
+from peers.node.node import Node
+from peers.verbs.verbs import Verb, Verbs
+from peers.verbs.wire_far_side import WireFarSide
+from peers.wire.account import LINK_ID_BYTES, Account
+from peers.wire.control import Notice, encode_notice
+from peers.wire.hello import Hello, grant
+from peers.wire.kinds import Kind
+from peers.wire.oversize import fitting
+from peers.wire.session import Closing, Event, Pong, Session
+
+__all__ = ["SharedValues", "TcpConversation", "render_items", "tcp_connection"]
+
+_COPIED_BYTES = 16 * 1024
+"""Values up to this size are joined with their head; larger ones are written beside it."""
+
+
+def tcp_connection(node: Node, queue: QueueLimits, *, dialled: bool = False, address: str = "") -> Connection:
+    """Make a connection that speaks the hub's own protocol.
+
+    Args:
+        node: The hub it belongs to.
+        queue: Queue that its handler gets if the far side has no wish.
+        dialled: Whether this side connects, to link with a peer hub.
+        address: Where to, if it does.
+    """
+    return Connection(
+        node, lambda connection: TcpConversation(node, queue, connection, dialled=dialled), address=address
+    )
+
+
+class SharedValues(Protocol):
+    """Values that a client and the hub have in shared memory, see `peers.connections.unix`."""
+
+    @property
+    def offered_bytes(self) -> int:
+        """From which size on the hub uses it."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the client has to take what it was given before it is written to again."""
+
+    def act(self, event: Event) -> int:
+        """Do what an event asks for, in shared memory or not; return its share of a turn."""
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Write what is shared, with all that stands before it; return the rest as frames."""
+
+    def render_items(self, items: list[Item]) -> list[bytes]:
+        """The same for requests and replies."""
+
+    def close(self) -> None:
+        """The client has gone."""
+
+
+class TcpConversation:
+    """One far side. See `peers.connections.conversation.Conversation`; also a `peers.node.links.Link`.
+
+    Args:
+        node: The hub.
+        queue: Queue of the far side if it has no wish.
+        connection: That carries it.
+        dialled: Whether this side has connected, to link with a peer hub.
+        share: Makes what shares memory with a client that has asked for it; None where nothing is shared.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_far_frame_limit",
+        "_has_eof",
+        "_link",
+        "_link_id",
+        "_must_fit",
+        "_node",
+        "_queue",
+        "_share",
+        "_shared",
+        "_taken_rejected",
+        "_verbs",
+        "dialled",
+        "session",
+    )
+
+    unsaid = "the far side closed without CLOSE"
+    is_quiet = False
+
+    def __init__(
+        self,
+        node: Node,
+        queue: QueueLimits,
+        connection: Connection,
+        *,
+        dialled: bool = False,
+        share: Callable[[TcpConversation, int], SharedValues] | None = None,
+    ) -> None:
+        limits = node.settings.limits
+        self._node = node
+        self._queue = queue
+        self._connection = connection
+        self._share = share
+        self._shared: SharedValues | None = None
+        """Set by the HELLO of a client that has asked for shared memory, and was granted it."""
+        self._far_frame_limit = limits.frame_bytes
+        self._must_fit = False
+        """Whether the far side takes smaller frames only than this hub does, so that batches must be cut for it."""
+        """Largest body that the far side takes; this hub's own until HELLO has said another."""
+        self._verbs: Verbs | None = None
+        """What the far side may ask, from its HELLO on."""
+        self._link: Link | None = None
+        """What a peer hub is told, once its link stands; None for a client."""
+        self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
+        """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
+        self._has_eof = False
+        """Whether the far side has ended its stream in order."""
+        self._taken_rejected = 0
+        """How many of its refused messages were counted elsewhere, see `take_rejected`."""
+        self.dialled = dialled
+        self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
+
+    @property
+    def far_name(self) -> str:
+        """What the far side calls itself, empty before HELLO."""
+        return self.session.far.name if self.session.far is not None else ""
+
+    @property
+    def far_id(self) -> bytes:
+        """The id of the hub at the far side, empty before it has said it."""
+        return self.session.far.id if self.session.far is not None else b""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether HELLO has come."""
+        return self._connection.handler is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a client has to take what is in shared memory first."""
+        return self._shared is not None and self._shared.is_held
+
+    def begin(self, refusal: str) -> None:
+        """Say HELLO if this side has dialled."""
+        if refusal:
+            self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
+        elif self.dialled:
+            self.session.send(self._node.hello(link=self._link_id).encode())
+
+    def end_of_stream(self) -> None:
+        """Take note that the stream has ended in order."""
+        self._has_eof = True
+
+    # What the session reports.
+
+    def act(self, event: Event) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        return self.act_plainly(event) if self._shared is None else self._shared.act(event)
+
+    def act_plainly(self, event: Event) -> int:
+        """Do what an event asks for whose values are bytes."""
+        match event:
+            case Hello():
+                self._greet(event)
+            case Notice():
+                self._take_notice(event)
+            case Account():
+                cast("Link", self._link).hear(event)  # the session takes it of links alone
+            case Pong():
+                self._node.links.answered(self.far_id, self, event.body)
+            case Closing():
+                self._finish(event)
+            case _:
+                return 1 + self.verbs.act(cast("Verb", event))  # the session takes no others
+        return 1
+
+    @property
+    def verbs(self) -> Verbs:
+        """What the far side may ask; only behind its HELLO."""
+        return cast("Verbs", self._verbs)
+
+    def _take_notice(self, notice: Notice) -> None:
+        """A peer hub has dropped or refused something."""
+        if notice.kind == "dropped":
+            cast("Link", self._link).miss(notice.count)
+        else:
+            address = self._connection.address
+            self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
+
+    def _finish(self, closing: Closing) -> None:
+        """The conversation is over."""
+        reason = f"{closing.text} ({closing.code})" if closing.text else f"closed with {closing.code}"
+        if closing.by_far_side:
+            self._connection.finish(reason)
+        else:
+            self._connection.reason = reason
+            self._connection.linger()
+
+    def refuse_messages(self, error: RejectedError, messages: int) -> None:
+        """Tell the far side that messages within its runs were not taken."""
+        self.session.rejected_messages += messages
+        self.session.refuse(error.code, error.text, messages)
+
+    # What its answers need, see `peers.verbs.wire_far_side.Shell`.
+
+    def speak(self) -> None:
+        """Write what the session has to say after this turn."""
+        self._connection.speak()
+
+    def write(self, frame: bytes | bytearray) -> None:
+        """Write a frame behind what the session has to say, if there is still somebody to read it."""
+        if not self.session.closed:
+            self._connection.write([cast("bytes", frame)])
+            self._connection.wait_for_reader()
+
+    def expect_answers(self) -> None:
+        """Do not read on while the far side does not read: its answers are always kept."""
+        self._connection.wait_for_reader()
+
+    # The far side has said who it is.
+
+    def _greet(self, hello: Hello) -> None:
+        self._far_frame_limit = hello.frame
+        self._must_fit = hello.frame < self._node.settings.limits.frame_bytes
+        if hello.role == "hub":
+            self._greet_hub(hello)
+        elif self.dialled:
+            self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
+        else:
+            self._greet_client(hello)
+
+    def _greet_client(self, hello: Hello) -> None:
+        """Take a client in, and tell it what it was granted."""
+        node = self._node
+        if hello.shared and self._share is not None:
+            self._shared = self._share(self, hello.frame)
+        limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
+        handler = self._take_in(hello, Role.CLIENT, limits)
+        introduction = node.hello(limits, self._link_id)
+        if self._shared is not None:
+            handler.takes_shared = True
+            introduction = msgspec.structs.replace(introduction, shared=self._shared.offered_bytes)
+        self.session.send(introduction.encode())
+        node.core.attach(handler)
+        node.core.on_refused[handler] = self.refuse_messages
+        self._begin(hello, handler, "client connected")
+
+    def _greet_hub(self, hello: Hello) -> None:
+        """Take a peer hub in, unless it is linked already; where that is not known, wait."""
+        node = self._node
+        if not self.dialled:
+            self._link_id = hello.link
+        elif hello.link != self._link_id:  # a hub of an earlier version
+            self._link_id = b""
+        try:
+            stands = node.links.add(hello.id, self, node.loop.time())
+        except RejectedError as error:
+            self.refuse(error.code, error.text)
+            return
+        if stands:
+            self._join(hello)
+        else:
+            self.session.hold()
+            self._connection.hold(node.settings.limits.handshake_s)
+
+    def _join(self, hello: Hello) -> None:
+        """Be the link to a peer hub: tell it what is wanted of it."""
+        handler = self._take_in(hello, Role.LINK, self._queue)
+        if not self.dialled:
+            self.session.send(self._node.hello(self._queue, self._link_id).encode())
+        self._link = Link(
+            self._node, handler, session=self.session, far=self._far(hello), hello=hello, link_id=self._link_id
+        )
+        self._begin(hello, handler, "peer linked")
+
+    # What `Links` decides.
+
+    @property
+    def used(self) -> bool:
+        """Whether both sides know of the link: the far side has said something behind HELLO, or has answered it."""
+        return self.is_open and (self.dialled or self.session.has_heard)
+
+    def ask(self, token: bytes) -> None:
+        """Another link would take the place of this one: see whether the far side is there."""
+        self._connection.write([encode_frame(Kind.PING, token)])
+
+    def proceed(self) -> None:
+        """The link that this one has waited for does not answer, or is gone."""
+        if not self.session.closed and not self._connection.transport.is_closing():
+            self.session.release()
+            self._join(cast("Hello", self.session.far))
+            self._connection.go_on()
+
+    def refuse(self, code: int, text: str) -> None:
+        """Close a link that is one too many. Whoever has dialled learns which hub this is, so as not to ask again."""
+        if not self.is_open and not self.dialled and not self.session.closed:
+            self.session.send(self._node.hello(link=self._link_id).encode())
+        self._connection.end(code, text)
+
+    def _take_in(self, hello: Hello, role: Role, limits: QueueLimits) -> Handler:
+        """Make the handler of the far side."""
+        connection = self._connection
+        handler = Handler(
+            connection,
+            role=role,
+            limits=limits,
+            name=hello.name,
+            address=connection.address,
+            poster=connection,
+            frame_limit_bytes=hello.frame,
+        )
+        connection.join(handler)
+        return handler
+
+    def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
+        """Do from now on what the far side asks for."""
+        self._verbs = Verbs(self._node, handler, self._far(hello))
+        self._connection.opened()
+        self._node.log.info(
+            what,
+            address=self._connection.address,
+            name=hello.name,
+            software=hello.software,
+            overflow=handler.limits.overflow.value,
+        )
+
+    def _far(self, hello: Hello) -> WireFarSide:
+        return WireFarSide(self.session, self, hello.frame)
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as they are."""
+        if self._shared is not None:
+            return self._shared.render(batches)
+        if self._must_fit:
+            return self._fit(batches)
+        if len(batches) == 1:  # most often; a list comprehension is a call
+            return [batches[0].frames]
+        return [batch.frames for batch in batches]
+
+    def render_plainly(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as bytes."""
+        if self._must_fit:
+            return self._fit(batches)
+        return [batch.frames for batch in batches]
+
+    def _fit(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches in frames that the far side takes; tell what is lost where it would have stood."""
+        frames: list[bytes] = []
+        for piece in fitting(batches, self._far_frame_limit):
+            if isinstance(piece, Batch):
+                frames.append(piece.frames)
+            else:
+                self._connection.lose(piece)
+                frames.append(self.render_gap(piece))
+        return frames
+
+    def render_items(self, items: list[Item]) -> list[bytes]:
+        """Return requests and replies as frames."""
+        return render_items(items) if self._shared is None else self._shared.render_items(items)
+
+    def render_gap(self, lost_messages: int) -> bytes:
+        """Tell the far side how many of its messages were lost."""
+        return encode_notice(Notice("dropped", count=lost_messages))
+
+    def write_more(self) -> None:
+        """Tell the far side what waited until it reads on."""
+        if self._verbs is not None:
+            self._verbs.write_more()
+        if self._link is not None:
+            self._link.write_more()
+
+    # Ends.
+
+    def ping(self) -> None:
+        """Ask for a sign of life; whoever does not read may still be heard publishing."""
+        self.session.send(encode_frame(Kind.PING, b""))
+
+    def time_out(self) -> None:
+        """No HELLO has come."""
+        text = f"no HELLO within {self._node.settings.limits.handshake_s:g} s"
+        self._connection.end(CloseCode.PROTOCOL_ERROR, text)
+
+    def drain(self) -> None:
+        """The hub stops."""
+        self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+
+    def close(self, code: int, text: str) -> str:
+        """Say CLOSE."""
+        if self._link is not None:
+            self._link.tell_last()
+        self.session.close(code, text)
+        return f"{text} ({int(code)})"
+
+    def leave(self, reason: str) -> None:
+        """Do nothing more for the far side that can be left; then another link may take the place of this one."""
+        node, handler = self._node, self._connection.handler
+        if self._link is not None:
+            self._link.leave()
+        if self._verbs is not None:
+            self._verbs.close()
+        if self._shared is not None:
+            self._shared.close()
+        if handler is not None:
+            node.core.detach(handler, reason)
+        far = self.session.far
+        if far is not None and far.role == "hub" and node.links.remove(far.id, self):
+            node.departures.tell()
+
+    def conclude(self) -> None:
+        """Tell what of this hub's messages has not arrived, and let go of the far side."""
+        if self._link is not None:
+            self._link.conclude(in_order=self._has_eof and self.session.closed)
+        self._verbs = self._shared = self._share = self._link = None  # they know this conversation
+
+    def take_rejected(self) -> int:
+        """Return how many messages of the far side were refused since it was asked last."""
+        rejected = self.session.rejected_messages  # which a link's account needs, too
+        new, self._taken_rejected = rejected - self._taken_rejected, rejected
+        return new
+
+
+def render_items(items: list[Item]) -> list[bytes]:
+    """Return requests and replies as frames, as few pieces as make sense: to a transport each piece is work."""
+    pieces: list[bytes] = []
+    small: list[bytes] = []
+    for item in items:
+        if len(item.values) > _COPIED_BYTES:
+            pieces += (b"".join((*small, item.head())), item.values)
+            small = []
+        else:
+            small.append(item.encode())
+    if small:
+        pieces.append(b"".join(small))
+    return pieces

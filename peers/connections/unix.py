@@ -1,0 +1,292 @@
+"""`UnixValues`: values that a client on a Unix socket and the hub have in shared memory.
+
+```
+HELLO with `shared` ─▶ the socket is handed over to a UnixTransport ─▶ HELLO, granted ─▶ handles, descriptors
+```
+
+A client that does not ask for it has the transport of the event loop, and nothing here is done for it. One that does
+sends no descriptor before it was granted, and the hub changes transports before it answers: so none is lost, and what
+was read behind HELLO is with the session already.
+
+Owner: one `TcpConversation`. Invariants: whoever does not take shared memory gets bytes, read at most once for all of
+them; blocks are read while they are there, when they come.
+
+Cost: that of a small frame, whatever the size, and 1.3 µs for its check. Figures are in docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import cast
+
+from hub.batch import Batch
+from hub.errors import ProtocolError, RejectedError
+from hub.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from hub.requests.layout import Reply, Request, Status, failure
+from hub.topics import RESERVED
+from peers.connections.connection import Connection
+from peers.connections.tcp import TcpConversation, render_items
+from peers.node.node import Node
+from peers.shm import memory
+from peers.shm.batch import Memfd, Shared, SharedBatch, SharedValues
+from peers.shm.sharing import Sharing
+from peers.shm.transport import UnixTransport
+from peers.wire.control import Notice, encode_notice
+from peers.wire.session import Confirmable, Event
+from peers.wire.shared import Released, Segment, SharedMessages, decode_handle, encode_released
+
+__all__ = ["UnixValues", "unix_connection"]
+
+_RESERVED = RESERVED.encode()
+
+
+def unix_connection(node: Node, queue: QueueLimits) -> Connection:
+    """Make a connection that was accepted on a Unix socket.
+
+    Args:
+        node: The hub it belongs to.
+        queue: Queue that its handler gets if the client has no wish.
+    """
+    if not (node.settings.shm.over_bytes and memory.AVAILABLE):
+        return Connection(node, lambda connection: TcpConversation(node, queue, connection))
+
+    def make(connection: Connection) -> TcpConversation:
+        def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues:
+            return UnixValues(node, conversation, connection, frame_limit_bytes)
+
+        return TcpConversation(node, queue, connection, share=share)
+
+    return Connection(node, make)
+
+
+class UnixValues:
+    """Of one client. See `peers.connections.tcp.SharedValues`.
+
+    Args:
+        node: The hub.
+        conversation: With the client.
+        connection: That carries it; it goes on with a transport that takes descriptors. Nothing was written yet.
+        frame_limit_bytes: Largest body that the client takes.
+    """
+
+    __slots__ = ("_connection", "_conversation", "_far_frame_limit", "_node", "_session", "_sharing", "offered_bytes")
+
+    def __init__(
+        self, node: Node, conversation: TcpConversation, connection: Connection, frame_limit_bytes: int
+    ) -> None:
+        self._node = node
+        self._conversation = conversation
+        self._connection = connection
+        self._session = conversation.session
+        self._far_frame_limit = frame_limit_bytes
+        self.offered_bytes = node.settings.shm.over_bytes
+        self._sharing = self._hand_over()
+        self._session.shared = True
+        connection.after_read = self._check_surplus
+
+    def _hand_over(self) -> Sharing:
+        connection = self._connection
+        loop = asyncio.get_running_loop()
+        old = connection.transport
+        number = os.dup(old.get_extra_info("socket").fileno())
+        old.set_protocol(_Behind(connection))
+        old.close()
+        new = UnixTransport(loop, socket.socket(fileno=number), connection)
+        connection.go_on_with(new)
+        loop.call_soon(new.start)  # behind what the old one may still bring
+        return Sharing(self._node.shared, new, lambda: connection.after_turn(self._tell_released))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the client has been given as much memory as it may have at a time."""
+        return self._sharing.is_full
+
+    # What the client says.
+
+    def _check_surplus(self) -> None:
+        try:
+            self._sharing.check_surplus(within_frame=self._session.held_bytes > 0 and not self._session.closed)
+        except ProtocolError as error:
+            self._connection.end(error.code, error.text)
+
+    def act(self, event: Event) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        try:
+            match event:
+                case SharedMessages():
+                    self._publish(event)
+                case Segment():
+                    self._segment(event)
+                case Released():
+                    self._release(event)
+                case Request() | Reply() if event.flags & FLAG_SHARED:
+                    item = self._with_memory(event)
+                    return self._conversation.act_plainly(item) if item is not None else 1
+                case _:
+                    return self._conversation.act_plainly(event)
+        except ProtocolError as error:
+            self._connection.end(error.code, error.text)
+        return 1
+
+    def _publish(self, event: SharedMessages) -> None:
+        """Route a message whose values are in shared memory."""
+        frame, handle = event
+        confirm = bool(frame.flags & FLAG_CONFIRM)
+        frame = frame._replace(flags=frame.flags & ~FLAG_CONFIRM)
+        messages = frame.messages
+        try:
+            shared = self._sharing.take(handle, messages, self._node.settings.limits.frame_bytes)
+            batch = SharedBatch(frame, shared)
+            if confirm:  # it is recorded, so somebody needs the bytes anyway
+                batch.copy()
+            else:
+                self._route(frame, batch)
+        except RejectedError as error:
+            if confirm:
+                self._conversation.verbs.journal.refuse(error, 0, messages)
+            else:
+                self._conversation.refuse_messages(error, messages)
+            return
+        if confirm:
+            self._conversation.verbs.act(Confirmable(next(iter(batch.parts()))))
+
+    def _route(self, frame: Frame, batch: SharedBatch) -> None:
+        core = self._node.core
+        route = core.routes.of(frame.routing_key)
+        handler = cast("Handler", self._connection.handler)
+        if self._sharing.is_beyond(batch.shared):
+            core.publish(handler, route, Batch(batch.frames, batch.messages))
+            return
+        if batch.is_block and any(not one.takes_shared for one in route.handlers):
+            batch.copy()  # now: its publisher may take it back
+        core.publish(handler, route, batch)
+
+    def _segment(self, segment: Segment) -> None:
+        if not segment.size_bytes:
+            self._sharing.close_segment(segment.number)
+            return
+        try:
+            number = self._sharing.open_segment(segment)
+        except RejectedError as error:
+            self._session.reject(error, segment.number)
+            return
+        self._session.send(encode_notice(Notice("confirmed", request=segment.number, segment=number)))
+
+    def _release(self, released: Released) -> None:
+        sharing = self._sharing
+        was_full = sharing.is_full
+        for segment, generation in released.each:
+            sharing.released(segment, generation)
+        if was_full and not sharing.is_full and not self._connection.is_choked:
+            self._connection.write_on()
+
+    def _with_memory(self, item: Item) -> Item | None:
+        """Join a request or a reply with the memory that it speaks of.
+
+        Returns:
+            It, or the failure that a reply becomes whose memory is not what it says; None for such a request, which has
+            been answered.
+        """
+        values = item.values
+        handle = decode_handle(values, item.flags)
+        sharing = self._sharing
+        try:
+            shared: Shared = sharing.take(handle, item.requests, self._node.settings.limits.frame_bytes)
+            # A batch may be cut on its way, and the hub itself reads what it is asked.
+            if item.flags & FLAG_BATCH or _is_for_hub(item) or sharing.is_beyond(shared):
+                plain = SharedValues.of(values, shared).plain(item.flags)
+                return item._replace(values=plain, flags=item.flags & ~FLAG_SHARED)
+        except RejectedError as error:
+            if isinstance(item, Reply):
+                self._session.refuse(error.code, error.text, item.requests)
+                text = "the service's reply was not to be found in shared memory"
+                return failure(item.first, item.requests, Status.FAILED, text)
+            answer = failure(item.first, item.requests, Status.NOT_ALLOWED, error.text)
+            cast("Handler", self._connection.handler).post(answer, keep=True)
+            return None
+        return item._replace(values=SharedValues.of(values, shared))
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Hand batches in shared memory over, with all that stands before them; return the rest as frames."""
+        plain = self._conversation.render_plainly
+        start = 0
+        for place, batch in enumerate(batches):
+            if type(batch) is SharedBatch:
+                if place > start:
+                    self._connection.write(plain(batches[start:place]))
+                start = place + 1
+                self._give_batch(batch)
+        return plain(batches[start:]) if start < len(batches) else []
+
+    def _give_batch(self, batch: SharedBatch) -> None:
+        if self._session.has_outgoing:  # answers stand before messages
+            self._connection.write_outgoing()
+        if batch.shared.handle.size_bytes > self._far_frame_limit:
+            self._lose(batch)
+        elif self._sharing.is_late(batch.shared):
+            self._give_late(batch)
+        else:
+            self._give(batch.shared_frame, batch.shared)
+
+    def _give_late(self, batch: SharedBatch) -> None:
+        try:
+            batch.copy()
+        except RejectedError:
+            self._lose(batch)
+        else:
+            self._connection.write(self._conversation.render_plainly([batch]))
+
+    def _lose(self, batch: SharedBatch) -> None:
+        self._connection.lose(batch.messages)
+        self._connection.write([self._conversation.render_gap(batch.messages)])
+
+    def render_items(self, items: list[Item]) -> list[bytes]:
+        """Hand requests and replies in shared memory over, with all that stands before them; return the rest."""
+        start = 0
+        for place, item in enumerate(items):
+            if isinstance(item.values, SharedValues):
+                self._connection.write(render_items(items[start:place]))
+                start = place + 1
+                self._give(item.encode(), item.values.shared)
+        return render_items(items[start:])
+
+    def _give(self, frame: bytes, shared: Shared) -> None:
+        if self._connection.transport.is_closing():
+            return
+        self._sharing.give(frame, shared)
+        if self._sharing.is_full and isinstance(shared, Memfd):
+            cast("Handler", self._connection.handler).pause()
+
+    def _tell_released(self) -> None:
+        """End of a turn: tell the client which of its blocks nobody needs any more."""
+        if not self._session.closed and not self._connection.transport.is_closing():
+            released = self._sharing.take_released()
+            if released:
+                self._session.send(encode_released(released.items()))
+                self._connection.write_outgoing()
+
+    def close(self) -> None:
+        """The client has gone."""
+        self._sharing.close()
+
+
+class _Behind(asyncio.Protocol):
+    """What an old transport may still say once the socket was handed over."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def data_received(self, data: bytes) -> None:
+        """Read before it was told to stop."""
+        self._connection.data_received(data)
+
+
+def _is_for_hub(item: Item) -> bool:
+    return isinstance(item, Request) and item.target.startswith(_RESERVED)

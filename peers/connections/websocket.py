@@ -1,0 +1,317 @@
+"""`WebSocketConversation`: what a connection on the WebSocket port carries, to a browser or any other program.
+
+```
+Session ─▶ Request  ─▶ page, health, metrics; or the handshake
+       └─▶ messages ─▶ Dialogue: the hub's own, or Zeek's, by the path
+handler ── render ──▶ frames that all clients of one encoding share
+```
+
+Purpose: HTTP, the handshake, and what all WebSocket clients have in common. What their messages do to the hub is in
+`peers.websocket.dialogue` and `peers.websocket.zeek`, how a WebSocket is spoken in `peers.websocket.session`, what a
+batch looks like to a client in `peers.websocket.batches` and `peers.websocket.zeek.batches`.
+
+Owner: one `Connection`. Invariants: what the session answers is written before the messages that it lets through, and a
+`dropped` where the lost messages would have stood.
+
+Cost: per message that a client sends, and per batch that it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import cast
+
+from websockets.http11 import Request
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.handler import Handler, Poster, Role
+from hub.overflow import QueueLimits
+from hub.requests.lane import Item
+from peers.connections.connection import Connection
+from peers.node.node import Node
+from peers.verbs.publish import Publication
+from peers.websocket.dialogue import Dialogue, HubDialogue
+from peers.websocket.gate import refused
+from peers.websocket.http import answer, path_of, plain
+from peers.websocket.messages import ClientMessage, Dropped
+from peers.websocket.session import Event, Phase, Session
+from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
+from peers.websocket.zeek import PATH as ZEEK_PATH
+from peers.wire.session import Closing
+
+__all__ = ["PATH", "WebSocketConversation", "websocket_connection"]
+
+PATH = "/v1/hub"
+
+_PATHS = frozenset({PATH, ZEEK_PATH})
+
+_MESSAGE_EVENTS = 2
+"""What a message costs of a turn's share: it is decoded and answered by itself, 10 to 30 µs."""
+
+_BYTES_PER_EVENT = 512
+"""Bytes of a publication that cost as much as one event more: they are decoded, and encoded again."""
+
+
+def websocket_connection(node: Node, queue: QueueLimits, *, loopback: bool) -> Connection:
+    """Make a connection that was accepted on the WebSocket port.
+
+    Args:
+        node: The hub it belongs to.
+        queue: Queue that its handler gets if the client has no wish.
+        loopback: Whether the listener is bound to a loopback address, see `peers.websocket.origins`.
+    """
+    return Connection(node, lambda connection: WebSocketConversation(node, queue, connection, loopback=loopback))
+
+
+class WebSocketConversation:
+    """One client. See `peers.connections.conversation.Conversation`."""
+
+    __slots__ = (
+        "_connection",
+        "_dialogue",
+        "_loopback",
+        "_node",
+        "_poster",
+        "_queue",
+        "_refusal",
+        "_when_gone",
+        "_when_writable",
+        "session",
+    )
+
+    unsaid = "the client closed without Close"
+    is_held = False
+
+    def __init__(self, node: Node, queue: QueueLimits, connection: Connection, *, loopback: bool) -> None:
+        limits = node.settings.limits
+        self._node = node
+        self._queue = queue
+        self._connection = connection
+        self._loopback = loopback
+        self._refusal = ""
+        """Why the hub takes no further connection. The client is told when it has said what it wants."""
+        self._dialogue: Dialogue | None = None
+        """Set once the handshake is over: what follows is said by the path."""
+        self._poster: Poster | None = None
+        """Set with the handler, if the client may ask and serve."""
+        self._when_gone: Callable[[], None] = _nothing
+        self._when_writable: Callable[[], None] = _nothing
+        self.session = Session(limits.frame_bytes, limits.handshake_bytes)
+
+    @property
+    def far_name(self) -> str:
+        """What the client calls itself."""
+        handler = self._connection.handler
+        return handler.name if handler is not None else ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is over."""
+        return self.session.phase is Phase.OPEN
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it was plain HTTP, or no client."""
+        return self._connection.handler is None
+
+    def begin(self, refusal: str) -> None:
+        """Say nothing: the client speaks first."""
+        self._refusal = refusal
+
+    def end_of_stream(self) -> None:
+        """Say nothing: a client that goes without Close wants to hear no more."""
+
+    def act(self, event: Event) -> int:
+        """Do what the client asks for."""
+        match event:
+            case Request():
+                self._answer(event)
+            case Closing():
+                text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
+                self._connection.reason = text
+                self._connection.linger()
+            case _:
+                cast("Dialogue", self._dialogue).act(event)
+                return _cost(event)
+        return 1
+
+    # The handshake.
+
+    def _answer(self, request: Request) -> None:
+        """Answer the only HTTP request of a connection."""
+        path = path_of(request)
+        is_websocket = path in _PATHS or is_astray(request)
+        foreign = refused(
+            request,
+            self._node.settings.websocket,
+            self._node.host_names,
+            loopback=self._loopback,
+            is_websocket=is_websocket,
+        )
+        if foreign is not None:
+            self._log_refusal(foreign.text)
+            self._refuse(*foreign)
+        elif not is_websocket:
+            self._connection.reason = f"answered {request.method} {path}"
+            self.session.respond(answer(self._node, request))
+            self._connection.linger()
+        else:
+            self._shake_hands(request, path)
+
+    def _shake_hands(self, request: Request, path: str) -> None:
+        if self._refusal:
+            self._log_refusal(self._refusal)
+        if self._refusal and not request.headers.get_all("Origin"):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
+        elif not self.session.accept(request, None if path == PATH else ZeekCodec()):
+            self._connection.reason = "no WebSocket handshake"
+            self._connection.linger()
+        elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
+            self._connection.end(CloseCode.TRY_AGAIN_LATER, self._refusal)
+        elif path not in _PATHS:
+            self.session.send_ready(memoryview(INVALID_PATH))
+            self._connection.end(CloseCode.NOT_ALLOWED, INVALID_PATH_TEXT)
+        else:
+            self._open(request, path)
+
+    def _open(self, request: Request, path: str) -> None:
+        """The handshake is over: the path says which dialogue follows."""
+        if path == ZEEK_PATH:
+            name = client_name(request.headers)
+            self._dialogue = ZeekDialogue(self._node, self.session, self._queue, self, name)
+        else:
+            self._dialogue = HubDialogue(self._node, self.session, self._queue, self)
+        self._dialogue.begin()
+        self._connection.opened()
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        self._connection.reason = f"{text} (HTTP {status.value})"
+        self.session.respond(plain(status, text))
+        self._connection.linger()
+
+    def _log_refusal(self, text: str) -> None:
+        self._node.log.warning("connection refused", address=self._connection.address, reason=text)
+
+    def time_out(self) -> None:
+        """No request has come."""
+        text = f"no request within {self._node.settings.limits.handshake_s:g} s"
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
+
+    # What a dialogue asks for, see `peers.websocket.dialogue.Carrier`.
+
+    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
+        """Make the client a handler of the core."""
+        connection = self._connection
+        self._poster = poster
+        handler = Handler(
+            connection,
+            role=Role.CLIENT,
+            limits=limits,
+            name=name,
+            address=connection.address,
+            poster=connection if poster is not None else None,
+            frame_limit_bytes=self._node.settings.limits.frame_bytes,
+        )
+        connection.join(handler)
+        self._node.core.attach(handler)
+        self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
+        return handler
+
+    def speak(self) -> None:
+        """Write what the session has to say after this turn."""
+        self._connection.speak()
+
+    def write(self, frames: list[bytes]) -> None:
+        """Write ready frames, behind what the session has to say."""
+        self._connection.write(frames)
+
+    def owe(self) -> None:
+        """The client has asked for what it is answered in any case."""
+        self._connection.wait_for_reader()
+
+    def when_writable(self, act: Callable[[], None]) -> None:
+        """Call `act` whenever the client reads again."""
+        self._when_writable = act
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        """Call `act` when nobody is there to be answered any more."""
+        self._when_gone = act
+
+    def end(self, code: int, text: str) -> None:
+        """Close the connection, with a code and a text that says why."""
+        self._connection.end(code, text)
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches in this client's encoding."""
+        make = self.session.codec.form
+        frames = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(make)
+            frames.append(form.frames(batch))
+            lost += form.lost_messages
+        if lost:  # the client is told among the frames
+            self._connection.lose(lost)
+        return frames
+
+    def render_items(self, items: list[Item]) -> list[bytes]:
+        """Have the dialogue write requests and replies, which it does in pieces where they are too large."""
+        if self._poster is not None:
+            self._poster.post(items)
+        return []
+
+    def render_gap(self, lost_messages: int) -> bytes:
+        """Tell how many messages are missing; Zeek's clients have no word for it."""
+        return self.session.encode(Dropped(lost_messages))
+
+    def write_more(self) -> None:
+        """Let the dialogue write what it had put off."""
+        self._when_writable()
+
+    # Ends.
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self.session.ping()
+
+    def drain(self) -> None:
+        """The hub stops."""
+        self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+
+    def close(self, code: int, text: str) -> str:
+        """End the session, in the words of what is spoken."""
+        if self._dialogue is not None:
+            code, text = self._dialogue.end(code, text)
+        if self.session.phase is Phase.OPENING:
+            self.session.respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text))
+        else:
+            self.session.close(code, text)
+        return f"{text} ({int(code)})"
+
+    def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
+        """Nobody is there to be answered any more."""
+        self._when_gone()
+
+    def conclude(self) -> None:
+        """Let go of all that knows this conversation."""
+        self._dialogue = self._poster = None
+        self._when_gone = self._when_writable = _nothing
+
+    def take_rejected(self) -> int:
+        """Return and forget how many of the client's messages were refused."""
+        rejected, self.session.rejected_messages = self.session.rejected_messages, 0
+        return rejected
+
+
+def _cost(message: ClientMessage) -> int:
+    if isinstance(message, Publication):
+        return _MESSAGE_EVENTS + len(message.frame) // _BYTES_PER_EVENT
+    return _MESSAGE_EVENTS
+
+
+def _nothing() -> None:
+    """Stand in where no dialogue has asked to be called."""

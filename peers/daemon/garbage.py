@@ -1,0 +1,51 @@
+"""Garbage collection that does not stop the hub.
+
+Python's collector walks over everything that is alive to find what is not. With 9,000 idle clients that is 225,000
+objects, and everybody else waits for 20 to 120 ms. So once a second what has survived is frozen: it is not walked over
+any more, and each collection is as large as what one second has brought.
+
+What is frozen is still freed when nothing refers to it. Only cycles stay: a connection that was closed is one of about
+25 objects, and 6 KB. So after as many connections were closed as half of those that are open, and no fewer than
+`_CLOSED_LEAST`, everything is walked over once: a pause that each of thousands of farewells had a small part in.
+
+Owner: the process, as the collector is: not for hubs inside other programs.
+"""
+
+from __future__ import annotations
+
+import gc
+
+__all__ = ["GarbageWatch"]
+
+_CLOSED_LEAST = 1_000
+"""Fewer closed connections are not worth a walk: 6 MB."""
+
+_YOUNG = 1
+"""The younger two of the collector's three generations."""
+
+
+class GarbageWatch:
+    """When to freeze, and when to walk over everything."""
+
+    def __init__(self) -> None:
+        self._closed_before = 0
+        """How many connections had been closed when everything was walked over last."""
+        gc.collect()
+        gc.freeze()
+
+    def tick(self, open_connections: int, closed_connections: int, *, is_memory_short: bool = False) -> None:
+        """Freeze what has survived; once a second.
+
+        Args:
+            open_connections: How many there are.
+            closed_connections: How many were closed since the start.
+            is_memory_short: Then nothing closed is left behind, however little it is.
+        """
+        closed = closed_connections - self._closed_before
+        if closed > max(_CLOSED_LEAST, open_connections // 2) or (closed and is_memory_short):
+            self._closed_before = closed_connections
+            gc.unfreeze()
+            gc.collect()
+        else:
+            gc.collect(_YOUNG)
+        gc.freeze()

@@ -1,0 +1,177 @@
+"""`Hub`: a hub inside a program with an event loop.
+
+```
+Hub(listen=[...], journal=...) ── start ─▶ Daemon: listeners, links, journal, second hand ── stop
+      connect(), connect_blocking() ─▶ clients over pairs of sockets (`peers.embedding.inside`)
+      tcp://, unix://, ws://        ─▶ everybody else, where it listens
+```
+
+Owner: the program, in the event loop in which it starts the hub. Invariants: what is not given has the default of
+docs/configuration.md, but that it listens nowhere; no file of settings and no environment is read. A hub is started
+once; when it has stopped, its clients end.
+
+Not here: what a hub is (`peers.daemon.daemon`), signals and log formats, which belong to the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, Unpack
+
+import structlog
+
+from hub.config import DEFAULT
+from hub.errors import UsageError
+from peers.client.blocking import BlockingClient
+from peers.client.connecting import Connecting
+from peers.client.settings import ClientSettings, Options
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import Loaded, given
+from peers.embedding.inside import Inside
+
+__all__ = ["Hub", "merged"]
+
+
+class Hub:
+    """A hub in this process, for `async with Hub() as hub`.
+
+    Args:
+        listen: URLs where others reach it, as of `hub run --listen`; it listens nowhere without any.
+        peers: URLs of hubs and Zeeks to link with, as of `hub run --peer`.
+        journal: File of its journal; without it nothing is recorded.
+        name: A name for people, which logs, statistics and clients tell.
+        settings: Other keys of docs/configuration.md, nested as in `hub.toml`: `{"queue": {"messages": 1000}}`.
+
+    Raises:
+        ConfigError: A URL or a setting makes no sense; the text says which.
+    """
+
+    def __init__(
+        self,
+        listen: Sequence[str] | str = (),
+        *,
+        peers: Sequence[str] | str = (),
+        journal: str | os.PathLike[str] = "",
+        name: str = "hub",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self._loaded = merged(listen, peers, journal, name, settings or {})
+        # None until `start`: the hub as it runs, also after it has stopped.
+        self._daemon: Daemon | None = None
+        # None until `start`: how clients of this process reach the hub.
+        self._inside: Inside | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def listening(self) -> list[str]:
+        """URLs where it listens, with the ports that were picked for port 0; empty until it is started."""
+        return [endpoint.location for endpoint in self._daemon.endpoints] if self._daemon is not None else []
+
+    async def start(self) -> None:
+        """Open the journal, listen, and dial peers; clients may connect when this returns.
+
+        Raises:
+            ListenError: An address cannot be listened on; nothing is left open.
+            TlsError: TLS towards Zeeks cannot be set up; nothing is left open.
+            JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
+            UsageError: It was started before.
+        """
+        if self._daemon is not None:
+            raise UsageError("a hub is started once; make another one")
+        _log_as_the_program_does()
+        self._daemon = daemon = Daemon(self._loaded, self._loaded.settings.name)
+        daemon.node.memory.count_only_charged()
+        await daemon.start()
+        self._inside = Inside(asyncio.get_running_loop(), daemon.take)
+
+    async def stop(self) -> None:
+        """Stop as `hub run` does on SIGTERM: write what is queued, for `limits.drain_s` at most, and close with 1001.
+
+        Clients of this process end with `RejectedError`, others dial again. May be called twice.
+        """
+        if self._inside is not None and self._daemon is not None and not self._inside.closed:
+            self._inside.closed = True
+            await self._daemon.stop()
+
+    def connect(self, **options: Unpack[Options]) -> Connecting:
+        """Make a client of this hub, for `async with hub.connect() as client` or `await`; in any event loop.
+
+        Args:
+            options: The same as those of `peers.client.connect`.
+
+        Raises:
+            UsageError: The hub is not started; an option makes no sense.
+        """
+        return Connecting(self._reached("async with Hub() as hub"), ClientSettings(**options))
+
+    def connect_blocking(self, **options: Unpack[Options]) -> BlockingClient:
+        """Make a client for threads; from any thread but that of the hub's loop, which has to answer.
+
+        Args:
+            options: The same as those of `peers.client.connect`.
+
+        Raises:
+            UsageError: The hub is not started; an option makes no sense; this is the hub's own thread.
+            RejectedError: The hub has stopped.
+        """
+        inside = self._reached("async with Hub() as hub")
+        if inside.is_here():
+            text = "this is the thread of the hub's loop: use `hub.connect()` here, and `connect_blocking` in others"
+            raise UsageError(text)
+        client = BlockingClient(inside, ClientSettings(**options))
+        client.open()
+        return client
+
+    def _reached(self, how: str) -> Inside:
+        if self._inside is None:
+            raise UsageError(f"start the hub first: `{how}`")
+        return self._inside
+
+
+def merged(
+    listen: Sequence[str] | str,
+    peers: Sequence[str] | str,
+    journal: str | os.PathLike[str],
+    name: str,
+    settings: Mapping[str, object],
+) -> Loaded:
+    """Put the arguments of a hub over its settings.
+
+    Raises:
+        ConfigError: A URL or a setting makes no sense.
+    """
+    arguments: dict[str, object] = {"name": name}
+    if listen:
+        arguments["listen"] = [listen] if isinstance(listen, str) else list(listen)
+    if peers:
+        arguments["peers"] = [peers] if isinstance(peers, str) else list(peers)
+    if journal:
+        arguments["journal"] = {"path": os.fspath(journal)}
+    loaded = given(("settings", settings), ("argument", arguments))
+    return replace(loaded, listen=()) if loaded.origins["listen"] == DEFAULT else loaded
+
+
+def _log_as_the_program_does() -> None:
+    """Send the hub's log lines to the standard library's logger "peers", if the program has said nothing else.
+
+    Without this structlog would print them all: a program that embeds a hub would find them in its output.
+    """
+    if not structlog.is_configured():
+        structlog.configure(
+            # As text: a key such as "name" would be refused by the standard library as an attribute of its record.
+            processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            logger_factory=structlog.stdlib.LoggerFactory(),
+        )

@@ -1,0 +1,95 @@
+"""`Announcement`: changes of this hub's filter, or of what is served here, on their way to a peer hub, merged per turn.
+
+A client that subscribes to a thousand prefixes in one read is one SUBSCRIBE frame to the peer, and one that subscribes
+and takes it back within a turn is none.
+
+Owner: one connection. Invariant: replaying what was taken gives the core's minimal filter (the prefixes served here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from hub.filter import Change
+from peers.wire.control import encode_subscription
+from peers.wire.kinds import Kind
+
+__all__ = ["Announcement"]
+
+_PREFIXES_PER_FRAME = 1000
+"""A turn's share of a connection, see `peers.connections.connection`."""
+
+_AROUND_BYTES = 16
+"""What a subscription's body has beside its prefixes: the array, the request, and the length of the list."""
+
+_BESIDE_BYTES = 5
+"""What a prefix has beside its text: its length."""
+
+
+class Announcement:
+    """What is still to be told.
+
+    Args:
+        schedule: Called when there is something to tell.
+        limit_bytes: Largest body that the peer takes. A prefix that alone is over it is told all the same.
+        more: The kind of frame that tells of prefixes.
+        less: The kind that takes them back.
+        tells_of_itself: Whether the first frame is sent in any case, and be it empty: it still tells the peer that
+            this side has read its HELLO.
+    """
+
+    __slots__ = ("_changes", "_less", "_limit_bytes", "_more", "_schedule", "_tells_of_itself")
+
+    def __init__(
+        self,
+        schedule: Callable[[], None],
+        limit_bytes: int,
+        more: Kind = Kind.SUBSCRIBE,
+        less: Kind = Kind.UNSUBSCRIBE,
+        *,
+        tells_of_itself: bool = False,
+    ) -> None:
+        self._tells_of_itself = tells_of_itself  # until the first frame was taken
+        self._more = more
+        self._less = less
+        self._schedule = schedule
+        self._limit_bytes = limit_bytes
+        self._changes: dict[str, bool] = {}  # prefix → whether it is added
+
+    def __bool__(self) -> bool:
+        """Whether there is something to tell."""
+        return self._tells_of_itself or bool(self._changes)
+
+    def change(self, change: Change) -> None:
+        """Note a change; an opposite one that was not told yet cancels it out."""
+        self._schedule()
+        for prefixes, added in ((change.removed, False), (change.added, True)):
+            for prefix in prefixes:
+                if self._changes.get(prefix, added) is not added:
+                    del self._changes[prefix]
+                else:
+                    self._changes[prefix] = added
+
+    def take(self) -> bytes:
+        """Return the frames that tell it all: additions first, so that no message falls between."""
+        self._tells_of_itself = False
+        changes, self._changes = self._changes, {}
+        added = [prefix for prefix, is_added in changes.items() if is_added]
+        removed = [prefix for prefix, is_added in changes.items() if not is_added]
+        frames = [encode_subscription(self._more, some) for some in self._some(added)]
+        frames.extend(encode_subscription(self._less, some) for some in self._some(removed))
+        return b"".join(frames) or encode_subscription(self._more, [])
+
+    def _some(self, prefixes: list[str]) -> Iterator[list[str]]:
+        """Cut into what one frame holds."""
+        some: list[str] = []
+        size_bytes = _AROUND_BYTES
+        for prefix in prefixes:
+            prefix_bytes = len(prefix.encode()) + _BESIDE_BYTES
+            if some and (len(some) == _PREFIXES_PER_FRAME or size_bytes + prefix_bytes > self._limit_bytes):
+                yield some
+                some, size_bytes = [], _AROUND_BYTES
+            some.append(prefix)
+            size_bytes += prefix_bytes
+        if some:
+            yield some

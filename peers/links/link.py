@@ -1,0 +1,167 @@
+"""`Link`: what this hub tells a peer hub by itself: what it wants, what is served here, rules and names, and accounts.
+
+```
+core: filter, services, rules, names ─▶ changes, merged until they are told ─▶ SUBSCRIBE, SERVE, RULE, NAMES
+handler: messages sent and arrived   ─▶ once a second where some arrived, and before CLOSE ─▶ ACCOUNT
+```
+
+Owner: one connection, from the moment in which the peer's link stands. Invariant: replaying what was told gives what
+the core holds; while the peer does not read, changes wait and merge, and `write_more` tells them.
+
+Not here: what the peer asks this hub (`peers.verbs`), which of two links to one hub stays (`peers.node.links`), what
+accounts are for (`peers.node.accounts`).
+"""
+
+from __future__ import annotations
+
+from hub.handler import Handler
+from hub.routes import Route
+from peers.links.announcement import Announcement
+from peers.links.names import LinkNames
+from peers.links.outbox import Outbox
+from peers.links.rules import LinkRules
+from peers.node.accounts import EndedLink, Peer, Remembered
+from peers.node.node import Node
+from peers.verbs.wire_far_side import WireFarSide
+from peers.wire.account import Account, encode_account
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.session import Session
+
+__all__ = ["Link"]
+
+_TELL_EVERY_S = 1.0
+"""How often the peer is told how many of its messages have arrived, seconds. What it sent in this time is in doubt when
+the link is cut."""
+
+
+class Link:
+    """What one peer hub is told.
+
+    Args:
+        node: This hub.
+        handler: Of the peer; attached here.
+        session: Of the link.
+        far: The peer.
+        hello: What the peer has said of itself.
+        link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
+    """
+
+    __slots__ = (
+        "_confirmed",
+        "_ended",
+        "_far",
+        "_handler",
+        "_id",
+        "_is_settled",
+        "_node",
+        "_outbox",
+        "_peer",
+        "_session",
+        "_told_arrived",
+        "due_s",
+    )
+
+    _confirmed: int
+    """How many of this hub's messages have arrived, as the peer has told last."""
+
+    _told_arrived: int
+    """How many of the peer's messages have arrived, as it was told last."""
+
+    _is_settled: bool
+    """Whether the peer has told how many have arrived and reads no more: it says CLOSE next. Never false again."""
+
+    _ended: Remembered | None
+    """The account of this link from its end on; None before."""
+
+    def __init__(  # noqa: PLR0913 -- what is known of a peer is told at once
+        self, node: Node, handler: Handler, *, session: Session[Route], far: WireFarSide, hello: Hello, link_id: bytes
+    ) -> None:
+        self._node = node
+        self._handler = handler
+        self._session = session
+        self._far = far
+        self._peer = Peer(hello.id, hello.name, handler.address)
+        self._id = link_id
+        self._confirmed = self._told_arrived = 0
+        self._is_settled = False
+        self._ended = None
+        self.due_s = -1  # kept by the wheel of deadlines
+        if link_id:
+            for account in node.accounts.former(hello.id):
+                session.send(encode_account(account))
+            node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
+        limit_bytes = hello.frame
+        outbox = self._outbox = Outbox(handler, node.after_turn, far.write)
+        wanted = Announcement(outbox.due, limit_bytes, tells_of_itself=True)
+        outbox.add(wanted)
+        node.core.attach(handler, wanted.change)
+        outbox.add(LinkRules(node, handler, outbox.due, limit_bytes))
+        outbox.add(LinkNames(node, handler, outbox.due, hello.id, limit_bytes))
+        services = Announcement(outbox.due, limit_bytes, Kind.SERVE, Kind.UNSERVE)
+        outbox.add(services)
+        node.core.requests.tell(handler, services.change)
+
+    def write_more(self) -> None:
+        """Tell what was put off: the peer reads again."""
+        self._outbox.write_more()
+
+    # Accounts.
+
+    @property
+    def _arrived(self) -> int:
+        """How many of the peer's messages have arrived; those that are refused here, too."""
+        return self._handler.published_messages + self._session.rejected_messages
+
+    def check(self, now_s: float) -> float:
+        """Tell how many messages have arrived, if there are new ones; return when to look again."""
+        if self._arrived != self._told_arrived and self._handler.writable:
+            self._far.write(self._account(last=False))
+        return now_s + _TELL_EVERY_S
+
+    def _account(self, *, last: bool) -> bytes:
+        self._told_arrived = self._arrived
+        return encode_account(Account(self._id, self._handler.delivered_messages, self._told_arrived, last))
+
+    def tell_last(self) -> None:
+        """This side says CLOSE next, and reads no more: tell the peer what has arrived till now."""
+        if self._id and self._ended is None:
+            self._session.send(self._account(last=True))
+
+    def hear(self, account: Account) -> None:
+        """The peer tells of this link, or of one that has ended."""
+        if account.link != self._id:
+            self._node.accounts.hear(self._peer.hub, account)
+        elif not self._is_settled:
+            self._confirmed = min(account.arrived, self._handler.delivered_messages)
+            self._is_settled = account.last
+
+    def miss(self, messages: int) -> None:
+        """The peer has dropped messages that were for this hub."""
+        self._node.accounts.miss(self._peer, messages)
+
+    def leave(self) -> None:
+        """The link is over: count what is lost with it. To be called before the handler is detached; once or more."""
+        if self._ended is not None:
+            return
+        self._node.keepalive.forget(self)
+        handler = self._handler
+        ended = EndedLink(
+            link=self._id,
+            peer=self._peer,
+            sent=handler.delivered_messages,
+            arrived=self._arrived,
+            waiting=handler.held_messages,
+            confirmed=self._confirmed,
+            is_settled=self._is_settled,
+        )
+        self._ended = self._node.accounts.end(ended, self._node.loop.time())
+
+    def conclude(self, *, in_order: bool) -> None:
+        """The socket is closed.
+
+        Args:
+            in_order: Whether the peer has read all that was sent: it has closed behind the CLOSE of this side.
+        """
+        if self._ended is not None:
+            self._node.accounts.conclude(self._ended, in_order=in_order)

@@ -1,0 +1,82 @@
+"""`LinkRules`: the rules of this hub's own subscribers, on their way to a peer hub.
+
+```
+core.rules ─▶ changes, merged per turn ─▶ RULE, UNRULE
+```
+
+Owner: one connection. Invariant: replaying what was told gives the rules that this hub's own subscribers have, each
+once. Not here: matching (`hub.tags`), what clients and peers subscribe to (`peers.verbs.rules`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from hub.handler import Handler
+from hub.tags.rule import Rule
+from peers.node.node import Node
+from peers.wire.kinds import Kind
+from peers.wire.rules import encode_rules
+
+__all__ = ["LinkRules"]
+
+_RULES_PER_FRAME = 500
+"""Told in one frame: 5 ms of work for who reads it."""
+
+_AROUND_BYTES = 16
+"""What a frame has beside its rules."""
+
+_BESIDE_BYTES = 16
+"""What a rule has beside its texts: their heads, and its own."""
+
+_BESIDE_LABEL_BYTES = 2
+
+
+class LinkRules:
+    """What a peer hub is told of the rules of this hub's own subscribers.
+
+    Args:
+        node: This hub.
+        handler: Of the link, attached.
+        due: Called when there is something to tell.
+        limit_bytes: Largest body that the peer takes. A rule that alone is over it is told all the same.
+    """
+
+    __slots__ = ("_changes", "_due", "_limit_bytes")
+
+    def __init__(self, node: Node, handler: Handler, due: Callable[[], None], limit_bytes: int) -> None:
+        self._due = due
+        self._limit_bytes = limit_bytes
+        self._changes: OrderedDict[Rule, bool] = OrderedDict()  # not told yet → whether it is added
+        node.core.rules.tell(handler, self._change)
+
+    def _change(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- one of two
+        if self._changes.get(rule, added) is not added:
+            del self._changes[rule]  # it was not told yet
+        else:
+            self._changes[rule] = added
+            self._due()
+
+    def __bool__(self) -> bool:
+        """Whether there is something to tell."""
+        return bool(self._changes)
+
+    def take(self) -> bytes:
+        """Return the next frame: rules of one kind, as many as it takes."""
+        some: list[Rule] = []
+        size_bytes = _AROUND_BYTES
+        kind = next(iter(self._changes.values()))
+        for rule, added in self._changes.items():
+            size_bytes += _size_of(rule)
+            if added is not kind or (some and (len(some) == _RULES_PER_FRAME or size_bytes > self._limit_bytes)):
+                break
+            some.append(rule)
+        for rule in some:
+            del self._changes[rule]
+        return encode_rules(Kind.RULE if kind else Kind.UNRULE, some)
+
+
+def _size_of(rule: Rule) -> int:
+    labels = sum(len(label.encode()) + _BESIDE_LABEL_BYTES for label in rule.labels)
+    return labels + len(rule.prefix.encode()) + len(rule.sender) + _BESIDE_BYTES

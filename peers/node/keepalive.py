@@ -1,0 +1,75 @@
+"""`Keepalive`: when each of any number of connections must be looked at, with one timer for all of them.
+
+```
+second   41        42        43   ...        a wheel with a slot per second;
+         {a, b}    {}        {c}              tick(42) looks at what is due up to 42
+```
+
+Each connection says itself when it wants to be looked at next (`check`), so a busy connection costs one look for each
+ping interval, and not one for each message.
+
+Owner: the daemon's loop, which calls `tick` once a second. Cost: `watch`, `forget` O(1); a tick costs what is due.
+Not here: what is done at a look, such as ending a late handshake or sending a ping (`peers.connections.connection`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+__all__ = ["Keepalive", "Watched"]
+
+
+class Watched(Protocol):
+    """A connection with deadlines."""
+
+    due_s: int
+    """The slot in which the connection is, -1 while it is not watched. Only the wheel sets it."""
+
+    def check(self, now_s: float) -> float:
+        """Do what is due at `now_s`; return when to look again, which may be never (inf)."""
+
+
+class Keepalive:
+    """A wheel of deadlines, in whole seconds of a monotonic clock."""
+
+    __slots__ = ("_last_s", "_slots")
+
+    def __init__(self, now_s: float) -> None:
+        self._slots: dict[int, dict[Watched, None]] = {}
+        """By second, the connections to be looked at then, in the order of `watch`; there are no empty slots."""
+        self._last_s = math.floor(now_s)
+        """The last second whose slot was looked at; every slot that exists is later."""
+
+    def __len__(self) -> int:
+        """How many connections are watched."""
+        return sum(map(len, self._slots.values()))
+
+    def watch(self, connection: Watched, at_s: float) -> None:
+        """Look at `connection` at the first tick that is not before `at_s`."""
+        self.forget(connection)
+        if math.isinf(at_s):
+            return
+        slot = max(math.ceil(at_s), self._last_s + 1)
+        connection.due_s = slot
+        self._slots.setdefault(slot, {})[connection] = None
+
+    def forget(self, connection: Watched) -> None:
+        """Do not look at `connection` any more."""
+        slot = self._slots.get(connection.due_s)
+        if slot is not None:
+            slot.pop(connection, None)
+            if not slot:
+                del self._slots[connection.due_s]
+        connection.due_s = -1
+
+    def tick(self, now_s: float) -> None:
+        """Look at everything that is due."""
+        now = math.floor(now_s)
+        for second in range(self._last_s + 1, now + 1):
+            self._last_s = second
+            for connection in self._slots.pop(second, ()):
+                if connection.due_s == second:  # otherwise an earlier look of this tick has ended or moved it
+                    connection.due_s = -1
+                    self.watch(connection, connection.check(now_s))
+        self._last_s = max(self._last_s, now)

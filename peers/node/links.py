@@ -1,0 +1,194 @@
+"""`Links`: which peer hubs are linked, and which of two links to the same hub stays.
+
+Two links between the same two hubs would carry every message twice. Both hubs follow the same rules, so that both keep
+the same link:
+
+| case | kept |
+|---|---|
+| the far side has this hub's own id | none: 4010 |
+| both have dialled each other at once | the one that the hub with the lower id has dialled; the other is closed: 4009 |
+| one link is in use already | that one, if it proves that it is alive: the new one is closed: 4009; else the new one |
+
+A link counts as used when any frame after HELLO has come in: the hub that dialled sends its filter as soon as it has
+read the answer, so from then on both sides know of the link.
+
+A proof is needed because the way between two hubs may be cut: one of them may learn of it by a reset and dial again,
+while the other has heard nothing yet and believes in the old link. So the hub asks the old link by a PING, and the new
+link waits meanwhile. An answer decides at once. So does the end of the old link, which the PING itself brings about if
+the far side has forgotten the link. If neither comes, the new link wins after `PROOF_S`.
+
+```
+add(new) ─▶ nobody there ─▶ taken
+        └─▶ older is there ─▶ older.ask(token), new waits ─┬─ answered(older, token) ─▶ new.refuse(4009)
+                                                           ├─ remove(older) ─────────▶ new.proceed()
+                                                           └─ check() after PROOF_S ─▶ older.refuse(4009), new.proceed()
+```
+
+Owner: the node. No I/O: times are arguments, and `later` calls something after this turn of the loop. Invariant: for
+each hub there are at most one link that stands and one that waits for its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import count
+from typing import Final, Protocol
+
+from hub.errors import CloseCode, RejectedError
+from peers.node.keepalive import Keepalive
+
+__all__ = ["PROOF_S", "Link", "Links"]
+
+PROOF_S: Final = 1.0
+"""Time in which a link that another one would replace must answer, seconds. It is a hundred times what a busy hub
+needs, and less than the far side takes to dial again."""
+
+_TOKEN_BYTES = 8
+
+
+class Link(Protocol):
+    """A connection to a peer hub."""
+
+    dialled: bool
+    """Whether this side has dialled; never changed."""
+
+    @property
+    def used(self) -> bool:
+        """Whether a frame after HELLO has come in, or this side has dialled and got its answer."""
+
+    def ask(self, token: bytes) -> None:
+        """Send a PING with `token`; its answer is told by `Links.answered`."""
+
+    def proceed(self) -> None:
+        """Take the far side in, as its place is free now. This is harmless if the link is over by now."""
+
+    def refuse(self, code: int, text: str) -> None:
+        """Close the link for a reason."""
+
+
+class _Trial:
+    """A link that must prove itself, and the one that waits for its place."""
+
+    __slots__ = ("_links", "due_s", "hub_id", "newer", "older", "token")
+
+    def __init__(self, links: Links, hub_id: bytes, older: Link, newer: Link, token: bytes) -> None:
+        self._links = links
+        self.hub_id = hub_id
+        self.older = older
+        """The link that stands, and has been asked to prove itself."""
+        self.newer = newer
+        """The link that waits for the outcome."""
+        self.token = token
+        """The content of the PING, by which its answer is known."""
+        self.due_s = -1
+        """The slot in the wheel of deadlines, which alone sets it."""
+
+    def check(self, now_s: float) -> float:  # noqa: ARG002 -- it is watched for this one moment
+        """Replace the older link, as the time is up and it has not answered."""
+        self._links.replace(self)
+        return math.inf
+
+
+class Links:
+    """Links by the id of the far hub.
+
+    Args:
+        own_id: The id of this hub.
+        keepalive: Where deadlines are watched.
+        later: Calls a function after this turn of the loop.
+    """
+
+    __slots__ = ("_keepalive", "_later", "_links", "_own_id", "_tokens", "_trials")
+
+    def __init__(self, own_id: bytes, keepalive: Keepalive, later: Callable[[Callable[[], object]], object]) -> None:
+        self._own_id = own_id
+        self._keepalive = keepalive
+        self._later = later
+        self._links: dict[bytes, Link] = {}
+        """The link that stands to each hub, by the id of that hub; removed when the link is over."""
+        self._trials: dict[bytes, _Trial] = {}
+        """The trial between two links to a hub, by its id: from the HELLO of the newer link until it is decided."""
+        self._tokens = count(1)
+        """Contents of PINGs; each is used once, so that no late answer counts for another trial."""
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def __contains__(self, hub_id: bytes) -> bool:
+        """Whether a link to that hub stands."""
+        return hub_id in self._links
+
+    def add(self, hub_id: bytes, link: Link, now_s: float) -> bool:
+        """Take in a link whose far side has said HELLO, and close an older one if the rules say so.
+
+        Returns:
+            Whether the link stands. If it does not, it must wait: a call of `proceed` or `refuse` follows.
+
+        Raises:
+            RejectedError: The far side is this hub itself.
+        """
+        if hub_id == self._own_id:
+            raise RejectedError(CloseCode.THAT_IS_YOURSELF, "that is yourself: a hub does not peer with itself")
+        older = self._links.get(hub_id)
+        if older is None:
+            self._links[hub_id] = link
+            return True
+        dialled_by_lower = link.dialled == (self._own_id < hub_id)
+        if older.used or older.dialled == link.dialled or not dialled_by_lower:
+            self._put_on_trial(hub_id, older, link, now_s)
+            return False
+        self._links[hub_id] = link
+        older.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
+        return True
+
+    def answered(self, hub_id: bytes, link: Link, token: bytes) -> None:
+        """Take note of a link's answer to a PING. If it was on trial, it stays, and the one that waits is refused."""
+        trial = self._trials.get(hub_id)
+        if trial is not None and trial.older is link and trial.token == token:
+            self._end_trial(trial)
+            trial.newer.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
+
+    def remove(self, hub_id: bytes, link: Link) -> bool:
+        """Forget a link that is over; return whether it was the one that stood.
+
+        If another link waits for its place, that one stands from now on, and proceeds after this turn.
+        """
+        trial = self._trials.get(hub_id)
+        if trial is not None and trial.newer is link:
+            self._end_trial(trial)
+        if self._links.get(hub_id) is not link:
+            return False
+        del self._links[hub_id]
+        if trial is not None:
+            self.replace(trial)
+        return True
+
+    def replace(self, trial: _Trial) -> None:
+        """Let the link that waits take the place of the older one, which is gone or does not answer."""
+        self._end_trial(trial)
+        older = self._links.get(trial.hub_id)
+        self._links[trial.hub_id] = trial.newer
+        if older is not None:
+            text = f"no answer within {PROOF_S:g} s: another link of hub {trial.hub_id.hex()} takes its place"
+            older.refuse(CloseCode.ALREADY_CONNECTED, text)
+        self._later(trial.newer.proceed)
+
+    def _put_on_trial(self, hub_id: bytes, older: Link, newer: Link, now_s: float) -> None:
+        before = self._trials.get(hub_id)
+        if before is not None:  # the far side has dialled once more, and believes in its last link only
+            self._end_trial(before)
+            before.newer.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
+        token = next(self._tokens).to_bytes(_TOKEN_BYTES)
+        trial = self._trials[hub_id] = _Trial(self, hub_id, older, newer, token)
+        self._keepalive.watch(trial, now_s + PROOF_S)
+        older.ask(token)
+
+    def _end_trial(self, trial: _Trial) -> None:
+        if self._trials.get(trial.hub_id) is trial:
+            del self._trials[trial.hub_id]
+            self._keepalive.forget(trial)
+
+
+def _already(hub_id: bytes) -> str:
+    return f"already connected: one link between two hubs is enough, hub {hub_id.hex()} has one"

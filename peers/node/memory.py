@@ -1,0 +1,142 @@
+"""How much memory there is for this process, how much it takes, and how it gives back what it no longer needs.
+
+The memory is limited by the machine, by the tightest of the process's control groups (version 1 and 2), and by the
+process's own limits of address space and data. The hub keeps to a part of that, because the kernel's buffers of sockets
+count as well, and because the hub must notice before the kernel does.
+
+`MemoryWatch` is called once a second. It has `hub.memory` look, and when much is held that no account knows of, such as
+after many clients have left, it has malloc give memory back. That takes long, so a thread does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from hub.memory import Memory
+
+__all__ = ["MEMORY_PART", "MemoryWatch", "available_bytes", "memory_limit_bytes", "resident_bytes"]
+
+MEMORY_PART = 0.6
+"""Part of the available memory that the hub uses by default. The rest is for the kernel's buffers (the kernel may hold
+some MiB for each reader that stalls), for reader processes, and for what is taken between two looks."""
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_KEPT_BYTES = 16 * 1024 * 1024
+"""How much malloc may keep at the end of its heap, so that reads need not ask the kernel for memory again and again."""
+
+_WORTH_BYTES = 32 * 1024 * 1024
+"""By how much what is held must have grown before malloc is asked again, as it walks over all free memory."""
+
+_ROOT = Path("/")
+
+
+def memory_limit_bytes(set_bytes: int) -> int:
+    """Return the budget: what was set, or a part of the available memory if that is 0."""
+    return set_bytes or int(available_bytes() * MEMORY_PART)
+
+
+def available_bytes(root: Path = _ROOT) -> int:
+    """Return how much memory this process may have at most.
+
+    Args:
+        root: The directory that holds `proc` and `sys`; tests give another one.
+    """
+    return min([_machine_bytes(root), *_group_limits(root), *_own_limits()])
+
+
+def _machine_bytes(root: Path) -> int:
+    for line in (root / "proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return 1 << 62  # the kernel does not say, so only the other limits count
+
+
+def _group_limits(root: Path) -> Iterator[int]:
+    """Yield the limits of the process's control groups and of all groups around them."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    groups = root / "sys/fs/cgroup"
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            yield from _limits_upwards(groups, path, "memory.max")
+        elif "memory" in controllers.split(","):
+            yield from _limits_upwards(groups / "memory", path, "memory.limit_in_bytes")
+
+
+def _limits_upwards(mount: Path, path: str, file: str) -> Iterator[int]:
+    """Yield the limits of a group and of all groups around it.
+
+    In a container the group itself may be mounted as the root, so that its path does not exist.
+    """
+    parts = [part for part in path.split("/") if part]
+    for depth in range(len(parts), -1, -1):
+        try:
+            text = mount.joinpath(*parts[:depth], file).read_text().strip()
+        except OSError:
+            continue
+        if text.isdecimal():  # "max" means no limit
+            yield int(text)
+
+
+def _own_limits() -> Iterator[int]:
+    for number in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft, _ = resource.getrlimit(number)
+        if soft != resource.RLIM_INFINITY:
+            yield soft
+
+
+def resident_bytes() -> int:
+    """Return how much memory of this process is resident."""
+    with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 -- ten times a Path's speed
+        return int(file.read(100).split()[1]) * _PAGE_BYTES
+
+
+class MemoryWatch:
+    """What is done about memory once a second.
+
+    Args:
+        memory: The budget.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._held_bytes = 0
+        """The least resident memory beyond what is charged that was seen since malloc was last asked; 0 before the
+        first look. Growth above it is what malloc may be able to give back."""
+        self._giving_back: asyncio.Future[None] | None = None
+        """Set while the thread gives memory back, None otherwise."""
+
+    def tick(self) -> None:
+        """Look, and have malloc give back what it holds if that has grown by much since the last time."""
+        self._memory.look()
+        statistics = self._memory.statistics()
+        held = statistics.resident_bytes - self._memory.charged_bytes
+        if not self._held_bytes:
+            self._held_bytes = held
+        if self._giving_back is None and held > self._held_bytes + _WORTH_BYTES:
+            self._giving_back = asyncio.get_running_loop().run_in_executor(None, give_back)
+            self._giving_back.add_done_callback(self._gave_back)
+        self._held_bytes = min(self._held_bytes, held) if self._giving_back is None else self._held_bytes
+
+    def _gave_back(self, _: asyncio.Future[None]) -> None:
+        self._giving_back = None
+        self._memory.gave_back()
+        self._memory.look()
+        self._held_bytes = self._memory.statistics().resident_bytes - self._memory.charged_bytes
+
+
+def give_back() -> None:
+    """Have malloc return free memory to the kernel, except for what reads need; without glibc nothing happens."""
+    try:
+        ctypes.CDLL(None).malloc_trim(_KEPT_BYTES)
+    except (OSError, AttributeError):
+        return

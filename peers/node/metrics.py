@@ -1,0 +1,302 @@
+"""Metrics in the Prometheus text format, which are read from plain counters whenever somebody scrapes.
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_info` | gauge, 1 | `name`, `id`, `version` | which hub this is |
+| `hub_ready` | gauge | | 1 while the hub takes clients, 0 while it starts or stops, or its journal cannot be written |
+| `hub_connections` | gauge | | open connections of all kinds, HTTP and handshakes included |
+| `hub_connections_limit` | gauge | | how many there may be |
+| `hub_connections_accepted_total` | counter | | accepted since the start |
+| `hub_connections_refused_total` | counter | | refused because of a limit |
+| `hub_connections_newcomers` | gauge | | connections that have not said yet who they are, refused ones included |
+| `hub_connections_newcomers_limit` | gauge | | how many there may be |
+| `hub_connections_evicted_total` | counter | | newcomers that had to give way to others |
+| `hub_connections_shed_total` | counter | | closed unseen, because no descriptor was left |
+| `hub_connections_failed_total` | counter | | ended with 1011 by a bug of the hub, which its log shows |
+| `hub_connections_watched` | gauge | | connections with a deadline: handshake, silence, lingering |
+| `hub_handlers` | gauge | `role`: `client`, `link`, `leaf` (a Zeek), `local` | data sinks of the core |
+| `hub_handlers_paused` | gauge | | handlers whose transport takes no bytes now |
+| `hub_links` | gauge | | peer hubs that are linked |
+| `hub_links_lost_messages_total` | counter | `known`: `exactly`, `at_most` | lost with links to peer hubs |
+| `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
+| `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
+| `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
+| `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
+| `hub_subscriptions` | gauge | | pairs of prefix and handler |
+| `hub_filter_prefixes` | gauge | | prefixes that peers are told |
+| `hub_messages_published_total` | counter | | messages taken from clients, links and this process |
+| `hub_messages_rejected_total` | counter | | messages refused: bad topic, not allowed |
+| `hub_messages_delivered_total` | counter | | messages written, once for each handler |
+| `hub_messages_dropped_total` | counter | `overflow`: the policy | messages lost: full queue, or no form |
+| `hub_delivered_bytes_total` | counter | | bytes of batches handed to transports, overhead included |
+| `hub_queued_messages`, `hub_queued_bytes` | gauge | | what waits for slow handlers |
+| `hub_rules` | gauge | | pairs of rule and handler |
+| `hub_refused_for_limits_total` | counter | `what`: `prefixes`, `rules`, `services` | one handler had too many |
+| `hub_routes` | gauge | | routing keys remembered |
+| `hub_routes_tagged` | gauge | | those of them with labels or names |
+| `hub_routes_bytes`, `hub_routes_bytes_limit` | gauge | | what they take, and what they may |
+| `hub_routes_limit` | gauge | | how many may be |
+| `hub_route_misses_total` | counter | | lookups that had to search |
+| `hub_route_clears_total` | counter | | times that the cache was emptied |
+| `hub_memory_limit_bytes`, `hub_memory_resident_bytes` | gauge | | the budget, and what was taken at the last look |
+| `hub_memory_charged_bytes` | gauge | `account`: `queues`, `subscriptions`, ... | what the hub holds, about |
+| `hub_memory_over` | gauge | | 1 while there is too little memory: what is new is refused |
+| `hub_memory_reliefs_total`, `hub_memory_relieved_bytes_total` | counter | | drops for want of memory; their sum |
+| `hub_memory_refused_total` | counter | | connections, subscriptions, names, stages refused for want of memory |
+| `hub_services` | gauge | | prefixes that are served, here or at peer hubs |
+| `hub_requests_pending`, `hub_requests_limit` | gauge | | requests without an answer yet; how many there may be |
+| `hub_requests_total` | counter | | requests taken from clients and links |
+| `hub_requests_answered_total` | counter | `status`: `ok`, `failed`, `timed_out`, ... | answers, one for each request |
+| `hub_requests_abandoned_total` | counter | | requests whose requester left before the answer |
+| `hub_requests_refused_total` | counter | | requests and replies that nobody may send |
+| `hub_requests_duplicate_total` | counter | | requests whose transaction id was pending |
+| `hub_replies_late_total`, `hub_replies_unasked_total` | counter | | replies too late; that nobody asked for |
+| `hub_names`, `hub_names_announced`, `hub_names_waiting` | gauge | | names; those of peers; claims that wait |
+| `hub_names_appeared_total` | counter | | times that a name got an owner, or other labels |
+| `hub_name_claims_refused_total` | counter | | claims refused: owned by another, too many, no name |
+| `hub_names_lost_total` | counter | | owners here that a peer's claim came before |
+| `hub_names_unheard_total` | counter | | names announced by peers and not taken: bad, or too many |
+
+[Shared memory](../docs/shared-memory.md):
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_shared_messages_total` | counter | | messages, requests and replies that came in shared memory |
+| `hub_shared_copied_total` | counter | | of these, copied at once, because there were too many descriptors |
+| `hub_shared_refused_total` | counter | | handles and segments that were not what they said |
+| `hub_shared_descriptors` | gauge | | descriptors of shared memory that are open |
+| `hub_shared_descriptors_limit` | gauge | | how many there may be |
+| `hub_shared_segments` | gauge | | segments of publishers |
+
+With a journal:
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_journal_ready` | gauge | | 1 while the journal is written, 0 while it cannot be |
+| `hub_journal_first_offset`, `hub_journal_committed_offset` | gauge | | the oldest record; the one behind the newest |
+| `hub_journal_bytes` | gauge | | of all blocks on the disk |
+| `hub_journal_recorded_total` | counter | | messages committed |
+| `hub_journal_lost_total` | counter | | messages not recorded, because the journal could not be written |
+| `hub_journal_waiting_bytes` | gauge | | on their way to the disk |
+| `hub_journal_pauses_total` | counter | | times that a publisher was not read on because of it |
+| `hub_journal_readers`, `hub_journal_fetches` | gauge | | reader processes; FETCHes that wait for an answer |
+| `hub_journal_staged_transactions`, `hub_journal_staged_bytes` | gauge | | what waits for its COMMIT |
+| `hub_journal_batches_total` | counter | `outcome`: `committed`, `repeated`, `dropped` | batches of writers |
+
+And those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`). Counters start at
+0 with the process. Cost: about 2 µs a handler and scrape, nothing between scrapes. No state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from hub import __version__
+from hub.memory import MemoryStatistics
+from hub.metrics import CoreStatistics
+from hub.names.names import NamesStatistics
+from hub.overflow import Overflow
+from hub.requests.counters import RequestStatistics
+from peers.journal.journal import JournalStatistics
+from peers.node.accounts import Accounts
+from peers.node.node import Node
+
+__all__ = ["CONTENT_TYPE", "HubCollector", "exposition"]
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class HubCollector:
+    """What a hub tells Prometheus."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, which spares the registry a collection that it would make only to learn the names."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read every counter once."""
+        statistics = self._node.core.statistics()
+        yield from self._connections()
+        yield from self._handlers(statistics)
+        yield from _messages(statistics)
+        yield _counter(
+            "hub_messages_rejected", "Messages refused: bad topic, not allowed.", self._node.rejected_messages
+        )
+        refused = CounterMetricFamily(
+            "hub_refused_for_limits", "Refused, as their handler has too many.", labels=("what",)
+        )
+        for what, total in self._node.core.refused_for_limits().items():
+            refused.add_metric((what,), total)
+        yield refused
+        yield from self._routes(statistics)
+        yield from _memory(self._node.memory.statistics())
+        yield from _requests(self._node.core.requests.statistics(), self._node.settings.requests.pending_total)
+        yield from _names(self._node.core.names.statistics())
+        yield from _shared(self._node)
+        journal = self._node.journal.statistics()
+        if journal is not None:
+            yield from _journal(journal)
+
+    def _connections(self) -> Iterator[Metric]:
+        node = self._node
+        info = GaugeMetricFamily("hub_info", "Which hub this is.", labels=("name", "id", "version"))
+        info.add_metric((node.name, node.id.hex(), __version__), 1)
+        yield info
+        yield _gauge("hub_ready", "1 while the hub takes clients.", not node.unready)
+        yield _gauge("hub_connections", "Open connections of all kinds.", len(node.connections))
+        places = node.admission
+        yield _gauge("hub_connections_limit", "How many connections there may be.", places.limit)
+        yield _counter("hub_connections_accepted", "Connections accepted.", places.accepted)
+        yield _counter("hub_connections_refused", "Connections over a limit.", places.refused)
+        yield _gauge("hub_connections_newcomers", "Connections that have not said who they are.", places.newcomers)
+        yield _gauge("hub_connections_newcomers_limit", "How many of them there may be.", places.newcomers_limit)
+        yield _counter("hub_connections_evicted", "Newcomers that had to give way.", places.evicted)
+        yield _counter("hub_connections_shed", "Connections closed for lack of descriptors.", places.shed)
+        yield _counter("hub_connections_failed", "Connections ended by a bug of the hub.", node.failed_connections)
+        yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
+        yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
+        yield from _lost_with_links(node.accounts)
+        yield _counter("hub_zeek_tls_failures", "TLS handshakes of Zeeks that failed.", node.zeek_tls_failures)
+        yield _counter("hub_zeek_store_commands_dropped", "Commands for data stores.", node.zeek_store_commands)
+
+    def _handlers(self, statistics: CoreStatistics) -> Iterator[Metric]:
+        handlers = GaugeMetricFamily("hub_handlers", "Data sinks of the core.", labels=("role",))
+        counts = {"client": statistics.clients, "link": statistics.links, "leaf": statistics.leaves}
+        counts["local"] = len(self._node.core.handlers) - sum(counts.values())
+        for role, count in counts.items():
+            handlers.add_metric((role,), count)
+        yield handlers
+        yield _gauge("hub_handlers_paused", "Handlers whose transport takes no bytes now.", statistics.paused_handlers)
+        yield _gauge("hub_queued_messages", "Messages that wait for slow handlers.", statistics.queued_messages)
+        yield _gauge("hub_queued_bytes", "Memory that waits for slow handlers.", statistics.queued_bytes)
+
+    def _routes(self, statistics: CoreStatistics) -> Iterator[Metric]:
+        routing = statistics.routing
+        yield _gauge("hub_subscriptions", "Pairs of prefix and handler.", routing.subscriptions)
+        yield _gauge("hub_filter_prefixes", "Prefixes that peers are told.", routing.filter_prefixes)
+        yield _gauge("hub_rules", "Pairs of rule and handler.", routing.rules)
+        yield _gauge("hub_routes", "Routing keys remembered.", routing.routes)
+        yield _gauge("hub_routes_tagged", "Routing keys remembered that have labels or names.", routing.tagged)
+        yield _gauge("hub_routes_bytes", "Memory that routing keys take.", routing.size_bytes)
+        yield _gauge("hub_routes_bytes_limit", "Memory that they may take.", self._node.core.routes.limit_bytes)
+        yield _gauge("hub_routes_limit", "How many routing keys may be remembered.", self._node.core.routes.limit)
+        yield _counter("hub_route_misses", "Lookups that had to search.", routing.misses_total)
+        yield _counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)
+
+
+def _memory(statistics: MemoryStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_memory_limit_bytes", "The budget of memory.", statistics.limit_bytes)
+    yield _gauge("hub_memory_resident_bytes", "What is taken, at the last look.", statistics.resident_bytes)
+    charged = GaugeMetricFamily("hub_memory_charged_bytes", "What the hub holds, about.", labels=("account",))
+    for name, size_bytes in statistics.charged_bytes.items():
+        charged.add_metric((name,), size_bytes)
+    yield charged
+    yield _gauge("hub_memory_over", "1 while there is too little: what is new is refused.", statistics.is_over)
+    yield _counter("hub_memory_reliefs", "Times that something was dropped for it.", statistics.reliefs_total)
+    yield _counter("hub_memory_relieved_bytes", "What was dropped for it.", statistics.relieved_bytes_total)
+    yield _counter("hub_memory_refused", "What was refused for it.", statistics.refused_total)
+
+
+def _lost_with_links(accounts: Accounts) -> Iterator[Metric]:
+    lost = CounterMetricFamily("hub_links_lost_messages", "Messages lost with a link to a peer hub.", labels=("known",))
+    lost.add_metric(("exactly",), accounts.lost_messages)
+    lost.add_metric(("at_most",), accounts.possibly_lost_messages)
+    yield lost
+    yield _gauge("hub_links_doubtful_messages", "Sent over links that have ended.", accounts.messages_in_doubt)
+    yield _counter("hub_links_missed_messages", "Messages of peers that did not arrive.", accounts.missed_messages)
+
+
+def _messages(statistics: CoreStatistics) -> Iterator[Metric]:
+    dropped = statistics.dropped_messages_total
+    yield _counter("hub_messages_published", "Messages taken.", statistics.published_messages_total)
+    yield _counter(
+        "hub_messages_delivered",
+        "Messages written, once for each handler.",
+        statistics.delivered_messages_total,
+    )
+    lost = CounterMetricFamily("hub_messages_dropped", "Messages lost, by overflow policy.", labels=("overflow",))
+    for policy in Overflow:
+        lost.add_metric((policy.value,), dropped.get(policy.value, 0))
+    yield lost
+    yield _counter("hub_delivered_bytes", "Bytes handed to transports.", statistics.delivered_bytes_total)
+
+
+def _requests(statistics: RequestStatistics, limit: int) -> Iterator[Metric]:
+    yield _gauge("hub_services", "Prefixes that are served, here or at peer hubs.", statistics.services)
+    yield _gauge("hub_requests_pending", "Requests without an answer yet.", statistics.pending)
+    yield _gauge("hub_requests_limit", "How many requests may be pending.", limit)
+    yield _counter("hub_requests", "Requests taken.", statistics.asked_total)
+    answered = CounterMetricFamily("hub_requests_answered", "Answers, by status.", labels=("status",))
+    for status, total in statistics.answered_total.items():
+        answered.add_metric((status,), total)
+    yield answered
+    yield _counter("hub_requests_abandoned", "Requests whose requester left.", statistics.abandoned_total)
+    yield _counter("hub_requests_refused", "Requests and replies that nobody may send.", statistics.refused_total)
+    yield _counter("hub_requests_duplicate", "Requests whose id was pending.", statistics.duplicate_total)
+    yield _counter("hub_replies_late", "Replies that came too late.", statistics.late_total)
+    yield _counter("hub_replies_unasked", "Replies that nobody asked for.", statistics.unasked_total)
+
+
+def _names(statistics: NamesStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_names", "Service names, those of peer hubs among them.", statistics.names)
+    yield _gauge("hub_names_announced", "Names that peer hubs announce.", statistics.far)
+    yield _gauge("hub_names_waiting", "Claims that wait for a name.", statistics.waiting)
+    yield _counter("hub_names_appeared", "Times that a name got an owner, or other labels.", statistics.appeared_total)
+    yield _counter("hub_name_claims_refused", "Claims refused: owned, too many, no name.", statistics.refused_total)
+    yield _counter("hub_names_lost", "Owners here that a peer's claim came before.", statistics.lost_total)
+    yield _counter("hub_names_unheard", "Announced names not taken: bad, or too many.", statistics.unheard_total)
+
+
+def _shared(node: Node) -> Iterator[Metric]:
+    shared = node.shared
+    yield _counter("hub_shared_messages", "What came in shared memory.", shared.messages_total)
+    yield _counter("hub_shared_copied", "Of it, copied for want of descriptors.", shared.copied_total)
+    yield _counter("hub_shared_refused", "Handles and segments refused.", shared.refused_total)
+    yield _gauge("hub_shared_descriptors", "Descriptors of shared memory.", shared.descriptors.open)
+    yield _gauge("hub_shared_descriptors_limit", "How many there may be.", shared.descriptors.limit)
+    yield _gauge("hub_shared_segments", "Segments of publishers.", shared.segments)
+
+
+def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
+    recorder, staging = statistics.recorder, statistics.staging
+    yield _gauge("hub_journal_ready", "1 while the journal is written.", not recorder.error)
+    yield _gauge("hub_journal_first_offset", "The oldest record.", recorder.first)
+    yield _gauge("hub_journal_committed_offset", "The offset behind the newest record.", recorder.committed)
+    yield _gauge("hub_journal_bytes", "Of all blocks on the disk.", recorder.size_bytes)
+    yield _counter("hub_journal_recorded", "Messages committed.", recorder.recorded_messages_total)
+    yield _counter("hub_journal_lost", "Messages not recorded for want of a disk.", recorder.lost_messages_total)
+    yield _gauge("hub_journal_waiting_bytes", "On their way to the disk.", recorder.waiting_bytes)
+    yield _counter("hub_journal_pauses", "Times that a publisher was not read on.", recorder.pauses_total)
+    yield _gauge("hub_journal_readers", "Reader processes.", statistics.readers)
+    yield _gauge("hub_journal_fetches", "FETCHes that wait for an answer.", statistics.fetches)
+    yield _gauge("hub_journal_staged_transactions", "Transactions that wait for COMMIT.", staging.transactions)
+    yield _gauge("hub_journal_staged_bytes", "What waits for COMMIT.", staging.bytes)
+    batches = CounterMetricFamily("hub_journal_batches", "Batches of writers, by outcome.", labels=("outcome",))
+    batches.add_metric(("committed",), staging.committed_total)
+    batches.add_metric(("repeated",), staging.repeated_total)
+    batches.add_metric(("dropped",), staging.dropped_total)
+    yield batches
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def exposition(node: Node) -> bytes:
+    """Return everything as Prometheus text, `CONTENT_TYPE`."""
+    registry = CollectorRegistry()
+    registry.register(HubCollector(node))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    return generate_latest(registry)

@@ -1,0 +1,212 @@
+"""`Node`: everything that all connections of one hub share, such as the core, its identity, its limits, its clock.
+
+The daemon, or a test, makes it and hands it to every listener and dialler. Owner: the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
+
+import structlog
+
+from hub.core import Core
+from hub.events import messages_lost
+from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
+from hub.memory import Memory
+from hub.overflow import QueueLimits
+from hub.settings import Settings
+from peers.broker.stores import covers_stores
+from peers.journal.journal import NoJournal, Recording
+from peers.node.accounts import Accounts, Loss
+from peers.node.admission import Admission
+from peers.node.departures import Departures
+from peers.node.keepalive import Keepalive
+from peers.node.links import Links
+from peers.node.memory import memory_limit_bytes, resident_bytes
+from peers.shm.sharing import SharedMemory
+from peers.wire.hello import Hello, QueueWish
+
+__all__ = ["Connected", "Node", "core_limits"]
+
+
+class Connected(Protocol):
+    """An open connection of any kind."""
+
+    address: str
+    """Where its far side is, as `peers.transport.transport` shows it."""
+
+    def drain(self) -> None:
+        """Write what is queued, then close with 1001, because the hub stops."""
+
+    def abort(self) -> None:
+        """End it now."""
+
+
+class Node:
+    """One hub: its core and what its connections have in common."""
+
+    def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
+        self.settings = settings
+        self.name = name
+        self._has_told_of_stores = False
+        """Becomes True with the first warning about prefixes that cover data stores, which is logged only once."""
+        self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
+        self.loop = asyncio.get_running_loop()
+        self.memory = Memory(memory_limit_bytes(settings.limits.memory_bytes), resident_bytes)
+        self.held = self.memory.account("connections")
+        """What connections hold beside queues: frames that are not complete, and what transports have not written."""
+        self.core = Core(
+            self._wake,
+            core_limits(settings),
+            asked_of_leaves=settings.zeek.topics,
+            may_ask_leaves=self._may_ask_zeeks,
+            wake_at=self._expire_at,
+            hub_id=self.id,
+            memory=self.memory,
+        )
+        self.keepalive = Keepalive(self.loop.time())
+        self.links = Links(self.id, self.keepalive, self.after_turn)
+        self.zeek_tls_failures = 0
+        """How many TLS handshakes at `zeek://` listeners have failed since the start."""
+        self.zeek_store_commands = 0
+        """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
+        self.accounts = Accounts(self.keepalive, self._tell_loss)
+        self.departures = Departures()
+        self.journal: Recording = NoJournal()
+        """Records messages, if the daemon has put a journal here; `NoJournal` otherwise."""
+        self.shared = SharedMemory(settings.shm)
+        self.host_names: frozenset[str] = frozenset()
+        """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
+        listeners, in lower case. The daemon sets them when it listens."""
+        self.admission = Admission(settings.limits)
+        self.failed_connections = 0
+        """How many connections were ended by a bug of this hub since the start."""
+        self.rejected_messages = 0
+        """How many messages were refused since the start."""
+        self.draining = False
+        """Becomes True when the hub begins to stop, and stays so: no connection is admitted any more."""
+        self.ready = False
+        """True from when the daemon has started everything until it begins to stop."""
+        self._released: asyncio.Event | None = None
+        """Set by the end of the last connection; None unless `wait_released` waits for that."""
+        self._expiry: asyncio.TimerHandle | None = None
+        """The timer for the request that times out first; None before the first request."""
+        self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+
+    def _may_ask_zeeks(self, prefix: str) -> bool:
+        """Tell whether Zeeks may be asked for a subscriber's prefix; log a warning the first time that they may not."""
+        if not covers_stores(prefix, self.settings.zeek.stores):
+            return True
+        if not self._has_told_of_stores:
+            self._has_told_of_stores = True
+            self.log.warning(
+                "Zeeks are not asked for a prefix that covers their data stores, but for zeek.topics",
+                prefix=prefix,
+            )
+        return False
+
+    def _wake(self) -> None:
+        self.loop.call_soon(self.core.flush)
+
+    def _expire_at(self, due_ms: int) -> None:
+        """Have `expire` called at `due_ms`, in place of the time that was said before."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self.loop.call_at(due_ms / 1000, self.expire)
+
+    def expire(self) -> None:
+        """Answer the requests that have waited for too long."""
+        self.core.requests.expire(self.now_ms())
+
+    def now_ms(self) -> int:
+        """Return the time of the loop's clock, ms; the timeouts of requests are measured by it."""
+        return int(self.loop.time() * 1000)
+
+    @property
+    def connections(self) -> Mapping[Connected, str]:
+        """The connections that are open, each with the host that it counts for."""
+        return cast("Mapping[Connected, str]", self.admission.connections)
+
+    def admit(self, connection: Connected) -> str:
+        """Give a new connection a place; return why it is refused instead, or an empty text."""
+        if self.draining:
+            return "the hub is stopping"
+        if self.memory.is_over:
+            return self.memory.refusal()
+        return self.admission.admit(connection, connection.address)
+
+    def enter(self, connection: Connected) -> str:
+        """Give a connection that this hub has opened a place; return why not instead, or an empty text."""
+        if self.draining:
+            return "the hub is stopping"
+        self.admission.enter(connection)
+        return ""
+
+    def settle(self, connection: Connected) -> None:
+        """Take note that the far side has said who it is: nobody else gets its place any more."""
+        self.admission.settle(connection)
+
+    def release(self, connection: Connected) -> None:
+        """Free the place of a connection that is over."""
+        self.admission.release(connection)
+        if not self.connections and self._released is not None:
+            self._released.set()
+
+    async def wait_released(self) -> None:
+        """Wait until no connection is open any more."""
+        if self.connections:
+            self._released = asyncio.Event()
+            await self._released.wait()
+
+    def _tell_loss(self, loss: Loss) -> None:
+        """Log and announce that messages were lost with a link, or, if their number is 0, that all have arrived."""
+        hub, name, address = loss.peer.hub.hex(), loss.peer.name, loss.peer.address
+        fields = {"lost": loss.messages, "exactly": loss.exactly, "sent": loss.is_outward}
+        log = self.log.warning if loss.messages else self.log.info
+        log("messages lost with a link", hub=hub, name=name, address=address, **fields)
+        self.core.announce(messages_lost(hub, name, address, fields))
+
+    def hello(self, granted: QueueLimits | None = None, link: bytes = b"") -> Hello:
+        """Return what this hub says of itself to a client or to a peer hub."""
+        queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
+        return Hello(
+            protocol=1,
+            role="hub",
+            id=self.id,
+            name=self.name,
+            queue=queue,
+            frame=self.settings.limits.frame_bytes,
+            journal=self.journal.id,
+            link=link,
+        )
+
+    @property
+    def unready(self) -> str:
+        """Why this hub should not be given clients now; empty if it is ready for them."""
+        if self.draining:
+            return "the hub is stopping"
+        return self.journal.trouble if self.ready else "the hub is starting"
+
+    def after_turn(self, act: Callable[[], object]) -> None:
+        """Call `act` once this turn of the loop is over."""
+        self.loop.call_soon(act)
+
+    def wall_us(self) -> int:
+        """Return the time, µs since 1970."""
+        return time.time_ns() // 1000
+
+
+def core_limits(settings: Settings) -> CoreLimits:
+    """Return the limits of the core that the settings ask for."""
+    limits, names = settings.limits, settings.names
+    return CoreLimits(
+        client=HandlerLimits(limits.prefixes_per_client, limits.rules_per_client, limits.services_per_client),
+        peer=HandlerLimits(limits.prefixes_per_peer, limits.rules_per_peer, limits.services_per_peer),
+        routes=RouteLimits(limits.routes, limits.routes_bytes),
+        names=NameLimits(names.per_client, names.queue, names.total, names.per_peer),
+        requests=settings.requests,
+    )

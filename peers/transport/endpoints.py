@@ -1,0 +1,329 @@
+"""URLs of hubs: where a hub listens, and where a client or another hub finds it.
+
+```
+tcp://host:port                hub to hub, client to hub
+unix:///run/hub.sock           the same over a Unix socket; the path is absolute
+ws://host:port[/path]          WebSocket and HTTP
+zeek://host:port               Zeek Broker's own protocol, over TLS as Broker has it by default; of hubs, not of clients
+zeek+tcp://host:port           the same without TLS
+zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
+```
+
+A listener's URL, or that of a Zeek, may end in a query that gives its far sides another default queue:
+`tcp://0.0.0.0:7400?messages=1000&bytes=1MiB&overflow=disconnect`. Within a path, the characters that separate parts of
+a URL (`?`, `#`, `%`) are written as `%3F` and so on.
+
+No state: an `Endpoint` is a frozen value. `Endpoint.parse` and `str` are inverses. No name is looked up and no file is
+touched here.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import re
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+from urllib.parse import quote, unquote
+
+from hub.config import KEYS, closest
+from hub.errors import InvalidTopicError, UsageError
+from hub.overflow import Overflow, QueueLimits
+from hub.topics import check_prefix
+
+__all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme"]
+
+_UNIX_PATH_BYTES = 107
+"""`sun_path` of Linux holds 108 bytes, the last of them NUL."""
+
+_URL_CHARACTERS = 2048
+"""Most characters of a URL: more than any sensible path and query have. It keeps error messages readable."""
+
+_SHOWN_CHARACTERS = 200
+"""Most characters of a URL that an error message repeats."""
+
+_HOST = re.compile(r"[^\s/?#@%:\[\]\x00-\x20\x7f]{1,253}")
+
+_QUERY_KEYS = ("messages", "bytes", "overflow")
+_PUBLISH = "publish"
+
+
+class InvalidEndpointError(UsageError):
+    """A URL that names no endpoint of a hub.
+
+    Attributes:
+        url: The URL as it was given.
+        reason: What is wrong with it, for people.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        shown = url if url.isprintable() else ascii(url)[1:-1]
+        if len(shown) > _SHOWN_CHARACTERS:
+            shown = shown[:_SHOWN_CHARACTERS] + "..."
+        super().__init__(f"'{shown}': {reason}")
+        self.url = url
+        self.reason = reason
+
+
+class Scheme(enum.StrEnum):
+    """How an endpoint is reached."""
+
+    TCP = "tcp"
+    UNIX = "unix"
+    WS = "ws"
+    ZEEK = "zeek"
+    ZEEK_TCP = "zeek+tcp"
+    ZEEK_WS = "zeek+ws"
+
+    @property
+    def is_zeek(self) -> bool:
+        """Whether a Zeek is at the other end."""
+        return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverride:
+    """What a listener's URL says about the queues of its clients; None leaves the default of the settings."""
+
+    messages: int | None = None
+    bytes: int | None = None
+    overflow: Overflow | None = None
+
+    def applied_to(self, default: QueueLimits) -> QueueLimits:
+        """Put what is set here over `default`."""
+        return QueueLimits(
+            messages=default.messages if self.messages is None else self.messages,
+            bytes=default.bytes if self.bytes is None else self.bytes,
+            overflow=default.overflow if self.overflow is None else self.overflow,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One place where a hub listens or is reached.
+
+    Attributes:
+        scheme: How it is reached.
+        host: A name or an address, without brackets; empty for Unix sockets.
+        port: 0 to 65535. For a listener, 0 has the system pick one; for Unix sockets it is 0.
+        path: The absolute path of a Unix socket, or the path of a WebSocket URL, which may be empty; empty for others.
+        queue: What the query says about queues.
+        publish: Prefixes of the topics that are sent to a Zeek's WebSocket server; empty for other schemes.
+    """
+
+    scheme: Scheme
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    queue: QueueOverride = QueueOverride()
+    publish: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, url: str) -> Endpoint:
+        """Read a URL.
+
+        Raises:
+            InvalidEndpointError: The URL has none of the shapes above, or its query an unknown key or a bad value.
+        """
+        if len(url) > _URL_CHARACTERS:
+            raise InvalidEndpointError(url, f"longer than {_URL_CHARACTERS} characters")
+        if any(character.isspace() or not character.isprintable() for character in url):
+            raise InvalidEndpointError(url, "spaces and control characters are written as %20 and so on")
+        name, separator, rest = url.partition("://")
+        if not separator:
+            raise InvalidEndpointError(url, "a URL starts with tcp://, unix://, ws:// or zeek://")
+        if "#" in rest:
+            raise InvalidEndpointError(url, "'#' has no meaning here; within a path it is written as %23")
+        place, question_mark, query = rest.partition("?")
+        scheme = _scheme(url, name)
+        found = _pairs(url, query, scheme) if question_mark else {}
+        queue = _queue(url, found)
+        match scheme:
+            case Scheme.UNIX:
+                return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue)
+            case Scheme.TCP | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS:
+                authority, _, path = place.partition("/")
+                if path:
+                    raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
+                host, port = _host_and_port(url, authority)
+                return cls(scheme, host, port, queue=queue, publish=_publish(url, found))
+            case Scheme.WS:
+                authority, slash, path = place.partition("/")
+                host, port = _host_and_port(url, authority)
+                return cls(Scheme.WS, host, port, slash + _decoded(url, path), queue)
+            case _:
+                assert_never(scheme)
+
+    @classmethod
+    def parse_remote(cls, url: str) -> Endpoint:
+        """Read a URL for a client to connect to: like `parse_peer`, but the URL of a Zeek is an error, too.
+
+        Raises:
+            InvalidEndpointError: `parse_peer` raises it, or the URL is that of a Zeek.
+        """
+        endpoint = cls.parse_peer(url)
+        if endpoint.scheme.is_zeek:
+            raise InvalidEndpointError(url, "clients speak tcp, unix or ws; a Zeek is reached by a hub: hub run --peer")
+        return endpoint
+
+    @classmethod
+    def parse_peer(cls, url: str) -> Endpoint:
+        """Read a URL for a hub to connect to: like `parse`, but port 0 and a query, which listeners have, are errors.
+
+        The query of a Zeek's URL may set the queue: a Zeek does not say itself which one it wants.
+
+        Raises:
+            InvalidEndpointError: `parse` raises it, the port is 0, or there is a query that only listeners have.
+        """
+        endpoint = cls.parse(url)
+        if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
+            raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
+        if endpoint.queue != QueueOverride() and not endpoint.scheme.is_zeek:
+            raise InvalidEndpointError(url, "messages, bytes and overflow belong to the URL of a listener")
+        return endpoint
+
+    @property
+    def location(self) -> str:
+        """The URL without the query, such as 'ws://[::1]:7401/v1/hub'."""
+        path = quote(self.path, safe="/:@!$&'()*+,;=~")
+        if self.scheme is Scheme.UNIX:
+            return f"unix://{path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme.value}://{host}:{self.port}{path}"
+
+    def with_port(self, port: int) -> Endpoint:
+        """Return the same endpoint with the port that the system has picked for it."""
+        return replace(self, port=port)
+
+    def __str__(self) -> str:
+        pairs = [
+            f"{key}={value.value if isinstance(value, Overflow) else value}"
+            for key in _QUERY_KEYS
+            if (value := getattr(self.queue, key)) is not None
+        ]
+        if self.publish:
+            pairs.append(f"{_PUBLISH}={','.join(quote(prefix, safe='/') for prefix in self.publish)}")
+        return f"{self.location}?{'&'.join(pairs)}" if pairs else self.location
+
+
+def _scheme(url: str, name: str) -> Scheme:
+    """Look up the part before `://`."""
+    try:
+        return Scheme(name.lower())
+    except ValueError:
+        known = [scheme.value for scheme in Scheme]
+        hint = closest(name, known)
+        text = f"unknown scheme {name!r}, expected {', '.join(known)}{hint}"
+        raise InvalidEndpointError(url, text) from None
+
+
+def _unix_path(url: str, place: str) -> str:
+    """Check what follows `unix://`."""
+    if not place.startswith("/"):
+        raise InvalidEndpointError(
+            url, "the path of a Unix socket is absolute: three slashes, as in unix:///run/hub.sock"
+        )
+    path = _decoded(url, place)
+    if path.endswith("/"):
+        raise InvalidEndpointError(url, "the path names a directory, not a socket")
+    if len(path.encode()) > _UNIX_PATH_BYTES:
+        raise InvalidEndpointError(url, f"the path of a Unix socket has at most {_UNIX_PATH_BYTES} bytes")
+    return path
+
+
+def _decoded(url: str, text: str) -> str:
+    """Undo `%XX`."""
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidEndpointError(url, "what is written as %XX is not UTF-8") from None
+    if "\0" in decoded:
+        raise InvalidEndpointError(url, "a path contains no NUL")
+    return decoded
+
+
+def _host_and_port(url: str, authority: str) -> tuple[str, int]:
+    """Check `host:port`."""
+    if "@" in authority:
+        raise InvalidEndpointError(url, "a URL carries no user name and no password")
+    if authority.startswith("["):
+        host, bracket, rest = authority[1:].partition("]")
+        if not bracket or not _is_ipv6(host):
+            raise InvalidEndpointError(url, "what stands in brackets is not an IPv6 address")
+    else:
+        host, colon, digits = authority.partition(":")
+        rest = colon + digits
+        if ":" in digits:
+            raise InvalidEndpointError(url, "an IPv6 address stands in brackets, as in tcp://[::1]:7400")
+        if not host:
+            raise InvalidEndpointError(
+                url, "host missing; 127.0.0.1 is this machine, 0.0.0.0 and [::] are all addresses"
+            )
+        if _HOST.fullmatch(host) is None:
+            raise InvalidEndpointError(url, f"{host!r} is neither a host name nor an address")
+    return host, _port(url, rest)
+
+
+def _is_ipv6(host: str) -> bool:
+    """Tell whether it is an IPv6 address, perhaps with a zone such as %eth0."""
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _port(url: str, rest: str) -> int:
+    """Check what follows the host: a colon and digits."""
+    if rest in {"", ":"}:
+        raise InvalidEndpointError(url, "port missing; the hub's own are 7400 (tcp) and 7401 (ws), 0 picks one")
+    digits = rest.removeprefix(":")
+    if re.fullmatch("[0-9]{1,5}", digits) is None or int(digits) > 65535 or digits == rest:
+        raise InvalidEndpointError(url, f"bad port {digits!r}, expected 0 to 65535")
+    return int(digits)
+
+
+def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
+    """Take a query such as `messages=1000&bytes=1MiB&overflow=disconnect` apart."""
+    known = (*_QUERY_KEYS, _PUBLISH) if scheme is Scheme.ZEEK_WS else _QUERY_KEYS
+    found: dict[str, str] = {}
+    for pair in query.split("&"):
+        name, _, text = pair.partition("=")
+        if name not in known:
+            hint = closest(name, known)
+            raise InvalidEndpointError(url, f"unknown query key {name!r}, expected {', '.join(known)}{hint}")
+        if name in found:
+            raise InvalidEndpointError(url, f"{name} is given twice")
+        found[name] = text if name == _PUBLISH else _decoded(url, text)
+    return found
+
+
+def _queue(url: str, found: dict[str, str]) -> QueueOverride:
+    """Convert what the query says of queues; ranges are those of the settings."""
+    try:
+        messages, size, overflow = (_setting(found, name) for name in _QUERY_KEYS)
+    except ValueError as error:
+        raise InvalidEndpointError(url, str(error)) from error
+    return QueueOverride(messages, size, overflow)
+
+
+def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:
+    """Read the prefixes of `publish=/a/,/b`; a comma within one is written as %2C."""
+    if _PUBLISH not in found:
+        return ()
+    try:
+        return tuple(check_prefix(_decoded(url, part)) for part in found[_PUBLISH].split(","))
+    except InvalidTopicError as error:
+        raise InvalidEndpointError(url, f"{_PUBLISH}: {error}") from error
+
+
+def _setting(found: dict[str, str], name: str) -> Any:
+    """Convert one value of the query, as the key of the same name under [queue] would be."""
+    if name not in found:
+        return None
+    key = KEYS[f"queue.{name}"]
+    try:
+        return key.convert(key.from_text(found[name]))
+    except ValueError as error:
+        text = found[name]  # decoded, and so perhaps full of control characters
+        raise ValueError(f"{name}={text if text.isprintable() else ascii(text)}: {error}") from error

@@ -1,0 +1,73 @@
+"""What every connection needs of an asyncio transport beyond its methods, and a stand-in for a transport.
+
+The far side's address, writing several pieces, and the end of writing are each handled in one place, so that no
+connection depends on how one version of Python or one kind of transport behaves. No state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+__all__ = ["HIGH_WATER_BYTES", "NO_TRANSPORT", "end_writing", "far_address", "write_pieces"]
+
+HIGH_WATER_BYTES = 64 * 1024
+"""How much a transport holds before it pauses its protocol, bytes: the default of asyncio and of uvloop."""
+
+
+class _NoTransport(asyncio.Transport):
+    """Stands for the transport before `connection_made`. It says that it is closing, so that nobody writes to it."""
+
+    def is_closing(self) -> bool:
+        return True
+
+
+NO_TRANSPORT = _NoTransport()
+
+
+def far_address(transport: asyncio.BaseTransport) -> str:
+    """Return the address of the far side, for people: `127.0.0.1:50000`, `[::1]:50000`, or the path of a Unix socket.
+
+    The address of a TCP client that is gone already cannot be asked for; then the text tells where it had come in.
+    """
+    name = transport.get_extra_info("peername")
+    if isinstance(name, tuple):
+        return _of_tcp(name)
+    here = transport.get_extra_info("sockname")
+    if isinstance(here, tuple):
+        return f"gone before it was known, at {_of_tcp(here)}"
+    return f"unix:{here or ''}"
+
+
+def _of_tcp(name: tuple[str, int]) -> str:
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{host}:{name[1]}"
+
+
+def write_pieces(transport: asyncio.Transport, pieces: list[bytes]) -> None:
+    """Write several pieces with one call, and have the protocol paused if the transport then holds too much.
+
+    `writelines` of asyncio's own transports never pauses the protocol in CPython 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
+    (CVE-2024-12254). Setting the limits makes every transport compare them with what it holds.
+
+    The same versions watch the descriptor of a transport that was aborted, if something is written to it then. The
+    number of that descriptor soon is another connection's, which the event loop then fails to watch. So nothing is
+    written to a transport that is closing.
+    """
+    if transport.is_closing():
+        return
+    transport.writelines(pieces)
+    if transport.get_write_buffer_size() > HIGH_WATER_BYTES and not transport.is_closing():
+        transport.set_write_buffer_limits()
+
+
+def end_writing(transport: asyncio.Transport) -> bool:
+    """Tell the far side that nothing more comes; return False if this kind of transport cannot.
+
+    It is no error if the far side is gone and this side has not read that yet: it will read it in the next turn.
+    """
+    if not transport.can_write_eof():  # a transport with TLS cannot
+        return False
+    with suppress(OSError):
+        transport.write_eof()
+    return True

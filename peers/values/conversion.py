@@ -1,0 +1,175 @@
+"""Conversion between msgpack and JSON: which value becomes which, and how large a value may be for that.
+
+| msgpack | JSON |
+|---|---|
+| nil, booleans, integers, floats, strings, arrays, maps | the same; NaN and the infinities become `null` |
+| `bin` | base64 text |
+| timestamp extension | RFC 3339 text |
+| map keys that are not text | their text |
+| extensions 1 to 10: Zeek's values | as in `peers.values.untyped` |
+| other extensions, invalid msgpack | none |
+
+A conversion blocks the event loop, so it is bounded. What costs is not bytes but arrays and maps: a megabyte of nested
+empty ones takes 130 ms, a megabyte of text 2 ms. So both are bounded: bytes, and the bytes that can begin an array or
+map (counted at 1 GB/s; some stand within strings, which is why the limit is generous). The worst bodies that pass
+take 30 to 48 ms, see tests/values/test_conversion.py for them. Collecting garbage is put off meanwhile: it
+would look through all those arrays while they are made, and triple the time.
+
+No state, no I/O.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+__all__ = [
+    "BROKER_LIMIT_BYTES",
+    "CONTAINERS_LIMIT",
+    "CONVERTED_LIMIT_BYTES",
+    "PARTS_LIMIT",
+    "array_header",
+    "is_value",
+    "json_of",
+    "json_of_broker",
+    "msgpack_of_broker",
+    "possible_containers",
+    "possible_parts",
+    "without_collecting",
+]
+
+CONVERTED_LIMIT_BYTES = 1024 * 1024
+"""Largest body that is given a JSON form, bytes. The slowest without many arrays and maps takes 20 ms (unique keys)."""
+
+CONTAINERS_LIMIT = 256 * 1024
+"""Most bytes of a body that may begin an array or map. Nested ones cost 125 ns each: 33 ms."""
+
+PARTS_LIMIT = 128 * 1024
+"""Most arrays, maps and commas in a JSON text from a client. The worst part, a key of its own, costs 350 ns: 46 ms."""
+
+_COLLECTING_BYTES = 4096
+"""Below this, a body does not make enough objects for the collector to matter."""
+
+_TEXT_KEYS_LIMIT_BYTES = 16 * 1024
+"""Largest body whose keys are rewritten one by one, in Python: 1 µs an entry, 16 ms for the worst."""
+
+BROKER_LIMIT_BYTES = 128 * 1024
+"""Largest value of a Zeek that is given another form: 0.5 µs a value in it, Python, so 30 ms for the worst."""
+
+_CONTAINER_MARKS = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
+"""First bytes of fixmap, fixarray, array 16 and 32, map 16 and 32."""
+
+_FIXARRAY_LIMIT = 16
+_ARRAY16_LIMIT = 0x1_0000
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    from peers.values.untyped import untyped_extension  # noqa: PLC0415 -- rarely needed
+
+    return untyped_extension(code, bytes(data))
+
+
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+_check = msgspec.msgpack.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+_NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
+"""What the conversion raises for what has no JSON form; msgspec's errors and UnicodeDecodeError are ValueErrors."""
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+def json_of(body: bytes) -> bytes | None:
+    """Return the JSON text of one msgpack value, None if it has none or is too large for one."""
+    if len(body) > CONTAINERS_LIMIT and (
+        len(body) > CONVERTED_LIMIT_BYTES or possible_containers(body) > CONTAINERS_LIMIT
+    ):
+        return None
+    return without_collecting(_json_of, body) if len(body) > _COLLECTING_BYTES else _json_of(body)
+
+
+def json_of_broker(body: bytes) -> bytes | None:
+    """Return the JSON text of one value as Broker spells it, None if it has none or is too large for one."""
+    packed = msgpack_of_broker(body)
+    return None if packed is None else json_of(packed)
+
+
+def msgpack_of_broker(body: bytes) -> bytes | None:
+    """Return the msgpack of one value as Broker spells it, None if it is no value or too large."""
+    from peers.values import to_msgpack  # noqa: PLC0415 -- rarely needed
+
+    if len(body) > BROKER_LIMIT_BYTES:
+        return None
+    try:
+        return to_msgpack(body)
+    except _NO_FORM:
+        return None
+
+
+def _json_of(body: bytes) -> bytes | None:
+    try:
+        value = _decode(body)
+        try:
+            return _encode(value)
+        except TypeError as error:
+            if "keys" not in str(error) or len(body) > _TEXT_KEYS_LIMIT_BYTES:
+                return None
+            return _encode(_with_text_keys(value))
+    except _NO_FORM:
+        return None
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Rewrite the keys that the JSON encoder does not take: nil, booleans and arrays."""
+    if type(value) is dict:
+        return {_text_key(key): _with_text_keys(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_with_text_keys(item) for item in value]
+    return value
+
+
+def _text_key(key: Any) -> Any:
+    return _encode(key).decode() if key is None or isinstance(key, bool | tuple) else key
+
+
+def is_value(body: bytes) -> bool:
+    """Tell whether `body` is exactly one msgpack value that every reader takes."""
+    try:
+        _check(body)
+    except _NO_FORM:
+        return False
+    return True
+
+
+def possible_containers(packed: bytes) -> int:
+    """Return how many bytes of `packed` could begin an array or map, which are as many as it may hold at most."""
+    return len(packed) - len(packed.translate(None, _CONTAINER_MARKS))
+
+
+def possible_parts(text: bytes) -> int:
+    """Return how many arrays, maps and items a JSON text may hold at most; brackets within strings are counted, too."""
+    return text.count(b"[") + text.count(b"{") + text.count(b",")
+
+
+def array_header(items: int) -> bytes:
+    """Return what stands before `items` values, fewer than 2^32, to make a msgpack array of them."""
+    if items < _FIXARRAY_LIMIT:
+        return bytes((0x90 | items,))
+    if items < _ARRAY16_LIMIT:
+        return b"\xdc" + items.to_bytes(2, "big")
+    return b"\xdd" + items.to_bytes(4, "big")
+
+
+def without_collecting(act: Callable[[A], T], argument: A) -> T:
+    """Return `act(argument)` and put off the cyclic garbage collector meanwhile."""
+    if not gc.isenabled():
+        return act(argument)
+    gc.disable()
+    try:
+        return act(argument)
+    finally:
+        gc.enable()

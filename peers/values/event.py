@@ -1,0 +1,129 @@
+"""`Event`: a Zeek event, as it stands in a Broker value, and as a person reads it.
+
+```
+vector [count 1, count 1, vector [name, vector of arguments, vector of metadata]]
+        format   "event"                                     [[count 1, timestamp], ...], may be missing
+```
+
+Source: Broker's `zeek.hh`. Other Zeek messages (logs, identifier updates, batches of them) have other numbers in the
+second place and are no events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from hub.errors import UsageError
+from peers.values import Count, Timestamp, Value, decode, encode, to_msgpack, to_text, value_of
+
+__all__ = ["NETWORK_TIMESTAMP", "USER_METADATA", "Event", "NoEventError"]
+
+NETWORK_TIMESTAMP = Count(1)
+"""Key of the metadata that says when the event happened on the network."""
+
+USER_METADATA = 200
+"""From here on, keys of metadata are free for users."""
+
+_FORMAT = Count(1)
+_EVENT = Count(1)
+
+
+class NoEventError(UsageError):
+    """A value that is no Zeek event."""
+
+
+class Event:
+    """A Zeek event.
+
+    Args:
+        name: Such as `Notice::new`.
+        args: Broker values, or what `peers.values.value_of` makes into some: a `datetime`, a `dict`, a `set` ...
+            An `int` is a Zeek `int`; a Zeek `count` is a `Count`.
+        timestamp: When it happened, a `datetime` with a zone or a `Timestamp`.
+        metadata: Further pairs of key and value; keys of one's own are `USER_METADATA` or more.
+    """
+
+    __slots__ = ("args", "metadata", "name")
+
+    def __init__(
+        self,
+        name: str,
+        *args: Any,
+        timestamp: datetime | Timestamp | None = None,
+        metadata: Iterable[tuple[int, Any]] = (),
+    ) -> None:
+        self.name = name
+        self.args: tuple[Value, ...] = tuple(map(value_of, args))
+        pairs = [(Count(key), value_of(value)) for key, value in metadata]
+        if timestamp is not None:
+            pairs.insert(0, (NETWORK_TIMESTAMP, value_of(timestamp)))
+        self.metadata: tuple[tuple[Count, Value], ...] = tuple(pairs)
+
+    @property
+    def timestamp(self) -> Timestamp | None:
+        """When the event happened; None if its metadata does not say."""
+        found = dict(self.metadata).get(NETWORK_TIMESTAMP)
+        return found if isinstance(found, Timestamp) else None
+
+    @property
+    def value(self) -> tuple[Value, ...]:
+        """The event as a Broker value."""
+        parts: tuple[Value, ...] = (self.name, self.args)
+        return (_FORMAT, _EVENT, (*parts, self.metadata) if self.metadata else parts)
+
+    def encode(self) -> bytes:
+        """Return it in Broker's binary format."""
+        return encode(self.value)
+
+    def to_msgpack(self) -> bytes:
+        """Return it as msgpack, in which it loses nothing."""
+        return to_msgpack(self.encode())
+
+    @classmethod
+    def of(cls, value: Any) -> Event:
+        """Read the event that a value is.
+
+        Raises:
+            NoEventError: The value is no event; the text says why not.
+        """
+        match value:
+            case (Count(), Count() as kind, (str() as name, tuple() | list() as args, *rest)):
+                if kind != _EVENT:
+                    raise NoEventError(f"a Zeek message of kind {kind}, an event has kind {_EVENT}")
+                return cls(name, *args, metadata=_pairs(rest))
+        raise NoEventError(f"not a Zeek event: {to_text(value_of(value))[:80]}")
+
+    @classmethod
+    def decode(cls, body: bytes) -> Event:
+        """Read the event that a value in Broker's binary format is.
+
+        Raises:
+            NoEventError: The value is no event.
+            InvalidDataError: The body is no value.
+        """
+        return cls.of(decode(body))
+
+    def __eq__(self, other: object) -> bool:
+        return encode(self.value) == encode(other.value) if isinstance(other, Event) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(encode(self.value))
+
+    def __repr__(self) -> str:
+        return f"Event({', '.join([repr(self.name), *map(repr, self.args)])})"
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(to_text, self.args))})"
+
+
+def _pairs(rest: list[Any]) -> list[tuple[int, Any]]:
+    """Read the metadata behind the arguments; pairs that are none are left out, as Zeek does."""
+    if not rest or not isinstance(rest[0], tuple | list):
+        return []
+    return [(pair[0], pair[1]) for pair in rest[0] if isinstance(pair, tuple | list) and _is_pair(pair)]
+
+
+def _is_pair(pair: tuple[Any, ...] | list[Any]) -> bool:
+    return len(pair) == 2 and isinstance(pair[0], Count)

@@ -1,0 +1,84 @@
+"""`Form`: a batch as a kind of client takes it, made once and written to every connection that wants it.
+
+Owner: a form belongs to its batch (`Batch.form`). Its frames may be larger than what a queue was charged for the batch,
+so they do not live as long as the batch does: the forms made last are kept, up to `KEPT_LIMIT_BYTES` for each event
+loop, and older ones are made again when a slow reader gets to them. So queues stay within their bounds, and readers
+that lag alike still share.
+
+Not here: what a batch looks like (`peers.websocket.batches`, `peers.websocket.zeek.batches`, `peers.broker.writing`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from hub.batch import Batch
+
+__all__ = ["KEPT_LIMIT_BYTES", "Form", "Made"]
+
+KEPT_LIMIT_BYTES = 8 * 1024 * 1024
+"""Frames kept for sharing: 32 writes of 256 KiB, the spread of clients that lag a little behind each other."""
+
+Made = tuple[bytes, int]
+"""Ready frames, and how many messages have none of them."""
+
+
+class Form:
+    """One batch in one encoding.
+
+    Args:
+        make: Brings it there: ready frames, and how many messages have none.
+    """
+
+    __slots__ = ("_frames", "_make", "lost_messages")
+
+    lost_messages: int
+    """How many messages of the batch have no form, once `frames` was asked for. The frames tell the client."""
+
+    def __init__(self, make: Callable[[Batch], Made]) -> None:
+        self._make = make
+        self._frames: bytes | None = None
+        self.lost_messages = 0
+
+    def frames(self, batch: Batch) -> bytes:
+        """Return one or more ready frames.
+
+        Args:
+            batch: The one that this form belongs to.
+        """
+        frames = self._frames
+        if frames is None:
+            frames, self.lost_messages = self._make(batch)
+            self._frames = frames
+            _KEPT.add(self, len(frames))
+        return frames
+
+    @property
+    def held_bytes(self) -> int:
+        """What the frames take now, bytes."""
+        return len(self._frames or b"")
+
+    def forget(self) -> int:
+        """Let go of the frames, which are made again when they are asked for; return what they took, bytes."""
+        held_bytes = self.held_bytes
+        self._frames = None
+        return held_bytes
+
+
+class _Kept(threading.local):
+    """The forms made last, by this thread's event loop."""
+
+    def __init__(self) -> None:
+        self._forms: deque[Form] = deque()
+        self._size_bytes = 0
+
+    def add(self, form: Form, size_bytes: int) -> None:
+        self._forms.append(form)
+        self._size_bytes += size_bytes
+        while self._size_bytes > KEPT_LIMIT_BYTES and len(self._forms) > 1:
+            self._size_bytes -= self._forms.popleft().forget()
+
+
+_KEPT = _Kept()

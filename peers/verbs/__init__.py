@@ -1,0 +1,1 @@
+"""What a far side may ask of the hub, each verb once, whatever the transport."""

@@ -1,0 +1,196 @@
+"""`JournalRequests`: the requests of one client that concern the hub's journal: confirmations, FETCH, STAGE, COMMIT.
+
+```
+messages with CONFIRM ─▶ core, journal ── commit ─▶ recorded, unrecorded
+FETCH                 ─▶ a reader process        ─▶ the frame that it has made
+STAGE, COMMIT         ─▶ journal                 ─▶ confirmed
+```
+
+Owner: the `Verbs` of one connection, which make it with the first such request. Invariants: each request gets one
+answer; confirmations come in the order of the messages, even where some messages are refused at once while earlier ones
+still wait for their commit; other answers come in any order. Bounds: `FETCHES_LIMIT` for FETCH, the limits of the
+journal for everything else.
+
+Not here: the journal (`peers.journal`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import HEADER_BYTES
+from hub.handler import Handler
+from hub.routes import Route
+from peers.journal.journal import Cancel
+from peers.journal.staging import Committed
+from peers.journal.view import LARGE_FACTOR
+from peers.node.node import Node
+from peers.verbs.far_side import FarSide
+from peers.verbs.publish import Publication
+from peers.wire.records import Commit, Fetch, Stage
+
+__all__ = ["FETCHES_LIMIT", "FETCH_LIMIT_BYTES", "JournalRequests"]
+
+FETCHES_LIMIT = 16
+"""Most FETCHes of one connection that may wait for their answers: each answer is about a megabyte on its way."""
+
+FETCH_LIMIT_BYTES = 4 * 1024 * 1024
+"""Most bytes of records that one FETCH is given, however many it asks for: larger answers are no quicker, and take
+memory."""
+
+_HEAD_BYTES = 1024
+"""Room left in a frame for the head of RECORDS, which is smaller. The lengths of its blocks need no room of their own:
+`LARGE_FACTOR` leaves enough for them."""
+
+
+class _Confirmation:
+    """The confirmation that a publisher will get for the messages of one frame."""
+
+    __slots__ = ("messages", "outcome", "request")
+
+    messages: int
+    """How many messages the frame has; never changed."""
+
+    request: int
+    """The publisher's number for the frame, 0 for none; never changed."""
+
+    outcome: int | RejectedError | None
+    """None until the journal has decided; then the offset of the first message, or why nothing was recorded."""
+
+    def __init__(self, request: int, messages: int) -> None:
+        self.request = request
+        self.messages = messages
+        self.outcome = None
+
+
+class JournalRequests:
+    """The journal requests of one client.
+
+    Args:
+        node: The hub.
+        handler: The handler of the client.
+        far: The client, which gets the answers.
+    """
+
+    __slots__ = ("_confirmations", "_far", "_fetches", "_handler", "_node")
+
+    _fetches: dict[int, Cancel]
+    """For each FETCH that waits for its answer, by request number, what cancels it. An entry is made by `fetch` and
+    removed by the answer or by `close`."""
+
+    _confirmations: deque[_Confirmation]
+    """Confirmations that were not told yet, in the order of the messages. `_expect` appends to it, and `_settle` takes
+    from its front: outside of these the first one always has no outcome yet."""
+
+    def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
+        self._node = node
+        self._handler = handler
+        self._far = far
+        self._fetches = {}
+        self._confirmations = deque()
+
+    def close(self) -> None:
+        """Cancel what the client waits for: it has gone, and nobody would read the answers."""
+        for cancel in self._fetches.values():
+            cancel()
+        self._fetches.clear()
+        self._confirmations.clear()
+
+    # Confirmations.
+
+    def confirm(self, publication: Publication, route: Route) -> None:
+        """Tell the client the offset of what was just published on this route, once the journal has committed it."""
+        confirmation = self._expect(publication.request, publication.messages)
+        self._node.journal.confirm(route, publication.messages, lambda outcome: self._settle(confirmation, outcome))
+
+    def refuse(self, error: RejectedError, request: int, messages: int) -> None:
+        """Tell the client that the hub did not take these messages, when all earlier confirmations have been told."""
+        self._node.rejected_messages += messages
+        self._settle(self._expect(request, messages), error)
+
+    def _expect(self, request: int, messages: int) -> _Confirmation:
+        confirmation = _Confirmation(request, messages)
+        self._confirmations.append(confirmation)
+        return confirmation
+
+    def _settle(self, confirmation: _Confirmation, outcome: int | RejectedError) -> None:
+        """Note what has become of some messages, and tell all confirmations that no undecided one stands before."""
+        confirmation.outcome = outcome
+        waiting, far = self._confirmations, self._far
+        while waiting and (known := waiting[0].outcome) is not None:
+            settled = waiting.popleft()
+            if isinstance(known, RejectedError):
+                far.unrecorded(known, settled.request, settled.messages)
+            else:
+                far.recorded(settled.request, known, settled.messages)
+        far.speak()
+
+    # Reading.
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Have a reader process read a piece of the journal.
+
+        Raises:
+            RejectedError: A FETCH with this number waits for its answer already, or too many FETCHes do.
+        """
+        request = fetch.request
+        if request in self._fetches or len(self._fetches) >= FETCHES_LIMIT:
+            text = f"this FETCH, or {FETCHES_LIMIT} of them, which is the limit, wait for an answer already"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+        most = max(1, min(FETCH_LIMIT_BYTES, self._far.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES))
+        order = msgspec.structs.replace(fetch, bytes=min(fetch.bytes, most))
+        self._fetches[request] = _nothing  # the journal may answer within the call, and `_fetched` expects an entry
+        cancel = self._node.journal.fetch(order, lambda outcome: self._fetched(outcome, request))
+        if request in self._fetches:  # it was not answered within the call
+            self._fetches[request] = cancel
+
+    def _fetched(self, outcome: bytes | bytearray | RejectedError, request: int) -> None:
+        """Hand the answer to a FETCH on to the client."""
+        self._fetches.pop(request, None)
+        limit = self._far.frame_limit_bytes
+        if isinstance(outcome, RejectedError):
+            self._reject(outcome, request)
+        elif len(outcome) - HEADER_BYTES > limit:
+            text = f"RECORDS of {len(outcome)} bytes with one record, the far side takes {limit}: take larger frames"
+            self._reject(RejectedError(CloseCode.TOO_BIG, text), request)
+        else:
+            self._far.send_records(outcome, request)
+            self._far.speak()
+
+    # Writing.
+
+    def stage(self, stage: Stage) -> None:
+        """Have the journal keep messages until their COMMIT."""
+
+        def answer(error: RejectedError | None) -> None:
+            if error is not None:
+                self._reject(error, stage.request)
+            else:
+                self._far.confirm(stage.request)
+                self._far.speak()
+
+        self._node.journal.stage(stage, answer)
+
+    def commit(self, commit: Commit) -> None:
+        """Have the journal route and record everything that was staged, or nothing of it."""
+
+        def answer(outcome: Committed | RejectedError) -> None:
+            if isinstance(outcome, RejectedError):
+                self._reject(outcome, commit.request)
+                return
+            first, messages, again = outcome
+            self._far.confirm(commit.request, first, messages=messages, again=again)
+            self._far.speak()
+
+        self._node.journal.commit(self._handler, commit, answer)
+
+    def _reject(self, error: RejectedError, request: int) -> None:
+        self._far.reject(error, request)
+        self._far.speak()
+
+
+def _nothing() -> None:
+    """Cancel nothing: this stands for a FETCH that the journal has not accepted yet."""

@@ -1,0 +1,208 @@
+"""`Verbs` carry out and answer everything that one far side may ask of the hub, whatever protocol it speaks.
+
+| event | file | answer |
+|---|---|---|
+| `Publication`, `Confirmable` | `publish` | `confirm`; with `confirm` in it `recorded`, `unrecorded` |
+| `SubscriptionChange` | `subscribe` | `confirm` with the journal's position |
+| `RuleChange` | `rules` | the same |
+| `Request`, `Reply`, `ServiceChange` | `requests` | by the core, through the handler; `confirm` |
+| `NameClaim`, `NameRelease`, `NamesHeard` | `names` | `confirm`; later `tell_name` |
+| `Fetch`, `Stage`, `Commit` | `journal` | `send_records`; `confirm` |
+
+Owner: one conversation, with a client or with a peer hub, from the moment in which its handler is attached. Invariants:
+a request that the core refuses changes nothing, and is answered by `reject` with its number; a change of many prefixes
+or rules goes on in steps, and nothing else that the far side asks is done in between. All of it is synchronous.
+
+Not here: who may ask what (the session's table), the wording of the answers (`FarSide`), runs of messages (the
+connection hands them to the core itself).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from hub.errors import RejectedError
+from hub.handler import Handler
+from hub.requests.layout import Reply, Request
+from peers.node.node import Node
+from peers.verbs.far_side import INVALID, FarSide, rejection
+from peers.verbs.journal import JournalRequests
+from peers.verbs.names import NameClaims, hear_names
+from peers.verbs.publish import Publication, publish, to_be_confirmed
+from peers.verbs.requests import change_service, pass_on
+from peers.verbs.rules import change_rules
+from peers.verbs.subscribe import change_subscription
+from peers.wire.names import NameClaim, NameRelease, NamesHeard
+from peers.wire.records import Commit, Fetch, Stage
+from peers.wire.rules import RuleChange
+from peers.wire.session import Confirmable, ServiceChange, SubscriptionChange
+
+__all__ = ["STEPS_OF_CLIENT", "STEPS_OF_PEER", "Rest", "Verb", "Verbs"]
+
+STEPS_OF_PEER = 250
+"""Most steps, which are prefixes or rules, that one event of a peer hub does at once: they take 3 ms. A frame may hold
+forty times as many, and the connection must be able to stop when its share of a turn is used up."""
+
+STEPS_OF_CLIENT = 1_200
+"""Most steps that one event of a client does at once: enough for as many prefixes as a client may have by default, and
+their checks. So the confirmation, with the journal's position, stands before the first message of the subscription."""
+
+_InSteps = SubscriptionChange | ServiceChange | RuleChange
+
+
+class Rest(NamedTuple):
+    """A change that was begun and is to be finished before anything else that the far side asks for."""
+
+    steps: Iterator[None]
+    """What is left to do: each step is done by advancing it."""
+    change: _InSteps
+    """What the far side asked for, to be confirmed when the last step is done."""
+
+    @property
+    def request(self) -> int:
+        """The number of the request that asked for the change."""
+        return self.change.request
+
+
+_Change = _InSteps | NameClaim | NameRelease | Fetch | Stage | Commit
+
+Verb = Publication | Confirmable | Request | Reply | NamesHeard | Rest | _Change
+
+
+class Verbs:
+    """Carries out what one far side asks.
+
+    Args:
+        node: The hub.
+        handler: The handler of the far side, which is attached to the core.
+        far: The far side, which gets the answers.
+    """
+
+    __slots__ = ("_far", "_handler", "_journal", "_names", "_node")
+
+    _journal: JournalRequests | None
+    """None until the far side asks something of the journal for the first time, as most never do."""
+
+    _names: NameClaims | None
+    """None until the far side claims or releases a name for the first time, as most never do."""
+
+    def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
+        self._node = node
+        self._handler = handler
+        self._far = far
+        self._journal = None
+        self._names = None
+
+    def act(self, verb: Verb) -> int:
+        """Do what the far side asks for; return how much work that was, beyond the frame's own share of a turn."""
+        if self._handler.closed:  # the far side was lost while the rest of a read waited for its turn
+            return 0
+        match verb:
+            case Request() | Reply():
+                return pass_on(self._node, self._handler, verb, self._far)
+            case Publication():
+                return self._publish(verb)
+            case Confirmable():
+                return self._publish(to_be_confirmed(verb.frame))
+            case NamesHeard():
+                return self._hear(verb)
+            case _:
+                return self._change(verb)
+
+    def write_more(self) -> None:
+        """Tell the far side, which reads again, what was kept for it."""
+        if self._names is not None:
+            self._names.write_more()
+
+    def close(self) -> None:
+        """Cancel what the far side waits for: it has gone, and nobody would read the answers."""
+        if self._journal is not None:
+            self._journal.close()
+
+    @property
+    def journal(self) -> JournalRequests:
+        """The far side's journal requests, made when they are first needed."""
+        if self._journal is None:
+            self._journal = JournalRequests(self._node, self._handler, self._far)
+        return self._journal
+
+    @property
+    def _claims(self) -> NameClaims:
+        if self._names is None:
+            self._names = NameClaims(self._node, self._handler, self._far)
+        return self._names
+
+    def _change(self, change: _Change | Rest) -> int:
+        """Do what is answered with the request's number: by a confirmation, or by an error."""
+        try:
+            return self._do(change)
+        except INVALID as error:
+            self._far.reject(rejection(error), change.request)
+            return 0
+
+    def _do(self, change: _Change | Rest) -> int:
+        match change:
+            case SubscriptionChange():
+                return self._step(change_subscription(self._node, self._handler, change), change)
+            case RuleChange():
+                return self._step(change_rules(self._node, self._handler, change), change)
+            case ServiceChange():
+                return self._step(change_service(self._node, self._handler, change), change)
+            case Rest():
+                return self._step(change.steps, change.change)
+            case NameClaim():
+                self._claims.claim(change)
+            case NameRelease():
+                self._claims.release(change)
+            case Fetch():
+                self.journal.fetch(change)
+            case Stage():
+                self.journal.stage(change)
+            case Commit():
+                self.journal.commit(change)
+        return 0
+
+    def _step(self, steps: Iterator[None], change: _InSteps) -> int:
+        """Do some of the steps, and return how many. If that was all, confirm the change, else put the rest off."""
+        most = STEPS_OF_PEER if self._handler.is_link else STEPS_OF_CLIENT
+        done = sum(1 for _ in islice(steps, most))
+        if done == most:
+            self._far.put_off(Rest(steps, change))
+        else:
+            self._confirm(change)
+        return done
+
+    def _confirm(self, change: _InSteps) -> None:
+        """Confirm a change that is done; the answer to a subscription says where the journal stands.
+
+        The position is read in the same turn in which the last prefix was added, so everything that is recorded from
+        there on is delivered as well.
+        """
+        is_subscription = not isinstance(change, ServiceChange) and change.subscribe
+        self._far.confirm(change.request, self._node.journal.position() if is_subscription else None)
+
+    def _publish(self, publication: Publication) -> int:
+        request, messages = publication.request, publication.messages
+        try:
+            route = publish(self._node, self._handler, publication)
+        except RejectedError as error:
+            if publication.confirm:
+                self.journal.refuse(error, request, messages)
+            else:
+                self._node.rejected_messages += messages
+                self._far.refuse(error, messages, request)
+            return 0
+        if publication.confirm:
+            self.journal.confirm(publication, route)
+        else:
+            self._far.confirm(request)
+        return 0
+
+    def _hear(self, heard: NamesHeard) -> int:
+        try:
+            return hear_names(self._node, self._handler, heard)
+        except RejectedError as error:
+            self._far.reject(error)
+        return len(heard.held) + len(heard.released)

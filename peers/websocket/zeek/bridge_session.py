@@ -1,0 +1,307 @@
+"""`BridgeSession`: the client's side of Zeek's WebSocket API. It does no I/O: it takes bytes and returns events.
+
+```
+OPENING ──101──▶ Opened: ask(prefixes) ──▶ ASKING ──ack──▶ Acknowledged ─▶ OPEN ──▶ CLOSED
+```
+
+A connection writes `take_outgoing()` when it is connected, feeds what it reads to `feed`, acts on each `next_event`,
+and writes `take_outgoing()` again. If a message of a Zeek cannot be read (it is no JSON, or holds no valid values),
+only that message is lost; a Zeek that does not keep to RFC 6455 loses the connection.
+
+Owner: one connection. Invariant: at most one message and one read are held. Not here: what is wanted
+(`peers.websocket.zeek.wanted`), clocks, what the hub does with the messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.uri import WebSocketURI
+
+from hub.batch import Batch
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.topics import TOPIC_LIMIT_BYTES
+from peers.transport.fragments import Fragments, end_of
+from peers.values import InvalidInputError, decode_message
+from peers.websocket.zeek.codec import PATH
+from peers.wire.control import cut_text
+from peers.wire.hello import SOFTWARE
+from peers.wire.scanner import NEED_DATA, NeedData
+from peers.wire.session import Closing
+
+__all__ = ["APPLICATION", "Acknowledged", "BridgeSession", "Event", "Failure", "Incoming", "Opened", "Phase"]
+
+APPLICATION = "topichub"
+"""What this hub calls itself in `X-Application-Name`, which Zeek shows among its clients."""
+
+_PIECE_BYTES = 16 * 1024
+"""How much of a read the library is given at once, see `peers.websocket.session`."""
+
+_SHOWN_CHARACTERS = 200
+"""How much of what the far side says in an error is repeated."""
+
+_DATA = b'{"type":"data-message",'
+"""Zeek's and Broker's servers begin a data message like this. A message that begins otherwise is looked into first."""
+
+
+class Opened(NamedTuple):
+    """The handshake is over; `ask` is due."""
+
+
+class Acknowledged(NamedTuple):
+    """The subscriptions are active."""
+
+    endpoint: str
+    version: str
+
+
+class Incoming(NamedTuple):
+    """A message of the Zeek, as a MESSAGES frame."""
+
+    frame: bytes
+    routing_key: bytes
+
+    @property
+    def batch(self) -> Batch:
+        """The frame as the core takes it."""
+        return Batch(self.frame, 1)
+
+
+class Failure(NamedTuple):
+    """Something went wrong with one message.
+
+    Attributes:
+        text: What went wrong.
+        outward: True if the Zeek has refused a message of this hub, False if a message of the Zeek is lost.
+    """
+
+    text: str
+    outward: bool
+
+
+Event = Opened | Acknowledged | Incoming | Failure | Closing
+
+
+class Phase(Enum):
+    """Where a conversation stands."""
+
+    OPENING = "before the handshake is over"
+    ASKING = "before the ack"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class _Envelope(msgspec.Struct):
+    """The fields that are read of a message which may be no data message."""
+
+    type: str = ""
+    endpoint: str = ""
+    version: str = ""
+    code: str = ""
+    context: str = ""
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class BridgeSession:
+    """The hub's side of a conversation with a Zeek.
+
+    Args:
+        host: The host of the Zeek.
+        port: The port of its WebSocket server.
+        frame_limit_bytes: Largest message that is taken.
+    """
+
+    __slots__ = ("_events", "_fragments", "_outgoing", "_protocol", "_unread", "phase")
+
+    phase: Phase
+
+    def __init__(self, host: str, port: int, frame_limit_bytes: int) -> None:
+        self.phase = Phase.OPENING
+        self._fragments = Fragments()
+        self._unread: deque[memoryview] = deque()
+        """Pieces that were fed and not looked at."""
+        self._events: Iterator[Event | None] = iter(())
+        """What the piece that is being looked at says."""
+        self._outgoing: list[bytes] = []
+        uri = WebSocketURI(secure=False, host=host, port=port, path=PATH, query="")
+        self._protocol = ClientProtocol(uri, max_size=frame_limit_bytes)
+        request = self._protocol.connect()
+        request.headers["User-Agent"] = SOFTWARE
+        request.headers["X-Application-Name"] = APPLICATION
+        self._protocol.send_request(request)
+        self._take_from_library()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is to be said, by either side."""
+        return self.phase is Phase.CLOSED
+
+    # What the hub says.
+
+    def ask(self, prefixes: list[str]) -> None:
+        """Subscribe, once and for all."""
+        self._protocol.send_text(_encode(prefixes))
+        self._take_from_library()
+
+    def send(self, texts: Iterable[bytes]) -> None:
+        """Send data messages; allowed once `ask` was called."""
+        if self.phase in {Phase.ASKING, Phase.OPEN}:
+            for text in texts:
+                self._protocol.send_text(text)
+            self._take_from_library()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        if self.phase in {Phase.ASKING, Phase.OPEN}:
+            self._protocol.send_ping(b"")
+            self._take_from_library()
+
+    def close(self, code: int, text: str) -> None:
+        """End the conversation from this side."""
+        if self.phase in {Phase.ASKING, Phase.OPEN}:
+            self._protocol.fail(code, cut_text(text).decode())
+            self._take_from_library()
+        else:
+            self._outgoing.clear()  # the request, if it was not written yet
+        self.phase = Phase.CLOSED
+        self._fragments = Fragments()  # the rest of the message will not be looked at
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether there is something to be written."""
+        return bool(self._outgoing)
+
+    def take_outgoing(self) -> bytes:
+        """Return and forget what is to be written now."""
+        outgoing, self._outgoing = self._outgoing, []
+        return b"".join(outgoing)
+
+    def _take_from_library(self) -> None:
+        self._outgoing.extend(data for data in self._protocol.data_to_send() if data)  # empty: half-close
+
+    # What the Zeek says.
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of what is held of an incomplete answer or message."""
+        return self._fragments.held_bytes + len(self._protocol.reader.buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read; ask `next_event` for what it says."""
+        view = memoryview(data)
+        self._unread.extend(view[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+
+    def next_event(self) -> Event | NeedData | None:
+        """Return what the Zeek says next. Never raises for bad input: that becomes a `Failure` or a `Closing`.
+
+        None stands for something that is dealt with already (a ping) and has cost time.
+        """
+        while True:
+            for event in self._events:
+                return event
+            if self.closed:
+                self._unread.clear()
+            if not self._unread:
+                return NEED_DATA
+            self._events = self._read(bytes(self._unread.popleft()))
+
+    def _read(self, data: bytes) -> Iterator[Event | None]:
+        protocol = self._protocol
+        protocol.receive_data(data)
+        for found in protocol.events_received():
+            yield self._frame(found) if isinstance(found, Frame) else self._response(found)
+            if self.closed:
+                return
+        self._take_from_library()
+        if protocol.handshake_exc is not None:  # an answer that is no HTTP
+            yield self._lost(str(protocol.handshake_exc))
+        elif (ended := self._ended()) is not None:
+            yield ended
+
+    def _response(self, response: object) -> Event:
+        error = self._protocol.handshake_exc
+        if error is None:
+            self.phase = Phase.ASKING
+            return Opened()
+        said = response.body if isinstance(response, Response) and response.body else b""
+        detail = said.decode("utf-8", "replace").strip()
+        return self._lost(f"{error}: {detail}" if detail else str(error))
+
+    def _lost(self, text: str) -> Closing:
+        self.phase = Phase.CLOSED
+        return Closing(CloseCode.PROTOCOL_ERROR, _shown(text), by_far_side=False)
+
+    def _frame(self, frame: Frame) -> Event | None:
+        match frame.opcode:
+            case Opcode.TEXT | Opcode.CONT:
+                return self._part(frame)
+            case Opcode.CLOSE:
+                self._take_from_library()
+                return self._ended()
+            case Opcode.BINARY:
+                return self._give_up(CloseCode.WRONG_KIND, "a binary message, where the API has text only")
+        return None
+
+    def _part(self, frame: Frame) -> Event | None:
+        try:
+            message = self._fragments.take(frame)
+        except ProtocolError as error:
+            return self._give_up(error.code, error.text)
+        return self._message(message.payload) if message is not None else None
+
+    def _give_up(self, code: int, text: str) -> Closing:
+        self.close(code, text)
+        return Closing(code, text, by_far_side=False)
+
+    def _ended(self) -> Closing | None:
+        """Tell what one of the sides has said in its Close, if one has."""
+        end = end_of(self._protocol)
+        if end is None:
+            return None
+        self.phase = Phase.CLOSED
+        return Closing(end.code, _shown(end.text), end.by_far_side)
+
+    def _message(self, payload: bytes) -> Event | None:
+        if not payload.startswith(_DATA):
+            try:
+                said = _read_envelope(payload)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return _incoming(payload)  # data that is no strict JSON, or nothing: it will say which
+            if said.type == "ack":
+                return self._acknowledge(said)
+            if said.type == "error":
+                return Failure(_shown(f"{said.code}: {said.context}"), outward=True)
+        return _incoming(payload)
+
+    def _acknowledge(self, said: _Envelope) -> Event | None:
+        if self.phase is not Phase.ASKING:
+            return None
+        self.phase = Phase.OPEN
+        return Acknowledged(_shown(said.endpoint), _shown(said.version))
+
+
+def _incoming(payload: bytes) -> Event:
+    try:
+        topic, body = decode_message(payload)
+    except InvalidInputError as error:
+        return Failure(_shown(error.context), outward=False)
+    if len(topic) > TOPIC_LIMIT_BYTES:
+        return Failure(f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES} bytes", outward=False)
+    frame = encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS)
+    return Incoming(frame, frame[4 : HEADER_BYTES + len(topic)])
+
+
+def _shown(text: str) -> str:
+    """Cut what the far side says, and leave nothing in it that acts on a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text[:_SHOWN_CHARACTERS])

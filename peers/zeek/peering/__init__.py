@@ -1,1 +1,0 @@
-"""Peering with Zeeks over sockets: the shell around `peers.zeek.native`."""

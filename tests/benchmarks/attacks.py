@@ -1,0 +1,166 @@
+"""How late the messages of a quiet pair are while somebody attacks their hub.
+
+    python tests/benchmarks/attacks.py [--only new-topics,pings] [--loops uvloop] [--seconds 8] [--markdown FILE]
+
+For each attack a hub of its own is started, with default settings; a publisher and a
+subscriber exchange 500 messages a second over it, and the attack runs in a process of its own beside them. The table
+says how late the pair's messages were, without the time that the hub or the pair waited for a CPU, whether one was
+lost, and how much memory the hub took. Exit code 1: a message was lost, or the hub has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import NamedTuple
+
+from attacking import crowds, floods, hoards
+from attacking.pair import Lateness, watch
+
+from peers.bench.usage import read_usage
+
+_GOAL_P99_MS = 50.0
+
+Attack = Callable[[str, Callable[[], bool]], None]
+
+
+def _nobody(url: str, until: Callable[[], bool]) -> None:
+    """Nobody attacks: what the machine itself does to the pair."""
+    del url
+    while not until():
+        time.sleep(0.05)
+
+
+ATTACKS: dict[str, Attack] = {
+    "nobody": _nobody,
+    "new-topics": floods.new_topics,
+    "refused-topics": floods.refused_topics,
+    "unserved-requests": floods.unserved_requests,
+    "pings": floods.pings,
+    "peer-with-prefixes": hoards.peer_with_prefixes,
+    "peer-that-leaves": hoards.peer_that_leaves,
+    "many-prefixes": hoards.many_prefixes,
+    "stalled-readers": hoards.stalled_readers,
+    "silent-strangers": crowds.silent_strangers,
+    "idle-clients-and-metrics": crowds.idle_clients_and_metrics,
+    "clients-that-leave": crowds.clients_that_leave,
+}
+
+
+class Outcome(NamedTuple):
+    """One attack on one loop."""
+
+    loop: str
+    attack: str
+    lateness: Lateness
+    peak_bytes: int
+
+
+@contextmanager
+def running_hub(loop: str) -> Iterator[tuple[str, str, int]]:
+    """Start a hub; give its TCP URL, its WebSocket URL and its process."""
+    listen = ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"]
+    command = [sys.executable, "-m", "peers.cli", "run", *listen, "--log-level", "error"]
+    if loop == "asyncio":  # the hub takes uvloop wherever it can be imported
+        code = "import sys; sys.modules['uvloop'] = None; sys.argv[0] = 'hub'; from peers.cli import main; main()"
+        command = [sys.executable, "-c", code, *command[3:]]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, cwd=folder, env=os.environ | {"PYTHONPATH": str(Path.cwd())}
+        ) as hub,
+    ):
+        assert hub.stdout is not None
+        urls: dict[str, str] = {}
+        while len(urls) < 2 and (line := hub.stdout.readline().decode()):
+            url = line.partition("listens on ")[2].strip()
+            if url:
+                urls[url.partition("://")[0]] = url
+        _place(hub.pid, 0, -5)
+        try:
+            yield urls["tcp"], urls["ws"], hub.pid
+        finally:
+            hub.kill()
+
+
+def _place(pid: int, cpu: int, nice: int) -> None:
+    """Bind a process to a CPU, and give the hub and the pair precedence, where that is allowed."""
+    with suppress(OSError):
+        os.sched_setaffinity(pid, {cpu % os.cpu_count()})  # type: ignore[operator]
+        os.setpriority(os.PRIO_PROCESS, pid, nice)
+
+
+def _attack(name: str, url: str, over: Event) -> None:
+    _place(os.getpid(), 1, 5)
+    ATTACKS[name](url, over.is_set)
+
+
+def run(loop: str, name: str, seconds: float) -> Outcome:
+    """Let one attack run beside the pair."""
+    with running_hub(loop) as (tcp, ws, pid):
+        over = multiprocessing.Event()
+        url = f"{tcp} {ws}" if name == "idle-clients-and-metrics" else tcp
+        attacker = multiprocessing.Process(target=_attack, args=(name, url, over), daemon=True)
+        attacker.start()
+        end_s = time.monotonic() + seconds
+        try:
+            lateness = watch(tcp, pid, lambda: time.monotonic() > end_s)
+            peak_bytes = read_usage(pid).peak_bytes
+        finally:
+            over.set()
+            attacker.join(10)
+            attacker.kill()
+    return Outcome(loop, name, lateness, peak_bytes)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return the outcomes as Markdown."""
+    rows = [
+        "| attack | loop | p50, ms | p99, ms | longest, ms | lost | hub waited for a CPU, ms | peak, MiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for loop, attack, late, peak in outcomes:
+        rows.append(
+            f"| {attack} | {loop} | {late.p50_ms:.2f} | {late.p99_ms:.1f} | {late.longest_ms:.0f} | {late.lost} "
+            f"| {late.waited_ms:.0f} | {peak / 2**20:.0f} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    """Run what is asked for, and say what was seen."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default=",".join(ATTACKS), help="attacks, separated by commas")
+    parser.add_argument("--loops", default="uvloop,asyncio")
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long each attack lasts")
+    parser.add_argument("--markdown", type=Path, help="where the table goes, beside the terminal")
+    arguments = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    _place(os.getpid(), 1, -5)
+    outcomes = []
+    for name in arguments.only.split(","):
+        for loop in arguments.loops.split(","):
+            outcome = run(loop, name, arguments.seconds)
+            outcomes.append(outcome)
+            sys.stdout.write(table([outcome]).splitlines()[-1] + "\n")
+            sys.stdout.flush()
+    if arguments.markdown is not None:
+        arguments.markdown.write_text(table(outcomes))
+    missed = [outcome for outcome in outcomes if outcome.lateness.p99_ms > _GOAL_P99_MS]
+    sys.stdout.write(f"{len(missed)} of {len(outcomes)} have a p99 over {_GOAL_P99_MS:g} ms\n")
+    return 1 if any(outcome.lateness.lost for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

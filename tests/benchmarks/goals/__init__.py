@@ -1,0 +1,1 @@
+"""The goals of the project for its hub: `python -m tests.benchmarks.goals` measures them and says which are reached."""

@@ -1,0 +1,210 @@
+"""Goals for the journal: what recording costs the live stream, how fast it is written, confirmed and read.
+
+The hub and the load are bound to no CPU here: the journal's writer and its readers are meant to use what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from peers.bench.dial import Wish
+from peers.bench.measurement import Measurement
+from peers.bench.plan import Plan
+from peers.bench.running_hub import RunningHub
+from peers.bench.stage import Stage
+from peers.bench.worker import child_environment
+from peers.client import Client, connect
+from tests.benchmarks.goals.figure import Figure
+from tests.benchmarks.goals.scope import Scope, faults
+
+__all__ = ["beside_history", "confirmed", "history", "live", "written"]
+
+_SIZE_BYTES = 100
+_LIVE_MESSAGES = 3_000_000
+_WRITTEN_MESSAGES = 6_000_000
+_READ_MESSAGES = 2_000_000
+_VALUES = 500
+_FLAGS = ("--journal=journal.db",)
+_WIDE = Wish(messages=65_536)
+_TOPIC = "/bench/journal"
+_RATE_PER_S = 10_000
+_STREAM_PER_S = 20_000
+_SECONDS = 5
+_QUANTILES = 100
+
+
+def live(scope: Scope, goal_percent: float) -> list[Figure]:
+    """1 → 1 at full speed, with the journal and without."""
+    name = "1 → 1 while all is recorded"
+    plan = scope.plan(messages=scope.scaled(_LIVE_MESSAGES), size=_SIZE_BYTES, wish=_WIDE, pin=False)
+    ratios, rates, flaws = [], [], []
+    for number in range(scope.repeat):
+        pair: dict[bool, Measurement] = {}
+        for recording in (False, True) if number % 2 == 0 else (True, False):
+            with Stage(_recording(plan) if recording else plan) as stage:
+                told = scope.tell(f"{name}{'' if recording else ': not yet'}")
+                pair[recording] = stage.measure(watch=told)
+        ratios.append(100 * pair[True].delivered_per_s / pair[False].delivered_per_s)
+        rates.append(f"{pair[False].delivered_per_s:,.0f} → {pair[True].delivered_per_s:,.0f}")
+        flaws += faults(list(pair.values()))
+    remark = f"messages/s: {'; '.join(rates)}"
+    return [Figure(name, goal_percent, "% of the rate without", ratios, at_least=True, faults=flaws, remark=remark)]
+
+
+def written(scope: Scope, goal_per_s: float) -> list[Figure]:
+    """Batches as fast as they are taken, until the last is committed."""
+    plan = _filling(scope, _WRITTEN_MESSAGES)
+    name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes, {_VALUES} in a frame, written to the journal"
+    rates, flaws = [], []
+    for _ in range(scope.repeat):
+        with Stage(plan) as stage:
+            run = stage.measure(watch=scope.tell(name))
+            late_s = asyncio.run(_settle(stage.hub.url("tcp")))
+        rates.append(run.published / (run.elapsed_s + late_s))
+        flaws += faults([run])
+    return [Figure(name, goal_per_s, "messages/s", rates, at_least=True, faults=flaws)]
+
+
+def confirmed(scope: Scope, goal_ms: float) -> list[Figure]:
+    """Publishers that want to know the offset, each message for itself, with a journal that waits for the disk."""
+    name = f"confirmation, sync = full, {_RATE_PER_S:,} messages/s"
+    medians, remarks = [], []
+    for _ in range(scope.repeat):
+        scope.tell(name)
+        hub = RunningHub.start(("tcp",), (*scope.base.hub_flags, *_FLAGS, "--journal-sync=full"))
+        try:
+            waits_ms = asyncio.run(_confirm(hub.url("tcp"), scope.scaled(_RATE_PER_S * _SECONDS, 100)))
+        finally:
+            hub.stop()
+        percentiles = statistics.quantiles(waits_ms, n=_QUANTILES)
+        medians.append(percentiles[49])
+        remarks.append(f"{percentiles[98]:.1f}")
+    return [Figure(name, goal_ms, "ms, p50", medians, remark=f"p99, ms: {', '.join(remarks)}")]
+
+
+def history(scope: Scope, goal_per_s: float) -> list[Figure]:
+    """A client that reads what is recorded, as columns."""
+    plan = _filling(scope, _READ_MESSAGES)
+    name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes read from the journal"
+    columns, singly = [], []
+    with Stage(plan) as stage:
+        stage.measure(watch=scope.tell(f"{name}: writing"))
+        url = stage.hub.url("tcp")
+        asyncio.run(_settle(url))
+        for _ in range(scope.repeat):
+            scope.tell(name)
+            columns.append(asyncio.run(_read_columns(url)))
+            singly.append(asyncio.run(_read_records(url)))
+    remark = f"record by record, messages/s: {', '.join(f'{rate:,.0f}' for rate in singly)}"
+    return [Figure(name, goal_per_s, "messages/s", columns, at_least=True, remark=remark)]
+
+
+def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
+    """Latency of a stream while somebody reads the journal as fast as it goes."""
+    name = f"live p99 at {_STREAM_PER_S:,} messages/s beside a reader of the journal at full speed"
+    plan = _filling(scope, _READ_MESSAGES)
+    stream = scope.plan(messages=scope.scaled(_STREAM_PER_S * _SECONDS, 100), rate=_STREAM_PER_S, size=_SIZE_BYTES)
+    quiet: list[float] = []
+    busy: list[float] = []
+    flaws: list[str] = []
+    read: list[str] = []
+    with Stage(plan) as filled:
+        filled.measure(watch=scope.tell(f"{name}: writing"))
+        hub = filled.hub
+        asyncio.run(_settle(hub.url("tcp")))
+        stream = msgspec.structs.replace(stream, urls=(hub.url("tcp"),), hub_pid=hub.pid, hub_flags=())
+        with Stage(stream) as stage:
+            for number in range(scope.repeat):
+                for reading in (False, True) if number % 2 == 0 else (True, False):
+                    watch = scope.tell(f"{name}{'' if reading else ': alone'}")
+                    with _reader(hub.url("tcp"), reading=reading) as passes:
+                        run = stage.measure(rate=stream.rate, watch=watch)
+                    flaws += faults([run])
+                    (busy if reading else quiet).append(run.latency.p99_us if run.latency is not None else 0.0)
+                    read += [f"{one * plan.messages / run.elapsed_s:,.0f}" for one in passes]
+    ratios = [with_it / without for without, with_it in zip(quiet, busy, strict=True)]
+    alone, beside = (", ".join(f"{one:,.0f}" for one in some) for some in (quiet, busy))
+    remark = f"p99, µs: {alone} alone, {beside} beside; read, messages/s: {', '.join(read)}"
+    return [Figure(name, goal_times, "times as long", ratios, faults=flaws, remark=remark)]
+
+
+def _recording(plan: Plan) -> Plan:
+    return msgspec.structs.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS))
+
+
+def _filling(scope: Scope, messages: int) -> Plan:
+    """Batches, all of which are recorded."""
+    plan = scope.plan(messages=scope.scaled(messages, _VALUES), size=_SIZE_BYTES, batch=_VALUES, wish=_WIDE, pin=False)
+    return _recording(plan)
+
+
+async def _settle(url: str) -> float:
+    """Wait until everything is committed; return the seconds that took."""
+    began_s = time.perf_counter()
+    async with connect(url) as client:
+        await client.publish_confirmed(_TOPIC, None)
+    return time.perf_counter() - began_s
+
+
+async def _confirm(url: str, messages: int) -> list[float]:
+    """Publish at a steady rate; return how long each confirmation took, ms."""
+    waits_ms: list[float] = []
+    value = b"x" * (_SIZE_BYTES - 2)
+
+    async def publish(client: Client) -> None:
+        began_s = time.perf_counter()
+        await client.publish_confirmed(_TOPIC, value)
+        waits_ms.append(1000 * (time.perf_counter() - began_s))
+
+    async with connect(url) as client, asyncio.TaskGroup() as group:
+        began_s = time.perf_counter()
+        for sent in range(messages):
+            due_s = began_s + sent / _RATE_PER_S - time.perf_counter()
+            if due_s > 0:
+                await asyncio.sleep(due_s)
+            group.create_task(publish(client))
+    return waits_ms
+
+
+async def _read_columns(url: str) -> float:
+    """Read everything once; return messages/s."""
+    began_s = time.perf_counter()
+    async with connect(url) as client:
+        messages = sum([block.count async for block in client.read().blocks()])
+    return messages / (time.perf_counter() - began_s)
+
+
+async def _read_records(url: str) -> float:
+    """Read everything once, an object for each record; return messages/s."""
+    began_s = time.perf_counter()
+    messages = 0
+    async with connect(url) as client:
+        async for _ in client.read():
+            messages += 1
+    return messages / (time.perf_counter() - began_s)
+
+
+@contextmanager
+def _reader(url: str, *, reading: bool) -> Iterator[list[int]]:
+    """Have a process read the journal, again and again; in the end the list holds how often."""
+    passes: list[int] = []
+    if not reading:
+        yield passes
+        return
+    command = [sys.executable, "-m", "tests.benchmarks.goals.history_reader", url]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # it has begun
+        yield passes
+    finally:
+        said, _ = process.communicate()
+        passes.append(int(said or 0))

@@ -1,0 +1,138 @@
+"""Goals for memory: resident bytes of the hub, before and after so many connections, prefixes or full queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from peers.bench.dial import Line, Wish, dial
+from peers.bench.layout import Layout
+from peers.bench.plan import Transport
+from peers.bench.running_hub import RunningHub
+from peers.bench.stage import Stage
+from tests.benchmarks.goals.figure import Figure
+from tests.benchmarks.goals.scope import Scope
+
+__all__ = ["connections", "stalled_queues", "subscriptions"]
+
+_CONNECTIONS = 2000
+_PREFIXES = 100_000
+_SUBSCRIBERS = 20
+_WARM_CONNECTIONS = 20
+"""Connected and closed before, so that what the hub loads with its first client is not charged to the rest."""
+
+_PREFIXES_PER_REQUEST = 500
+_LAYOUT = Layout("/idle/", 1, 16, 1)
+"""Of messages that never come."""
+
+_STALLED = 100
+_STALLED_QUEUE_BYTES = 1 << 20
+_OVERFULL = 4
+"""So many times what the queue holds is published to each."""
+
+_SIZE_BYTES = 100
+
+
+class _Crowd:
+    """A hub with idle clients, and nothing else. They do not answer pings: all is over before the first one."""
+
+    def __init__(self, hub: RunningHub, url: str) -> None:
+        self._hub = hub
+        self._url = url
+        self._lines: list[Line] = []
+        self._prefixes = 0
+
+    def populate(self, count: int) -> None:
+        """Have so many clients, by connecting more or closing some."""
+        while len(self._lines) > count:
+            self._lines.pop().close()
+        while len(self._lines) < count:
+            self._lines.append(dial(self._url, _LAYOUT, f"bench idle {len(self._lines)}"))
+
+    def subscribe(self, prefixes: int) -> None:
+        """Each of them subscribes to so many more prefixes: few topics of many parts, as hosts and services have."""
+        for line in self._lines:
+            for first in range(0, prefixes, _PREFIXES_PER_REQUEST):
+                numbers = range(self._prefixes, self._prefixes + min(_PREFIXES_PER_REQUEST, prefixes - first))
+                self._prefixes = numbers.stop
+                line.subscribe([f"/idle/zeek/{number % 50:02}/10.{number >> 8}.{number & 255}/" for number in numbers])
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the hub, once it has nothing to do."""
+        self._hub.wait_quiet()
+        return self._hub.usage().memory_bytes
+
+
+@contextmanager
+def _crowd(scope: Scope, transport: Transport, *flags: str) -> Iterator[_Crowd]:
+    schemes = ("tcp", "ws") if transport == "ws" else ("tcp",)
+    hub = RunningHub.start(schemes, (*scope.base.hub_flags, *flags), scope.base.placement.hub)
+    crowd = _Crowd(hub, hub.url(transport))
+    try:
+        crowd.populate(_WARM_CONNECTIONS)
+        crowd.populate(0)
+        yield crowd
+    finally:
+        crowd.populate(0)
+        hub.stop()
+
+
+def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Figure]:
+    """Idle connections that subscribe to one prefix each."""
+    count = scope.scaled(_CONNECTIONS, 10)
+    kind = "WebSocket connection" if transport == "ws" else "TCP client"
+    name = f"idle {kind} with one subscription, of {count:,}"
+    values = []
+    for _ in range(scope.repeat):
+        scope.tell(name)
+        with _crowd(scope, transport) as crowd:
+            before = crowd.memory_bytes()
+            crowd.populate(count)
+            crowd.subscribe(1)
+            values.append((crowd.memory_bytes() - before) / count / 1024)
+    return [Figure(name, goal_kib, "KiB of memory each", values)]
+
+
+def subscriptions(scope: Scope, goal_bytes: float) -> list[Figure]:
+    """Many different prefixes of a few clients."""
+    each = scope.scaled(_PREFIXES / _SUBSCRIBERS)
+    name = f"subscription, of {each * _SUBSCRIBERS:,} different ones of {_SUBSCRIBERS} clients"
+    values = []
+    for _ in range(scope.repeat):
+        scope.tell(name)
+        with _crowd(scope, "tcp", "--limits-prefixes-per-client", str(_PREFIXES)) as crowd:
+            crowd.populate(_SUBSCRIBERS)
+            before = crowd.memory_bytes()
+            crowd.subscribe(each)
+            values.append((crowd.memory_bytes() - before) / (each * _SUBSCRIBERS))
+    return [Figure(name, goal_bytes, "bytes of memory each", values)]
+
+
+def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:
+    """Queues of 1 MiB that are full, each with messages that no other one has."""
+    count = scope.scaled(_STALLED, 2)
+    fitting = _STALLED_QUEUE_BYTES // _SIZE_BYTES
+    plan = scope.plan(
+        messages=count * fitting * _OVERFULL,
+        size=_SIZE_BYTES,
+        topics=count,
+        stalled=count,
+        stalled_apart=True,
+        stalled_wish=Wish(messages=1_000_000, bytes=_STALLED_QUEUE_BYTES),
+        wish=Wish(messages=65_536),
+        warmup=count,
+    )
+    name = f"{count} stalled subscribers, {_STALLED_QUEUE_BYTES >> 20} MiB queues, no message in two of them"
+    values, faults = [], []
+    for _ in range(scope.repeat):
+        with Stage(plan) as stage:
+            stage.hub.wait_quiet()
+            before = stage.hub.usage().memory_bytes
+            run = stage.measure(watch=scope.tell(name))
+            values.append((run.hub_memory_bytes - before) / 1048576)
+            counted = stage.resume_stalled()
+        if any(not one.told or one.told != one.lost or one.out_of_order for one in counted):
+            faults.append("a queue was not full, or what it lost was not told")
+        if not run.flawless:
+            faults.append("the subscriber that reads did not get everything")
+    return [Figure(name, goal_mib, "MiB of memory together", values, faults=faults)]

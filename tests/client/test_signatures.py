@@ -1,0 +1,119 @@
+"""Programs with an event loop and programs with threads say the same, with the same arguments."""
+
+from __future__ import annotations
+
+import inspect
+from inspect import Parameter
+from typing import Any
+
+import pytest
+
+import peers.client
+from peers.client import CallbackSubscription, Client, MessageStream, Service, ServiceName, blocking
+from peers.client.blocking import (
+    BlockingClient,
+    BlockingHistory,
+    BlockingService,
+    BlockingServiceName,
+    BlockingStream,
+    BlockingSubscription,
+)
+from peers.client.journal import History
+
+TWINS = [
+    (Client, BlockingClient),
+    (MessageStream, BlockingStream),
+    (CallbackSubscription, BlockingSubscription),
+    (Service, BlockingService),
+    (ServiceName, BlockingServiceName),
+    (History, BlockingHistory),
+]
+
+ASYNCIO_ALONE = {
+    # For those within this package who build on it: a stream is a sink, a service and a name are given what comes.
+    (MessageStream, "put"),
+    (MessageStream, "put_break"),
+    (MessageStream, "put_gap"),
+    (MessageStream, "finish"),
+    (CallbackSubscription, "put"),
+    (CallbackSubscription, "put_break"),
+    (CallbackSubscription, "put_gap"),
+    (CallbackSubscription, "finish"),
+    (CallbackSubscription, "open"),
+    (Service, "cancel"),
+    (Service, "disconnected"),
+    (Service, "fail"),
+    (Service, "receive"),
+    (Service, "start"),
+    (ServiceName, "end"),
+    (ServiceName, "ended"),
+    (ServiceName, "stand"),
+    (ServiceName, "wish"),
+    # A thread waits for what is closed; a task need not.
+    (MessageStream, "close_nowait"),
+    (CallbackSubscription, "close_nowait"),
+    # Reading a stream that is not open raises on both sides; `BlockingStream` asks.
+    (MessageStream, "opened"),
+}
+"""What only the asyncio client has, and why."""
+
+BLOCKING_ALONE = {
+    (BlockingClient, "open"),  # what `connect` calls
+    (BlockingClient, "stage_nowait"),  # asyncio has tasks
+    (BlockingStream, "iterate"),  # asyncio has `asyncio.timeout`
+}
+"""What only the blocking client has, and why."""
+
+
+def public(owner: type) -> dict[str, Any]:
+    """What a class has for programs."""
+    return {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
+
+
+def parameters(function: Any) -> dict[str, Parameter]:
+    """What it takes, in order, without what it is."""
+    found = inspect.signature(function).parameters
+    return {name: parameter.replace(annotation=Parameter.empty) for name, parameter in found.items() if name != "self"}
+
+
+def slots_of(owner: type) -> set[str]:
+    """What `__init__` sets, by its names in the source; they are properties on the other side."""
+    return {name for name in inspect.getsource(owner).split() if name.startswith("self.")}
+
+
+@pytest.mark.parametrize(("here", "there"), TWINS)
+def test_twins(here: type, there: type) -> None:
+    """Each public call of one is a call of the other: same names, order, kinds and defaults.
+
+    Where something is waited for, threads may say `timeout_s`, by its name only, and wait for ever if they do not.
+    """
+    mine, others = public(here), public(there)
+    mine |= {name[5:]: None for name in slots_of(here) if name[5:].isidentifier() and not name.startswith("self._")}
+    assert {(there, name) for name in others.keys() - mine.keys()} <= BLOCKING_ALONE
+    assert {(here, name) for name in mine.keys() - others.keys()} <= ASYNCIO_ALONE
+    for name in mine.keys() & others.keys():
+        if not inspect.isfunction(others[name]):
+            continue
+        wanted, given = parameters(mine[name]), parameters(others[name])
+        if "timeout_s" in given and "timeout_s" not in wanted:
+            waits = given.pop("timeout_s")
+            assert (waits.kind, waits.default) == (Parameter.KEYWORD_ONLY, None), f"{there.__name__}.{name}"
+        assert list(given.items()) == list(wanted.items()), f"{there.__name__}.{name}"
+
+
+def test_connect() -> None:
+    """Both take the same options."""
+    assert parameters(peers.client.connect) == parameters(blocking.connect)
+
+
+@pytest.mark.parametrize("owner", [Client, BlockingClient])
+def test_options_have_names(owner: type) -> None:
+    """Whatever may be left out is given by its name, but for labels and the prefix of names."""
+    for name, function in public(owner).items():
+        if inspect.isfunction(function):
+            optional = [
+                each.name
+                for each in parameters(function).values()
+                if each.kind is Parameter.POSITIONAL_OR_KEYWORD and each.default is not Parameter.empty
+            ]
+            assert set(optional) <= {"labels", "prefix"}, name

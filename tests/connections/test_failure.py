@@ -1,0 +1,124 @@
+"""A bug in one conversation: its connection ends, and nobody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import structlog
+
+from hub.errors import CloseCode
+from hub.handler import Role
+from hub.overflow import QueueLimits
+from hub.settings import Settings
+from peers.connections.connection import Connection
+from peers.connections.failure import SHOWN_BYTES, SHOWN_CHARACTERS, describe
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
+from peers.wire.control import encode_close, encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hub.fakes import FakeOutlet, handler_of
+from tests.tcp.pretend import PretendLoop, PretendTransport
+from tests.tcp.raw_client import publication
+
+HELLO = Hello(protocol=1, role="client").encode()
+SORRY = encode_close(CloseCode.INTERNAL_ERROR, "internal error of the hub")
+
+
+class Stage:
+    """A hub with one subscriber that wants everything, and two clients on pretend sockets."""
+
+    def __init__(self) -> None:
+        self.loop = PretendLoop()
+        self.node = Node(Settings())
+        self.node.loop = self.loop  # type: ignore[assignment]
+        self.outlet = FakeOutlet()
+        reader = handler_of(self.outlet, role=Role.LOCAL)
+        self.node.core.attach(reader)
+        self.node.core.subscribe(reader, ["/"])
+        self.one, self.other = self._client(), self._client()
+
+    def _client(self) -> Connection:
+        connection = tcp_connection(self.node, QueueLimits())
+        transport = PretendTransport(self.loop, connection)
+        transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
+        connection.connection_made(transport)
+        connection.data_received(HELLO)
+        return connection
+
+    def told(self, connection: Connection) -> bytes:
+        """All that a client was told."""
+        transport: Any = connection.transport
+        return b"".join(data for data in transport.far.incoming if data is not None)
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    """A fresh one, whose log is kept."""
+    return Stage()
+
+
+def fail(*_: object) -> Any:
+    """What must never happen."""
+    raise ZeroDivisionError("a bug " + "x" * 1000)
+
+
+class Broken:
+    """A conversation of which one part does not work."""
+
+    def __init__(self, connection: Connection, part: str) -> None:
+        self._whole = connection.conversation
+        self._part = part
+        connection.conversation = cast("Any", self)
+
+    def __getattr__(self, name: str) -> Any:
+        return fail if name == self._part else getattr(self._whole, name)
+
+
+def break_reading(stage: Stage) -> None:
+    """A bug on the way from a frame to the hub, with something else behind it in the same turn."""
+    Broken(stage.one, "act")
+    stage.one.data_received(publication("/a", 1) + encode_subscription(Kind.SUBSCRIBE, ["/"], 1))
+
+
+def break_writing(stage: Stage) -> None:
+    """A bug on the way from the hub to a client, in the turn of another one."""
+    handler = stage.one.handler
+    assert handler is not None
+    stage.node.core.subscribe(handler, ["/b"])
+    Broken(stage.one, "render")
+    stage.other.data_received(publication("/b", 1))
+
+
+def break_looking(stage: Stage) -> None:
+    """A bug in keeping the time."""
+    Broken(stage.one, "ping")
+    stage.one.check(2000.0)
+
+
+@pytest.mark.parametrize("how", [break_reading, break_writing, break_looking])
+async def test_a_bug_ends_one_connection(stage: Stage, how: Callable[[Stage], None]) -> None:
+    """It is told 1011, logged in one line, and counted; what others do in the same turn is done."""
+    with structlog.testing.capture_logs() as logs:
+        how(stage)
+    assert stage.told(stage.one).endswith(SORRY)
+    assert stage.node.failed_connections == 1
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["error"].startswith("ZeroDivisionError: a bug x")
+    stage.other.data_received(publication("/a", 2))
+    assert stage.outlet.values[-1] == 2
+    assert not stage.told(stage.other).endswith(SORRY)
+
+
+def test_the_line_is_bounded() -> None:
+    """However much was read, and whatever the exception says."""
+    try:
+        fail()
+    except ZeroDivisionError as error:
+        fields = describe(error, b"\xff" * 1_000_000)
+    assert len(str(fields["error"])) == SHOWN_CHARACTERS
+    assert fields["read_bytes"] == 1_000_000
+    assert fields["read"] == "ff" * SHOWN_BYTES
+    assert "test_failure.py" in str(fields["at"])

@@ -1,0 +1,33 @@
+"""Whether a frame that has begun gets on."""
+
+from __future__ import annotations
+
+from peers.connections.progress import FRAME_S, SLOWEST_BYTES_PER_S, Progress
+
+
+def test_a_drip_is_noticed() -> None:
+    """A byte every few seconds is too slow, though each is a sign of life."""
+    progress = Progress()
+    looks = [progress.is_stuck(100.0 + 10 * number, 20 + number) for number in range(8)]
+    assert looks == [False] * 6 + [True, True]
+
+
+def test_a_slow_line_is_not() -> None:
+    """Whoever sends what a bad line takes is let alone, however large the frame is."""
+    progress = Progress()
+    for number in range(1000):
+        assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * SLOWEST_BYTES_PER_S)
+
+
+def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
+    """Silence between frames is the business of pings."""
+    progress = Progress()
+    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0) for number in range(5))
+
+
+def test_each_frame_has_its_time() -> None:
+    """What is held after a completed frame, or a time in which this side did not read, is looked at anew."""
+    progress = Progress()
+    for number in range(5):
+        progress.forget()
+        assert not progress.is_stuck(100.0 + FRAME_S * number, 20)

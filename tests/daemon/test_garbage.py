@@ -1,0 +1,66 @@
+"""The collector has little to walk over, however much is alive; and what is garbage goes in the end."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from peers.daemon.garbage import GarbageWatch
+
+
+class Cycle:
+    """What no count of references ever frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def _thaw() -> Iterator[None]:
+    """What the tests freeze stays frozen no longer than they take."""
+    yield
+    gc.unfreeze()
+
+
+def test_what_survives_a_second_is_not_walked_over_again() -> None:
+    """A hundred thousand objects that stay are in no generation after the tick."""
+    watch = GarbageWatch()
+    alive = [[number] for number in range(100_000)]
+    assert len(gc.get_objects()) > 100_000
+    watch.tick(10, 0)
+    assert len(gc.get_objects()) < 1_000
+    assert len(alive) == 100_000
+
+
+def test_cycles_of_closed_connections_go_when_many_were_closed() -> None:
+    """More than a thousand, and more than half of those that are open; or at once where memory is short."""
+    for open_connections, closed, short, is_collected in (
+        (10, 1_000, False, False),
+        (10, 1_001, False, True),
+        (9_000, 4_000, False, False),
+        (9_000, 4_501, False, True),
+        (9_000, 1, True, True),
+        (9_000, 0, True, False),
+    ):
+        watch = GarbageWatch()
+        cycle = Cycle()
+        seen = weakref.ref(cycle)
+        watch.tick(open_connections, 0)
+        del cycle
+        watch.tick(open_connections, closed, is_memory_short=short)
+        assert (seen() is None) is is_collected
+        gc.unfreeze()
+        gc.collect()
+
+
+def test_young_garbage_is_not_frozen() -> None:
+    """It goes with the tick that follows it."""
+    watch = GarbageWatch()
+    cycle = Cycle()
+    seen = weakref.ref(cycle)
+    del cycle
+    watch.tick(0, 0)
+    assert seen() is None

@@ -1,0 +1,479 @@
+"""Logs: the two forms, what passes, what is escaped, and the limit on the rate."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.http11 import Request
+
+from hub.overflow import Overflow
+from hub.settings import LogSettings
+from peers.daemon.logs import RateLimit, configure, report_suppressed
+from peers.websocket.session import Session
+from tests.websocket.raw_client import text as websocket_text
+from tests.websocket.raw_client import upgrade
+from tests.websocket.reading import events_of
+
+HOSTILE = "\x1b[31m\r\n2026-01-01 00:00:00 [info     ] forged\x00\u202e\u2028\x9b\ud800"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+class Clock:
+    """Time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time, seconds."""
+        return self.now_s
+
+
+@pytest.fixture(autouse=True)
+def _global_state() -> Iterator[None]:
+    """Put back what `configure` changes in the process."""
+    names = ("", "hub", "peers")
+    levels = {name: logging.getLogger(name).level for name in names}
+    yield
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if handler.get_name() == "topichub"]:
+        root.removeHandler(handler)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    structlog.reset_defaults()
+
+
+def logger(name: str = "peers.test") -> structlog.stdlib.BoundLogger:
+    """Make a logger of the hub's own."""
+    log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return log
+
+
+@contextmanager
+def own_handlers() -> Iterator[None]:
+    """Take the handlers of pytest away for a while: they format each line in their own way, however large it is."""
+    root = logging.getLogger()
+    others = list(root.handlers)
+    root.handlers.clear()
+    try:
+        yield
+    finally:
+        root.handlers[:] = others
+
+
+def json_lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """Read what was logged."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def logged(**fields: object) -> dict[str, Any]:
+    """Log one line as JSON and read it."""
+    stream = io.StringIO()
+    with own_handlers():
+        configure(LogSettings(format="json"), stream)
+        logger().info("event", **fields)
+    (line,) = json_lines(stream)
+    return line
+
+
+def raised(text: str) -> ValueError:
+    """Make an exception with a traceback."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 -- the text is hostile
+        raise ValueError(text)
+    return caught.value
+
+
+def shown(**fields: object) -> str:
+    """Log one line as text without colours."""
+    stream = io.StringIO()
+    with own_handlers():
+        configure(LogSettings(format="text"), stream)
+        logger().info("event", **fields)
+    text = stream.getvalue()
+    assert text.endswith("\n")
+    return text[:-1]
+
+
+@pytest.mark.parametrize(
+    ("form", "stream", "is_json"),
+    [
+        ("auto", Terminal(), False),
+        ("auto", io.StringIO(), True),
+        ("text", io.StringIO(), False),
+        ("json", Terminal(), True),
+    ],
+    ids=["auto on a terminal", "auto elsewhere", "text", "json"],
+)
+def test_forms(form: Any, stream: io.StringIO, *, is_json: bool) -> None:
+    """Form auto is text on a terminal and JSON elsewhere; the others are what they say anywhere."""
+    configure(LogSettings(format=form), stream)
+    logger().info("connected", peer="tcp://h:1")
+    assert stream.getvalue().startswith("{") is is_json
+
+
+def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a stream, lines go to standard error."""
+    configure(LogSettings(format="json"))
+    logger().info("connected")
+    out, err = capsys.readouterr()
+    assert not out
+    assert json.loads(err)["event"] == "connected"
+
+
+def test_json_line() -> None:
+    """A line has time, level, event and logger first, then the fields in the order given."""
+    line = logged(peer="tcp://h:1", tries=3)
+    assert list(line) == ["timestamp", "level", "event", "logger", "peer", "tries"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line.pop("timestamp"))
+    assert line == {"level": "info", "event": "event", "logger": "peers.test", "peer": "tcp://h:1", "tries": 3}
+
+
+def test_text_line() -> None:
+    """A line of text has the same parts; values are quoted where they would not be clear."""
+    text = shown(peer="tcp://h:1", tries=3, reason="it left", empty="", policy=Overflow.DROP_OLDEST, ratio=0.5)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[info +\] event +logger=peers.test peer=tcp://h:1 tries=3"
+        r" reason='it left' empty='' policy=drop-oldest ratio=0.5",
+        text,
+    )
+
+
+def test_colours() -> None:
+    """Text has colours on a terminal, but none elsewhere and none if NO_COLOR is set."""
+    terminal, quiet, file = Terminal(), Terminal(), io.StringIO()
+    for stream, environ in ((terminal, {"NO_COLOR": ""}), (quiet, {"NO_COLOR": "1"}), (file, {})):
+        configure(LogSettings(format="text"), stream, environ=environ)
+        logger().info("connected")
+    assert "\x1b[" in terminal.getvalue()
+    assert "\x1b" not in quiet.getvalue() + file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_levels(level: Any, expected: list[str]) -> None:
+    """Lines below the level are not written, of either package."""
+    for name in ("hub.core", "peers.connections"):
+        stream = io.StringIO()
+        configure(LogSettings(level=level, format="json"), stream)
+        log = logger(name)
+        log.debug("a")
+        log.info("b")
+        log.warning("c")
+        log.error("d")
+        assert [line["level"] for line in json_lines(stream)] == expected
+
+
+@pytest.mark.parametrize(("level", "expected"), [("debug", 3), ("info", 1), ("warning", 1), ("error", 0)])
+def test_levels_of_libraries(level: Any, expected: int) -> None:
+    """Libraries are heard from warning up, unless the level is debug."""
+    stream = io.StringIO()
+    configure(LogSettings(level=level, format="json"), stream)
+    library = logging.getLogger("library")
+    library.debug("frame")
+    library.info("connection open")
+    library.warning("odd")
+    assert len(json_lines(stream)) == expected
+
+
+def test_secrets_are_not_logged() -> None:
+    """Not at level debug either: neither what stands in a request's headers nor what a message holds."""
+    stream = io.StringIO()
+    configure(LogSettings(level="debug", format="json"), stream)
+    session = Session(100_000, 100_000)
+    asked = upgrade("hub.v1.json", "Authorization: Bearer secret-1", path="/v1/hub?token=secret-2")
+    (request,) = events_of(session, asked)
+    assert isinstance(request, Request)
+    assert session.accept(request)
+    list(events_of(session, websocket_text({"type": "hello", "token": "secret-3"})))
+    session.close(1000, "done")
+    assert b"101" in session.take_outgoing()
+    assert "secret" not in stream.getvalue()
+
+
+def test_configure_again_replaces() -> None:
+    """A second call replaces level, form and stream, also for loggers in use, and doubles nothing."""
+    first, second = io.StringIO(), io.StringIO()
+    configure(LogSettings(level="info", format="json"), first)
+    log = logger().bind(client="c")
+    log.info("one")
+    configure(LogSettings(level="warning", format="text"), second)
+    log.info("two")
+    log.warning("three")
+    assert [line["event"] for line in json_lines(first)] == ["one"]
+    assert second.getvalue().count("\n") == 1
+    assert "three" in second.getvalue()
+
+
+def test_handlers_of_others_stay() -> None:
+    """A handler that somebody else put on the root logger stays there."""
+    other = logging.NullHandler()
+    logging.getLogger().addHandler(other)
+    configure(LogSettings(), io.StringIO())
+    configure(LogSettings(), io.StringIO())
+    assert other in logging.getLogger().handlers
+    assert [handler.get_name() for handler in logging.getLogger().handlers].count("topichub") == 1
+
+
+def test_library_line() -> None:
+    """A line of the standard library's logging has the same form, its arguments put in."""
+    stream = io.StringIO()
+    configure(LogSettings(format="json"), stream)
+    logging.getLogger("websockets.server").error("handshake of %s failed", "10.0.0.1")
+    (line,) = json_lines(stream)
+    assert (line["level"], line["event"], line["logger"]) == (
+        "error",
+        "handshake of 10.0.0.1 failed",
+        "websockets.server",
+    )
+
+
+async def test_asyncio_errors_are_logged() -> None:
+    """What asyncio tells of an exception that nobody caught arrives as a line with the traceback."""
+    stream = io.StringIO()
+    configure(LogSettings(format="json"), stream)
+    asyncio.get_running_loop().call_exception_handler({"message": "oh", "exception": ValueError("lost")})
+    (line,) = json_lines(stream)
+    assert line["logger"] == "asyncio"
+    assert line["event"].startswith("oh")
+    assert "ValueError: lost" in line["exception"]
+
+
+def test_hostile_values_in_text() -> None:
+    """Nothing in an event, a field's name or a value, at any depth, makes a line, a colour or a change of direction."""
+    stream = io.StringIO()
+    configure(LogSettings(format="text"), stream)
+    logger().warning(HOSTILE, value=HOSTILE, nested=[{HOSTILE: (HOSTILE,)}], raw=HOSTILE.encode("utf-8", "replace"))
+    logger().warning("event", **{HOSTILE: 1})
+    logging.getLogger("asyncio").error("odd %s", HOSTILE)
+    lines = stream.getvalue().split("\n")
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+
+
+def test_hostile_exception_in_text() -> None:
+    """The lines of a traceback are indented, so that an exception's text cannot pass for a line of the log."""
+    stream = io.StringIO()
+    configure(LogSettings(format="text"), stream)
+    logger().error("failed", exc_info=raised(HOSTILE))
+    first, *rest, last = stream.getvalue().split("\n")
+    assert "failed" in first
+    assert "Traceback (most recent call last):" in rest[0]
+    assert any("forged" in line for line in rest)
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
+    assert last == ""
+
+
+def test_hostile_values_in_json() -> None:
+    """In JSON the value arrives as it was, but the line itself is printable ASCII."""
+    stream = io.StringIO()
+    configure(LogSettings(format="json"), stream)
+    logger().warning(HOSTILE, value=HOSTILE)
+    text = stream.getvalue()
+    assert text.count("\n") == 1
+    assert text[:-1].isascii()
+    assert text[:-1].isprintable()
+    assert json.loads(text)["event"] == json.loads(text)["value"] == HOSTILE
+
+
+def test_plain_values() -> None:
+    """What JSON has stays what it is; anything else becomes text."""
+    line = logged(a=None, b=True, c=2**63, d=0.5, e=[1, {"x": (2,)}], f={1: 2}, g=b"\x00", h=Overflow.DISCONNECT)
+    assert [line[field] for field in "abcdefgh"] == [
+        None, True, 2**63, 0.5, [1, {"x": [2]}], {"1": 2}, "b'\\x00'", "disconnect",
+    ]  # fmt: skip
+    assert [logged(x=value)["x"] for value in (float("nan"), float("inf"), 2**70, {3}, Exception("no"))] == [
+        "nan",
+        "inf",
+        hex(2**70),
+        "{3}",
+        "Exception('no')",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 1_000_000,
+        b"\x00" * 1_000_000,
+        1 << 1_000_000,
+        ["x" * 2000] * 1000,
+        {str(number): "x" * 2000 for number in range(1000)},
+        [[[[[[["deep"] * 100] * 100] * 100] * 100]]],
+    ],
+    ids=["text", "bytes", "number", "list", "map", "deep"],
+)
+def test_long_values_are_shortened(value: object) -> None:
+    """A value of any size takes a few KiB at most, and the line says that something is left out."""
+    for text in (shown(value=value), json.dumps(logged(value=value))):
+        assert len(text) < 6_000
+        assert "..." in text
+
+
+def test_long_lists_say_how_much_is_missing() -> None:
+    """A list or map shows its first items and the number of the others."""
+    assert logged(value=list(range(40)))["value"][-1] == "... 8 more"
+    assert logged(value={str(number): 1 for number in range(40)})["value"]["..."] == "8 more"
+
+
+def test_long_event_and_traceback_are_shortened() -> None:
+    """Also an event of a library and the text of an exception are bounded."""
+    for form in ("text", "json"):
+        stream = io.StringIO()
+        configure(LogSettings(format=form), stream)
+        logging.getLogger("asyncio").error("x" * 1_000_000, exc_info=ValueError("y" * 1_000_000))
+        assert len(stream.getvalue()) < 40_000
+        assert "characters left out" in stream.getvalue()
+
+
+def test_stacks() -> None:
+    """A stack that was asked for is shown, be it by structlog or by the standard library."""
+    for form in ("text", "json"):
+        stream = io.StringIO()
+        configure(LogSettings(format=form), stream)
+        logger().info("own", stack_info=True)
+        logging.getLogger("asyncio").error("library", stack_info=True)
+        assert stream.getvalue().count("test_stacks") == 2
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z]{1,5}_x", fullmatch=True),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+            lambda inner: (
+                st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=4)
+            ),
+        ),
+    )
+)
+def test_any_fields_make_one_line(fields: dict[str, Any]) -> None:
+    """Any values make exactly one printable line of text, and one line of valid JSON."""
+    assert shown(**fields).isprintable()
+    assert set(fields) < set(logged(**fields))
+
+
+def test_rate_limit_of_one_event() -> None:
+    """A burst passes, then as many lines a second as allowed; the next line that passes tells how many did not."""
+    limit = RateLimit(lines_per_s=2, burst_lines=3)
+    assert [limit.admit("a", 10.0) for _ in range(5)] == [0, 0, 0, None, None]
+    assert limit.admit("a", 10.4) is None
+    assert limit.admit("a", 10.5) == 3
+    assert limit.admit("a", 10.5) is None
+    assert limit.admit("a", 11.0) == 1
+    assert limit.suppressed_lines == 4
+
+
+def test_rate_limit_tells_events_apart() -> None:
+    """A storm of one event does not silence another."""
+    limit = RateLimit(lines_per_s=1, burst_lines=1)
+    assert (limit.admit("a", 0.0), limit.admit("a", 0.0), limit.admit("b", 0.0)) == (0, None, 0)
+
+
+def test_rate_limit_after_silence() -> None:
+    """Silence of any length earns one burst, no more; a clock that steps back earns nothing."""
+    limit = RateLimit(lines_per_s=1, burst_lines=2)
+    assert [limit.admit("a", 0.0) for _ in range(3)] == [0, 0, None]
+    assert [limit.admit("a", 1e9) for _ in range(3)] == [1, 0, None]
+    assert limit.admit("a", 0.0) is None
+    assert limit.admit("a", 1e9 + 1) == 2
+
+
+def test_suppressed_lines_are_told_once() -> None:
+    """The end of a storm is told although its event never comes again, and told only once."""
+    limit = RateLimit(lines_per_s=1, burst_lines=1)
+    for _ in range(4):
+        limit.admit("a", 0.0)
+    limit.admit("b", 0.0)
+    assert limit.take_suppressed(0.1) == {"a": 3}
+    assert limit.take_suppressed(0.2) == {}
+    assert limit.admit("a", 1.0) == 0
+    assert limit.suppressed_lines == 3
+
+
+def test_rate_limit_is_bounded_in_events() -> None:
+    """Beyond so many names all further ones share one allowance; silent ones make room again."""
+    limit = RateLimit(lines_per_s=1, burst_lines=1, names=2)
+    assert [limit.admit(name, 0.0) for name in ("a", "b", "c", "d", "e")] == [0, 0, 0, None, None]
+    assert limit.take_suppressed(0.0) == {"(other events)": 2}
+    assert limit.take_suppressed(100.0) == {}
+    assert [limit.admit(name, 100.0) for name in ("d", "e")] == [0, 0]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 0.5)), max_size=60))
+def test_no_line_is_lost_uncounted(steps: list[tuple[str, float]]) -> None:
+    """Lines admitted and lines told as dropped are together all lines, whatever the order."""
+    limit = RateLimit(lines_per_s=3, burst_lines=2, names=3)
+    now_s, admitted, told = 0.0, 0, 0
+    for event, passed_s in steps:
+        now_s += passed_s
+        answer = limit.admit(event, now_s)
+        if answer is not None:
+            admitted += 1
+            told += answer
+        if event == "d":
+            told += sum(limit.take_suppressed(now_s).values())
+    told += sum(limit.take_suppressed(now_s).values())
+    assert admitted + told == len(steps)
+    assert limit.suppressed_lines == told
+
+
+def test_storm_in_the_log() -> None:
+    """A storm is cut off, its next line tells how many are missing, and the report tells the rest."""
+    stream, clock = io.StringIO(), Clock()
+    limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), clock)
+    for number in range(5):
+        logger().info("storm", number=number)
+    clock.now_s = 1.0
+    logger().info("storm", number=5)
+    logger().info("storm", number=6)
+    report_suppressed(limit, clock.now_s)
+    report_suppressed(limit, clock.now_s)
+    lines = json_lines(stream)
+    assert [line.get("number") for line in lines] == [0, 1, 5, None]
+    assert [line.get("suppressed") for line in lines] == [None, None, 3, None]
+    assert (lines[3]["level"], lines[3]["lines"], lines[3]["events"]) == ("warning", 1, {"storm": 1})
+
+
+def test_storm_of_a_library() -> None:
+    """Lines of a library count by their format, whatever their arguments, and are limited alike."""
+    stream = io.StringIO()
+    limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), Clock())
+    for number in range(5):
+        logging.getLogger("asyncio").error("socket %d failed", number)
+    assert len(json_lines(stream)) == 2
+    assert limit.take_suppressed(0.0) == {"socket %d failed": 3}
+
+
+def test_debug_lines_are_not_limited() -> None:
+    """Who asks for lines of level debug gets all of them."""
+    stream = io.StringIO()
+    limit = configure(LogSettings(level="debug", format="json"), stream, RateLimit(1, 1), Clock())
+    for _ in range(5):
+        logger().debug("< MESSAGES")
+    assert len(json_lines(stream)) == 5
+    assert limit.suppressed_lines == 0

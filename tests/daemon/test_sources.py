@@ -1,0 +1,329 @@
+"""Where settings come from: file, environment and flags, their precedence and their errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from hub.config import DEFAULT, KEYS, ConfigError, Kind, value_at
+from hub.overflow import Overflow
+from hub.settings import Settings
+from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable
+from peers.transport.endpoints import Endpoint
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory, so that no hub.toml of anybody is found."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, text: str | bytes) -> str:
+    """Write a file of settings."""
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def refusal(
+    flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None, config_path: str | None = None
+) -> ConfigError:
+    """Load settings that must be refused."""
+    with pytest.raises(ConfigError) as caught:
+        load(flags or {}, environ or {}, config_path)
+    assert str(caught.value).isprintable()
+    return caught.value
+
+
+def test_nothing_given() -> None:
+    """Without file, environment and flags everything is the default, and the URLs are parsed."""
+    loaded = load({}, {"PATH": "/bin", "HUBBUB": "x"})
+    assert loaded.settings == Settings()
+    assert set(loaded.origins.values()) == {DEFAULT}
+    assert loaded.listen == (Endpoint.parse("tcp://127.0.0.1:7400"), Endpoint.parse("ws://127.0.0.1:7401"))
+    assert loaded.peers == ()
+
+
+def test_precedence(folder: Path) -> None:
+    """Flags overrule the environment, which overrules the file, key by key; each value tells where it is from."""
+    path = write(folder / "my.toml", 'name = "file"\n[queue]\nmessages = 1\nbytes = "1MiB"\noverflow = "disconnect"\n')
+    environ = {"HUB_NAME": "environment", "HUB_QUEUE_MESSAGES": "2"}
+    loaded = load({"name": "flag", "queue": {"messages": None}}, environ, path)
+    assert loaded.settings.name == "flag"
+    assert loaded.settings.queue.messages == 2
+    assert loaded.settings.queue.bytes == 1024 * 1024
+    assert loaded.settings.queue.overflow is Overflow.DISCONNECT
+    assert {key: origin for key, origin in loaded.origins.items() if origin != DEFAULT} == {
+        "name": "flag --name",
+        "queue.messages": "environment HUB_QUEUE_MESSAGES",
+        "queue.bytes": path,
+        "queue.overflow": path,
+    }
+
+
+def test_which_file(folder: Path) -> None:
+    """The file is that of the flag, else of HUB_CONFIG, else hub.toml of the working directory."""
+    write(folder / "hub.toml", 'name = "here"')
+    named = write(folder / "named.toml", 'name = "named"')
+    other = write(folder / "other.toml", 'name = "other"')
+    assert load({}, {}).origins["name"] == "hub.toml"
+    assert load({}, {"HUB_CONFIG": ""}).settings.name == "here"
+    assert load({}, {"HUB_CONFIG": named}).settings.name == "named"
+    assert load({}, {"HUB_CONFIG": named}, other).settings.name == "other"
+
+
+def test_file_that_is_named_must_exist(folder: Path) -> None:
+    """A file that somebody named and that does not exist is an error, from the flag as from the environment."""
+    missing = str(folder / "missing.toml")
+    assert str(refusal(config_path=missing)) == f"{missing}: there is no such file"
+    assert refusal(environ={"HUB_CONFIG": missing}).source == missing
+
+
+def test_unreadable_file(folder: Path) -> None:
+    """A directory is an error that tells the system's reason."""
+    assert "cannot be read: Is a directory" in str(refusal(config_path=str(folder)))
+
+
+def test_forbidden_file(folder: Path) -> None:
+    """A file that may not be read is an error that tells the system's reason."""
+    secret = write(folder / "secret.toml", "")
+    Path(secret).chmod(0)
+    if os.access(secret, os.R_OK):
+        pytest.skip("this user may read every file: the refusal cannot be seen")
+    assert "cannot be read: Permission denied" in str(refusal(config_path=secret))
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"[queue]\nmessages = \n", "not TOML: .*line 2"),
+        (b"[queue\n", "not TOML: .*line 1"),
+        (b"name = 1\nname = 2\n", "not TOML: .*line 2"),
+        (b'# fine\n\nname = "\xff"\n', "not UTF-8 .at line 3"),
+        (b"\x00", "not TOML: .*line 1"),
+        (b"listen = " + b"[" * 100_000, "nested too deep"),
+        (b"name = " + b"9" * 5000, "not TOML: Exceeds the limit"),
+        (b"#" * 2_000_000, "larger than 1048576 bytes"),
+    ],
+    ids=["value", "table", "twice", "encoding", "binary", "deep", "digits", "large"],
+)
+def test_not_toml(folder: Path, content: bytes, cause: str) -> None:
+    """What is not TOML is an error with the file's name and, where there is one, the line."""
+    path = write(folder / "bad.toml", content)
+    error = refusal(config_path=path)
+    assert error.source == path
+    assert re.search(cause, error.reason)
+
+
+def test_wrong_key_and_value_in_file(folder: Path) -> None:
+    """An unknown key and a wrong value are told with the file's name."""
+    path = write(folder / "hub.toml", "[limits]\nconections = 5\n")
+    assert str(refusal(config_path=path)) == (
+        f"{path}: limits.conections: unknown key in [limits]; did you mean limits.connections?"
+    )
+    write(folder / "hub.toml", "[queue]\nmessages = 0\n")
+    assert str(refusal()) == (
+        "hub.toml: queue.messages: 0 given, expected a whole number from 1 to 1000000000 (messages)"
+    )
+
+
+SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
+SAMPLES = {
+    Kind.COUNT: ("7", 7),
+    Kind.SIZE: ("64KiB", 65_536),
+    Kind.SECONDS: ("7.5", 7.5),
+    Kind.TEXT: ("seven", "seven"),
+    Kind.TEXTS: ("tcp://a:1,tcp://b:2", ("tcp://a:1", "tcp://b:2")),
+}
+
+SAMPLES_OF_KEYS = {"websocket.hosts": ("a.org,b.org", ("a.org", "b.org")), "unix.mode": ("0660", "0660")}
+"""Of keys that take no value of their kind's sample."""
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_every_key_by_variable_and_flag(path: str) -> None:
+    """Each key can be set by its variable and by its flag, both as text, and is then told to come from there."""
+    key = KEYS[path]
+    text, value = SAMPLES_OF_KEYS.get(path) or SAMPLES.get(key.kind, (key.choices[-1:] or ("",)) * 2)
+    if key.kind is Kind.CHOICE:
+        text = value = key.choices[-1]
+    room = {"HUB_QUEUE_BYTES": "64KiB", "HUB_QUEUE_MESSAGES": "7"} if path.startswith("queue_max.") else {}
+    loaded = load({}, {**room, variable(path): str(text)})
+    assert value_at(loaded.settings, path) == value
+    assert loaded.origins[path] == f"environment {variable(path)}"
+    section, _, name = path.rpartition(".")
+    loaded = load({section: {name: text}} if section else {name: text}, room)
+    assert value_at(loaded.settings, path) == value
+    assert loaded.origins[path] == f"flag {flag(path)}"
+
+
+def test_names_of_variables_and_flags() -> None:
+    """No two keys share a variable or a flag, and no key takes a variable that means something else."""
+    assert variable("queue_max.bytes") == "HUB_QUEUE_MAX_BYTES"
+    assert flag("limits.prefixes_per_client") == "--limits-prefixes-per-client"
+    assert flag("peers") == "--peer"
+    assert len({variable(path) for path in KEYS}) == len({flag(path) for path in KEYS}) == len(KEYS)
+    assert not {variable(path) for path in KEYS} & OTHER_VARIABLES
+
+
+def test_lists_in_the_environment() -> None:
+    """Lists are separated by commas, with or without spaces; an empty variable is an empty list."""
+    loaded = load({}, {"HUB_PEERS": "tcp://a:1, unix:///s", "HUB_WEBSOCKET_ORIGINS": "https://a,https://b"})
+    assert loaded.peers == (Endpoint.parse("tcp://a:1"), Endpoint.parse("unix:///s"))
+    assert loaded.settings.websocket.origins == ("https://a", "https://b")
+    assert load({}, {"HUB_PEERS": ""}).peers == ()
+
+
+def test_lists_on_the_command_line() -> None:
+    """A flag of texts may be given once with commas, or once for each; one with a URL is given once for each."""
+    flags = {"zeek": {"topics": ["/a,/b", "/c"]}, "listen": ["tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"]}
+    settings = load(flags, {}).settings
+    assert settings.zeek.topics == ("/a", "/b", "/c")
+    assert settings.listen == ("tcp://127.0.0.1:7400", "ws://127.0.0.1:7401")
+
+
+def test_unknown_variable() -> None:
+    """An unknown HUB_ variable is an error with its name and the nearest known one."""
+    error = refusal(environ={"HUB_QUEUE_MESAGES": "5"})
+    assert str(error) == "environment HUB_QUEUE_MESAGES: unknown variable; did you mean HUB_QUEUE_MESSAGES?"
+    assert "did you mean HUB_TOKEN?" in str(refusal(environ={"HUB_TOKENS": "x"}))
+
+
+@pytest.mark.parametrize("name", ["HUB_SERVICE_HOST", "HUB_PORT", "HUB_PORT_7400_TCP_ADDR"])
+def test_variables_of_kubernetes(name: str) -> None:
+    """Variables that Kubernetes sets for a service called "hub" are refused with the way out."""
+    assert "enableServiceLinks: false" in str(refusal(environ={name: "x"}))
+
+
+def test_variables_of_the_command_line() -> None:
+    """HUB_TOKEN and HUB_URL are for the command line's clients and no error."""
+    assert load({}, {"HUB_TOKEN": "secret", "HUB_URL": "tcp://h:1"}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("HUB_QUEUE_MESSAGES", "many", "queue.messages"),
+        ("HUB_QUEUE_MESSAGES", "", "queue.messages"),
+        ("HUB_LIMITS_DRAIN_S", "nan", "limits.drain_s"),
+        ("HUB_LISTEN", "", "listen"),
+        ("HUB_LOG_LEVEL", "verbose\x1b[2J", "log.level"),
+    ],
+)
+def test_wrong_value_in_the_environment(name: str, text: str, key: str) -> None:
+    """A wrong value is told with variable, key and what was expected."""
+    error = refusal(environ={name: text})
+    assert (error.source, error.key) == (f"environment {name}", key)
+    assert KEYS[key].expected in error.reason
+
+
+def test_wrong_flag() -> None:
+    """A wrong value of a flag is told with the flag's name, an unknown key as well."""
+    assert str(refusal({"queue": {"overflow": "x"}})).startswith("flag --queue-overflow: queue.overflow: 'x' given")
+    assert "unknown key" in str(refusal({"queue": {"size": 1}}))
+
+
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("http://h:1", "unknown scheme"),
+        ("ws://h:1/other", "leave '/other' out"),
+        ("tcp://h:1?messages=1000001", "messages=1000001 is more than queue_max.messages = 1000000"),
+        ("tcp://h:1?bytes=1GiB", "bytes=1073741824 is more than queue_max.bytes = 268435456"),
+    ],
+)
+def test_wrong_listener(url: str, cause: str) -> None:
+    """A URL that cannot be listened at is told with source, key, URL and cause."""
+    error = refusal({"listen": [url]})
+    assert (error.source, error.key) == ("flag --listen", "listen")
+    assert url in error.reason
+    assert cause in error.reason
+
+
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("tcp://h:0", "port 0"),
+        ("tcp://h", "port missing"),
+        ("ws://h:7401", "over tcp:// or unix://"),
+        ("tcp://h:1?messages=5", "URL of a listener"),
+    ],
+)
+def test_wrong_peer(url: str, cause: str) -> None:
+    """A URL that cannot be peered with is told with source, key, URL and cause."""
+    error = refusal(environ={"HUB_PEERS": url})
+    assert (error.source, error.key) == ("environment HUB_PEERS", "peers")
+    assert url in error.reason
+    assert cause in error.reason
+
+
+def test_queue_of_a_listener() -> None:
+    """A listener's query within the limits is kept with its endpoint."""
+    loaded = load({"listen": ["tcp://h:0?messages=5&overflow=disconnect"]}, {})
+    assert loaded.listen[0].queue.messages == 5
+    assert loaded.listen[0].queue.overflow is Overflow.DISCONNECT
+
+
+def example() -> str:
+    """Take the example file out of the documentation."""
+    found = re.search(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_documented_example(folder: Path) -> None:
+    """The example of the documentation loads, and sets every key that there is."""
+    write(folder / "hub.toml", example())
+    loaded = load({}, {})
+    assert set(loaded.origins.values()) == {"hub.toml"}
+    assert loaded.settings.queue.messages == tomllib.loads(example())["queue"]["messages"]
+
+
+def shown(value: object, kind: Kind) -> str:
+    """Write a default as the documentation does."""
+    match kind:
+        case Kind.SIZE:
+            assert isinstance(value, int)
+            if not value:
+                return "0"
+            unit, name = next((unit, name) for unit, name in SIZE_UNITS if value >= unit)
+            return f"{value // unit} {name}"
+        case Kind.TEXTS:
+            assert isinstance(value, tuple)
+            return ", ".join(f"`{item}`" for item in value) or "none"
+        case Kind.SECONDS:
+            return f"{value:,.10g}"
+        case Kind.COUNT:
+            return f"{value:,}"
+        case Kind.TEXT | Kind.CHOICE:
+            text = str(value.value) if isinstance(value, Overflow) else str(value)
+            return f"`{text}`" if text else "empty"
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_documented_keys(path: str) -> None:
+    """The documentation has a row for each key: meaning, unit, default, range, variable and flag."""
+    key = KEYS[path]
+    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{path}` |")]
+    assert len(rows) == 1, f"one row for {path}"
+    _, meaning, unit, default, allowed, names, reload = (cell.strip() for cell in rows[0].strip("|").split("|"))
+    assert meaning == key.description
+    assert reload == ("takes it" if key.live else "does not")
+    assert default == shown(key.default, key.kind)
+    assert names == f"`{variable(path)}` `{flag(path)}`"
+    if key.kind is Kind.CHOICE:
+        assert allowed == ", ".join(f"`{choice}`" for choice in key.choices)
+    elif key.unit and key.kind is not Kind.TEXTS:
+        assert unit == key.unit
+        numbers = [text.replace(",", "") for text in re.findall(r"[0-9][0-9,.]*(?: [KMGT]iB)?", allowed)]
+        scale = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
+        values = [float(n.split()[0]) * scale.get(n.partition(" ")[2], 1) for n in numbers]
+        assert values == [key.least, key.most]

@@ -1,0 +1,20 @@
+"""Tests with a hub in their own process run on asyncio's loop and on uvloop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from tests.loops import pytest_asyncio_loop_factories
+
+__all__ = ["pytest_asyncio_loop_factories"]
+
+
+@pytest.fixture(autouse=True)
+def logs_of_this_test_alone() -> Iterator[None]:
+    """A hub says once for the whole process where its lines go: other tests must not notice."""
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()

@@ -1,0 +1,257 @@
+"""A hub inside a program: its clients have what clients over a network have, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peers.embedding
+from hub.config import ConfigError
+from hub.errors import CloseCode, ClosedError, RejectedError, UsageError
+from peers.client import Message, Overflow, QueueWish, connect
+from peers.connections.listener import ListenError
+from peers.embedding import BlockingHub, Hub
+
+ROOT = Path(__file__).parents[2]
+NAME = "org.example.Door"
+
+
+async def test_three_lines() -> None:
+    """A hub, a client, a message."""
+    async with Hub() as hub, hub.connect() as client, client.subscribe("/a") as messages:
+        await client.publish("/a", {"b": 1})
+        assert await anext(messages) == Message("/a", {"b": 1})
+        assert client.hub is not None
+        assert client.hub.name == "hub"
+        assert hub.listening == []
+
+
+async def test_lines_go_to_the_logger_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    """With all that they tell, also what bears the name of an attribute of the standard library's records."""
+    caplog.set_level("INFO", "peers")
+    async with Hub() as hub, hub.connect(name="me") as client:
+        await client.publish("/a", 1)
+    text = caplog.text
+    assert "connection closed" in text
+    assert "name='me'" in text
+
+
+async def test_all_that_remote_clients_have(tmp_path: Path) -> None:
+    """Labels, rules, names, requests, confirmation, history and history that becomes live."""
+    async with (
+        Hub(journal=tmp_path / "journal.db", name="inside", settings={"journal": {"topics": ["/kept/"]}}) as hub,
+        hub.connect(name="one") as one,
+        hub.connect(name="two") as two,
+        two.subscribe_rule(["urgent"]) as urgent,
+    ):
+        async with (
+            await one.claim(NAME),
+            one.subscribe_name(NAME) as letters,
+            one.serve("/twice", lambda it: 2 * it.value),
+        ):
+            assert [known.name for known in await two.names()] == [NAME]
+            await two.publish("/letter", "to you", to=NAME)
+            assert (await anext(letters)).value == "to you"
+            await one.publish("/door", "open", ["urgent", "door"], sender=NAME)
+            heard = await anext(urgent)
+            assert (heard.labels, heard.sender) == (("door", "urgent"), NAME)
+            assert await two.request("/twice", 21) == 42
+            assert await two.request_many("/twice", [1, 2]) == [2, 4]
+        offsets = [await one.publish_confirmed("/kept/a", number) for number in range(3)]
+        assert [record.offset async for record in two.read("/kept/", start=offsets[0])] == offsets
+        async with two.subscribe("/kept/", from_offset=offsets[1]) as messages:
+            assert [(await anext(messages)).value for _ in range(2)] == [1, 2]
+            await one.publish("/kept/a", 3)
+            assert (await anext(messages)).value == 3
+        block = await one.allocate(3)
+        block.memory[:] = b"abc"
+        async with two.subscribe("/block") as blocks:
+            await one.publish("/block", block)
+            assert (await anext(blocks)).value == b"abc"
+
+
+async def test_losses_are_told() -> None:
+    """A client that does not read has the queue that it asked for: what does not fit is dropped, counted and told."""
+    queue = QueueWish(messages=100, overflow=Overflow.DROP_OLDEST)
+    total = 20_000
+    async with Hub() as hub, hub.connect() as publisher, hub.connect(queue=queue) as slow:  # noqa: SIM117
+        async with slow.subscribe("/a", buffer_bytes=10_000) as messages, publisher.subscribe("/end") as end:
+            for number in range(total):
+                await publisher.publish("/a", [number, bytes(1000)])
+            await publisher.publish("/end", None)
+            await anext(end)
+            got = [message.value[0] for message in await messages.batch()]
+            while got[-1] < total - 1:
+                got += [message.value[0] for message in await messages.batch()]
+            assert 0 < messages.lost_messages == slow.dropped_messages == total - len(got)
+            assert got == sorted(got)
+
+
+async def test_others_reach_it_too() -> None:
+    """Where it listens, clients over the network hear clients of the process, and the other way round."""
+    async with Hub(["tcp://127.0.0.1:0", "ws://127.0.0.1:0"]) as hub, hub.connect() as inside:
+        for url in hub.listening:
+            async with connect(url) as outside, outside.subscribe("/in") as heard, inside.subscribe("/out") as told:
+                await inside.publish("/in", url)
+                assert (await anext(heard)).value == url
+                await outside.publish("/out", url)
+                assert (await anext(told)).value == url
+
+
+async def test_threads() -> None:
+    """Other threads have clients for threads, or for event loops of their own."""
+    async with Hub() as hub, hub.connect() as client, client.subscribe("/") as messages:
+        with pytest.raises(UsageError, match=r"use `hub.connect\(\)` here"):
+            hub.connect_blocking()
+
+        def publish() -> None:
+            with hub.connect_blocking(name="thread") as threads:
+                threads.publish("/thread", 1)
+                threads.drain()
+
+        async def elsewhere() -> None:
+            async with hub.connect(name="loop") as other:
+                await other.publish("/loop", 2)
+
+        await asyncio.to_thread(publish)
+        await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+        got = [await anext(messages) for _ in range(2)]
+        assert got == [Message("/thread", 1), Message("/loop", 2)]
+
+
+async def test_the_hub_stops() -> None:
+    """Clients of the process end, and say why; a hub that has stopped, or was not started, is not connected to."""
+    hub = Hub()
+    with pytest.raises(UsageError, match="start the hub first: `async with Hub"):
+        hub.connect()
+    await hub.start()
+    with pytest.raises(UsageError, match="started once"):
+        await hub.start()
+    client = await hub.connect()
+    messages = client.subscribe("/a")
+    await messages.open()
+    blocking = await asyncio.to_thread(hub.connect_blocking)
+    await client.publish("/a", "last")
+    assert (await anext(messages)).value == "last"
+    await hub.stop()
+    await hub.stop()
+    with pytest.raises(RejectedError, match="the hub of this process has stopped") as caught:
+        await anext(messages)
+    assert caught.value.code == CloseCode.GOING_AWAY
+    with pytest.raises(RejectedError):
+        await client.wait_closed()
+    with pytest.raises(RejectedError):
+        await hub.connect()
+    with pytest.raises(RejectedError):
+        await asyncio.to_thread(blocking.wait_closed, timeout_s=60)
+    with pytest.raises(RejectedError):
+        await asyncio.to_thread(hub.connect_blocking)
+    await asyncio.to_thread(blocking.close)
+    await client.close()
+
+
+def left() -> tuple[int, int]:
+    """How many descriptors this process has, and threads that are not the event loop's helpers."""
+    threads = [each for each in threading.enumerate() if not each.name.startswith("asyncio")]
+    return len(list(Path("/proc/self/fd").iterdir())), len(threads)
+
+
+async def test_nothing_is_left_behind() -> None:
+    """When it has stopped, no descriptor, no thread and no task of it is there."""
+    async with Hub("tcp://127.0.0.1:0") as hub, hub.connect():
+        pass  # what is made once in a process is made
+    before, tasks = left(), len(asyncio.all_tasks())
+    for _ in range(3):
+        async with Hub("tcp://127.0.0.1:0") as hub, hub.connect() as client, client.subscribe("/a") as messages:
+            await client.publish("/a", 1)
+            await anext(messages)
+    await asyncio.sleep(0)
+    assert (left(), len(asyncio.all_tasks())) == (before, tasks)
+
+
+def test_bad_arguments() -> None:
+    """Are told at the call, by name."""
+    with pytest.raises(ConfigError, match=r"argument: listen: 'nowhere'"):
+        Hub("nowhere")
+    with pytest.raises(ConfigError, match=r"settings: queue.messages"):
+        BlockingHub(settings={"queue": {"messages": -1}})
+    with pytest.raises(ConfigError, match=r"settings: quue"):
+        Hub(settings={"quue": {"messages": 1}})
+
+
+async def test_what_lies_around_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment nor a file of settings changes a hub inside a program."""
+    (tmp_path / "hub.toml").write_text("this is no TOML")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HUB_LISTEN", "nonsense")
+    async with Hub() as hub, hub.connect():
+        assert hub.listening == []
+
+
+async def test_settings() -> None:
+    """Are those of the document, nested as in the file; arguments win over them."""
+    settings: dict[str, object] = {"name": "other", "limits": {"connections": 1}, "listen": ["tcp://127.0.0.1:0"]}
+    async with Hub(name="mine", settings=settings) as hub, hub.connect() as client:
+        assert client.hub is not None
+        assert client.hub.name == "mine"
+        assert len(hub.listening) == 1
+        with pytest.raises(Exception, match="1 connections are open, which is the limit"):
+            await hub.connect(reconnect=False)
+
+
+def test_without_an_event_loop() -> None:
+    """The same in three lines for threads; the end of the hub ends its thread, and a failure to start comes out."""
+    before = threading.active_count()
+    with BlockingHub("tcp://127.0.0.1:0") as hub, hub.connect() as client, client.subscribe("/a") as messages:
+        client.publish("/a", 1, ["x"])
+        assert messages.receive(timeout_s=60) == ("/a", 1)
+        with pytest.raises(ListenError, match="in use"), BlockingHub(hub.listening[0]):
+            pass
+        with pytest.raises(UsageError, match="started once"):
+            hub.start()
+    with pytest.raises(RejectedError):
+        hub.connect()
+    with pytest.raises(UsageError, match="start the hub first: `with BlockingHub"):
+        BlockingHub().connect()
+    with pytest.raises((ClosedError, RejectedError)):
+        client.publish("/a", 1)
+    hub.stop()
+    assert threading.active_count() == before
+
+
+def test_twins() -> None:
+    """Both take the same arguments, and the package lists both and nothing else."""
+    assert inspect.signature(Hub) == inspect.signature(BlockingHub)
+    names = {name for name in dir(BlockingHub) if not name.startswith("_")}
+    assert {name for name in dir(Hub) if not name.startswith("_")} == names | {"connect_blocking"}
+    assert names == {"connect", "listening", "start", "stop"}
+    assert peers.embedding.__all__ == ["BlockingHub", "Hub"]
+
+
+QUIET = """
+import asyncio
+from peers.embedding import Hub
+
+async def main():
+    async with Hub("tcp://127.0.0.1:0") as hub, hub.connect() as client:
+        await client.publish("/a", 1)
+
+asyncio.run(main())
+print("mine")
+"""
+
+
+def test_a_program_keeps_its_output() -> None:
+    """The hub prints nothing: its log lines go where the program's logging sends them."""
+    environment: dict[str, Any] = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", QUIET]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("mine\n", "")

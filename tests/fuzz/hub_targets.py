@@ -1,0 +1,309 @@
+"""What a hub reads off its sockets: frames, WebSocket messages of each subprotocol, HTTP, Broker's protocol.
+
+An input is cut into frames by its own lengths, but a length that leads behind the end is taken to be the rest: so a
+change in one place does not make all that follows unreadable, and does not merely wait for bytes that never come. The
+first byte says how the conversation begins, and with its highest bit that bytes go in as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+import msgspec
+
+from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
+from hub.names.claim import Announced, Wish
+from hub.requests.layout import Reply, Request
+from hub.tags.envelope import Envelope
+from hub.tags.rule import Rule
+from peers.broker.handshake_messages import LENGTH
+from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
+from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
+from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
+from peers.wire.rules import encode_rules
+from peers.wire.shared import Segment, encode_released, encode_segment
+from tests.broker.recorded import CONNECTIONS, connection
+from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
+from tests.fuzz.target import Target
+from tests.websocket.raw_client import MASK, apply_mask, request, upgrade
+
+__all__ = ["HUB_TARGETS", "in_messages", "messages_in", "refitted_frames", "zeek_messages"]
+
+_RAW = 0x80
+_AS_LINK = 0x01
+
+
+@cache
+def _hub() -> FuzzedHub:
+    return FuzzedHub()
+
+
+@contextmanager
+def fuzzed_hub() -> Iterator[FuzzedHub]:
+    """Lend the hub of this process; what harm was done to it stays with the one that was harmed."""
+    try:
+        yield _hub()
+    except BaseException:
+        _hub.cache_clear()
+        raise
+
+
+# ---- the hub's own protocol ----
+
+
+def refitted_frames(data: bytes) -> bytes:
+    """Return whole frames, whatever their lengths say."""
+    frames = []
+    at = 0
+    while at + HEADER.size <= len(data):
+        body_bytes, kind, flags, key_bytes = HEADER.unpack_from(data, at)
+        at += HEADER.size
+        left = len(data) - at
+        key_bytes = min(key_bytes, left)
+        body_bytes = min(body_bytes, left - key_bytes)
+        frames.append(HEADER.pack(body_bytes, kind, flags, key_bytes) + data[at : at + key_bytes + body_bytes])
+        at += key_bytes + body_bytes
+    return b"".join(frames)
+
+
+def _run_frames(data: bytes) -> None:
+    how, stream = data[:1] or b"\0", data[1:]
+    greeting = LINK if how[0] & _AS_LINK else CLIENT
+    with fuzzed_hub() as hub:
+        hub.run("tcp://127.0.0.1:1", stream if how[0] & _RAW else greeting + refitted_frames(stream))
+
+
+def _frame_seeds() -> list[bytes]:
+    two = BATCH_COUNT.pack(2)
+    frames = {
+        "message": encode_frame(KIND_MESSAGES, b"\x81\xa1a\x01", key=b"/a"),
+        "batch": encode_frame(KIND_MESSAGES, two + b"\x01\x02", key=b"/a", flags=FLAG_BATCH),
+        "json": encode_frame(KIND_MESSAGES, b'{"a": [1]}', key=b"/a", flags=2),
+        "broker": encode_frame(KIND_MESSAGES, b"\x02" + bytes(8), key=b"/a", flags=6),
+        "confirm": encode_frame(KIND_MESSAGES, b"\x01", key=b"/a", flags=16),
+        "tagged": encode_frame(KIND_MESSAGES, b"\x01", key=Envelope("/a", ("l",)).encode(), flags=8),
+        "subscribe": encode_subscription(Kind.SUBSCRIBE, ["/a", "/b"], 7),
+        "unsubscribe": encode_subscription(Kind.UNSUBSCRIBE, ["/a"], 8),
+        "serve": encode_subscription(Kind.SERVE, ["/s"], 9),
+        "unserve": encode_subscription(Kind.UNSERVE, ["/s"], 9),
+        "request": Request(b"/s", 5, 1000, b"\x01").encode(),
+        "requests": Request(b"/s", 5, 1000, two + b"\x01\x02", FLAG_BATCH).encode(),
+        "own": Request(b"$hub/names", 6, 1000, b"\xc0").encode(),
+        "reply": Reply(1, 0, b"\x01").encode(),
+        "replies": Reply(1, 0, two + b"\x01\x02", FLAG_BATCH).encode(),
+        "failed": Reply(1, 1, two + b"\xa2no", FLAG_BATCH).encode(),
+        "claim": encode_claim(NameClaim(3, Wish("clock", ("a",), queue=True))),
+        "release": encode_release(NameRelease(4, "clock")),
+        "rule": encode_rules(Kind.RULE, [Rule(("l",), "/a", "")], 5),
+        "unrule": encode_rules(Kind.UNRULE, [Rule(("l",), "/a", "")], 5),
+        "names": encode_names([Announced("n", ("a",), 5, 6)], ["m"]),
+        "fetch": encode_fetch(Fetch(request=3, start=0, prefixes=("/a",))),
+        "stage": encode_stage(Stage(5, "q", 0, encode_frame(KIND_MESSAGES, b"\x01", key=b"/a"))),
+        "commit": encode_commit(Commit(request=6, transaction="q", query="q", batch=1, parts=[0])),
+        "ping": encode_frame(Kind.PING, b"x"),
+        "pong": encode_frame(Kind.PONG, b"x"),
+        "segment": encode_segment(Segment(1, 65536)),
+        "released": encode_released([(1, 2)]),
+        "notice": encode_notice(Notice("dropped", count=3)),
+        "close": encode_close(1000, "bye"),
+        "hello": CLIENT,
+    }
+    streams = [bytes([how]) + one for one in frames.values() for how in (0, _AS_LINK)]
+    everything = b"".join(one for name, one in frames.items() if name not in {"close", "hello", "notice", "names"})
+    asked = frames["serve"] + frames["request"] + frames["reply"] + frames["requests"] + frames["replies"]
+    return [*streams, b"\0" + everything, b"\0" + asked, bytes([_RAW]) + CLIENT + everything]
+
+
+# ---- WebSocket ----
+
+
+def _masked(opcode: int, payload: bytes) -> bytes:
+    size = len(payload)
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)
+    return bytes([0x80 | opcode]) + length + MASK + apply_mask(payload, MASK)
+
+
+def in_messages(payloads: Sequence[bytes]) -> bytes:
+    """Write messages as an input of the WebSocket targets: each behind its length."""
+    return b"\0" + b"".join(struct.pack(">H", len(payload)) + payload for payload in payloads)
+
+
+def messages_in(data: bytes) -> list[bytes]:
+    """Read what `in_messages` has written, without its first byte."""
+    found = []
+    at = 0
+    while at + 2 <= len(data):
+        size = int.from_bytes(data[at : at + 2], "big")
+        found.append(data[at + 2 : at + 2 + size])
+        at += 2 + size
+    return found
+
+
+def _websocket(name: str, opcode: int, subprotocol: str, path: str) -> Callable[[bytes], None]:
+    greeting = upgrade(subprotocol, path=path)
+
+    def run(data: bytes) -> None:
+        how, stream = data[:1] or b"\0", data[1:]
+        if not how[0] & _RAW:
+            stream = b"".join(_masked(opcode, payload) for payload in messages_in(stream))
+        with fuzzed_hub() as hub:
+            hub.run_after(lambda wire: wire.bring(greeting), "ws://127.0.0.1:1", stream)
+
+    run.__name__ = name
+    return run
+
+
+_SAID = (
+    {"type": "hello", "name": "me", "queue": {"messages": 10, "bytes": 2000, "overflow": "drop-newest"}},
+    {"type": "subscribe", "prefixes": ["/a", "/b"], "request": 1},
+    {"type": "unsubscribe", "prefixes": ["/a"], "request": 2},
+    {"type": "publish", "topic": "/a", "value": {"a": [1, 2.5, None, True, "x"]}},
+    {"type": "publish", "topic": "/a", "values": [1, 2], "labels": ["l"], "request": 3, "confirm": True},
+    {"type": "claim", "name": "clock", "labels": ["a"], "queue": True, "request": 4},
+    {"type": "publish", "topic": "/a", "value": 1, "sender": "clock", "to": "clock"},
+    {"type": "release", "name": "clock", "request": 5},
+    {"type": "rule", "rules": [{"labels": ["l"], "prefix": "/a"}], "request": 6},
+    {"type": "unrule", "rules": [{"labels": ["l"], "prefix": "/a"}], "request": 7},
+    {"type": "serve", "prefixes": ["/s"], "request": 8},
+    {"type": "request", "request": 1, "topic": "/s", "value": 1, "timeout_ms": 1000},
+    {"type": "request", "request": 2, "topic": "/s", "values": [1, 2]},
+    {"type": "request", "request": 4, "service": "clock", "value": 1},
+    {"type": "reply", "request": 1, "value": 1},
+    {"type": "reply", "request": 2, "status": 1, "text": "no", "count": 2},
+    {"type": "unserve", "prefixes": ["/s"], "request": 9},
+    {"type": "fetch", "request": 3, "start": 0, "end": 10, "prefixes": ["/a"], "bytes": 1000, "wait_ms": 5},
+    {"type": "ping", "request": 1},
+)
+
+
+def _json_seeds() -> list[bytes]:
+    payloads = [json.dumps(said).encode() for said in _SAID]
+    whole = b"".join(_masked(1, payload) for payload in payloads)
+    control = b"\x89\x80" + MASK + b"\x01\x80" + MASK + b"\x80\x80" + MASK + b"\x88\x82" + MASK + b"\x11\xdc"
+    return [*(in_messages([payload]) for payload in payloads), in_messages(payloads), bytes([_RAW]) + whole + control]
+
+
+def _msgpack_seeds() -> list[bytes]:
+    payloads = [msgspec.msgpack.encode(said) for said in _SAID]
+    return [*(in_messages([payload]) for payload in payloads), in_messages(payloads)]
+
+
+_ZEEK_VALUES = (
+    ("none", {}),
+    ("boolean", True),
+    ("count", 7),
+    ("integer", -7),
+    ("real", 2.5),
+    ("string", "x"),
+    ("timespan", "7s"),
+    ("timestamp", "2022-02-22T22:22:22.222"),
+    ("address", "2001:db8::1"),
+    ("subnet", "10.0.0.0/8"),
+    ("port", "80/tcp"),
+    ("enum-value", "a::B"),
+    ("vector", [{"@data-type": "count", "data": 1}]),
+    ("set", [{"@data-type": "count", "data": 1}]),
+    ("table", [{"key": {"@data-type": "count", "data": 1}, "value": {"@data-type": "string", "data": "x"}}]),
+)
+
+
+def zeek_messages() -> list[bytes]:
+    """One message with a value of each of Broker's types, as Zeek's JSON API has it."""
+    return [
+        json.dumps({"type": "data-message", "topic": "/a", "@data-type": kind, "data": value}).encode()
+        for kind, value in _ZEEK_VALUES
+    ]
+
+
+def _zeek_seeds() -> list[bytes]:
+    said = zeek_messages()
+    return [in_messages([b'["/a"]', one]) for one in said] + [in_messages([b"[]", *said])]
+
+
+def _run_http(data: bytes) -> None:
+    with fuzzed_hub() as hub:
+        hub.run("ws://127.0.0.1:1", data)
+
+
+def _http_seeds() -> list[bytes]:
+    return [
+        request(),
+        request("/metrics"),
+        request("/hub.js?x", "HEAD", "Origin: http://127.0.0.1"),
+        request("/healthz", version="HTTP/1.0"),
+        upgrade("hub.v1.json", "Origin: http://127.0.0.1:7401"),
+        upgrade("hub.v1.msgpack, hub.v1.json"),
+        upgrade("", "X-Application-Name: x", path="/v1/messages/json"),
+    ]
+
+
+# ---- Broker's protocol ----
+
+
+def _refitted_envelopes(data: bytes) -> bytes:
+    frames = []
+    at = 0
+    while at + LENGTH.size <= len(data):
+        size = min(LENGTH.unpack_from(data, at)[0], len(data) - at - LENGTH.size)
+        at += LENGTH.size
+        frames.append(LENGTH.pack(size) + data[at : at + size])
+        at += size
+    return b"".join(frames)
+
+
+def _run_broker(data: bytes) -> None:
+    """Before the handshake as it stands; behind it in frames."""
+    how, stream = data[:1] or b"\0", data[1:]
+    with fuzzed_hub() as hub:
+        if how[0] & _RAW:
+            hub.run("zeek+tcp://127.0.0.1:1", stream)
+        else:
+            hub.run_after(lambda wire: hub.peer(wire, b"\x22"), "zeek+tcp://127.0.0.1:1", _refitted_envelopes(stream))
+
+
+def _broker_seeds() -> list[bytes]:
+    seeds = []
+    for name in CONNECTIONS[:7]:
+        for direction in connection(name).values():
+            handshake = b"".join(LENGTH.pack(len(frame)) + frame for frame in direction.handshake)
+            stream = direction.stream[len(handshake) :]
+            frames: dict[int, bytes] = {}
+            at = 0
+            while at < len(stream):  # the first of each kind
+                end = at + LENGTH.size + LENGTH.unpack_from(stream, at)[0]
+                frames.setdefault(stream[at + 36] if end - at > 36 else 0, stream[at:end])
+                at = end
+            seeds += [bytes([_RAW]) + handshake + stream[:400], *(b"\0" + frame for frame in frames.values())]
+    return list(dict.fromkeys(seed[:4096] for seed in seeds))
+
+
+HUB_TARGETS = (
+    Target("frames", _run_frames, _frame_seeds, runs=800),
+    Target(
+        "json",
+        _websocket("json", 1, "hub.v1.json", "/v1/hub"),
+        _json_seeds,
+        [b'"', b"\\ud800", b"1e999", b"-0", b"[[[[", b"{", b"null", b"\xed\xa0\x80", b"18446744073709551616"],
+        runs=500,
+    ),
+    Target("msgpack", _websocket("msgpack", 2, "hub.v1.msgpack", "/v1/hub"), _msgpack_seeds, runs=500),
+    Target(
+        "zeek_json",
+        _websocket("zeek_json", 1, "", "/v1/messages/json"),
+        _zeek_seeds,
+        [b'"', b"\\ud800", b"NaN", b"1e999", b"[" * 64, b"\\u0000", b"9" * 400],
+        runs=300,
+    ),
+    Target(
+        "http",
+        _run_http,
+        _http_seeds,
+        [b"\r\n", b"\r\n\r\n", b"Host: a\r\n", b"\xff", b"\0", b"Transfer-Encoding: chunked\r\n", b"GET http://a/"],
+    ),
+    Target("broker", _run_broker, _broker_seeds, runs=500),
+)

@@ -1,0 +1,12 @@
+"""All targets."""
+
+from __future__ import annotations
+
+from tests.fuzz.client_targets import CLIENT_TARGETS
+from tests.fuzz.hub_targets import HUB_TARGETS
+from tests.fuzz.journal_targets import JOURNAL_TARGETS
+from tests.fuzz.text_targets import TEXT_TARGETS
+
+__all__ = ["TARGETS"]
+
+TARGETS = (*HUB_TARGETS, *CLIENT_TARGETS, *JOURNAL_TARGETS, *TEXT_TARGETS)

@@ -1,0 +1,58 @@
+"""Whatever a stranger sends is answered, refused, or ends the connection; nothing else happens.
+
+Each target gets its sound inputs, those that are kept in `corpus`, and some that are made of them, always the same:
+`FUZZ_SEED=x` makes others. `make fuzz` looks for longer, and where nobody has looked.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.corpus import kept
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.target import INPUT_LIMIT_BYTES, Target
+from tests.fuzz.targets import TARGETS
+
+SEED = os.environ.get("FUZZ_SEED", "")
+
+each = pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+
+
+@each
+def test_what_is_kept(target: Target) -> None:
+    """Sound inputs, and all that ever found something."""
+    for data in (*target.seeds(), *kept(target)):
+        run(target, data)
+
+
+@each
+def test_what_is_made(target: Target) -> None:
+    """Sound inputs with changes in a few places."""
+    mutator = Mutator(target.name + SEED, [*target.seeds(), *kept(target)], target.words)
+    for _ in range(target.runs):
+        run(target, mutator.make())
+
+
+@each
+def test_edges(target: Target) -> None:
+    """Nothing, next to nothing, and much of the same."""
+    for data in (b"", b"\0", b"\xff", *(bytes([byte]) * INPUT_LIMIT_BYTES for byte in (0, 0x20, 0x5B, 0x80, 0xFF))):
+        run(target, data)
+
+
+def test_every_folder_has_a_target() -> None:
+    """What is kept is run."""
+    folders = {path.name for path in (Path(__file__).parent / "corpus").iterdir()}
+    assert folders <= {target.name for target in TARGETS}
+
+
+def run(target: Target, data: bytes) -> None:
+    """Run one input; show it where it fails."""
+    try:
+        target.run(data)
+    except Exception as error:
+        error.add_note(f"the input of {target.name}: bytes.fromhex({data.hex()!r})")
+        raise

@@ -1,0 +1,234 @@
+"""The budget of memory: when it is looked at, what goes first, and what is refused then."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch
+from hub.core import _level
+from hub.errors import CloseCode, RejectedError
+from hub.handler import Handler, Role
+from hub.memory import HeldBatches, Memory
+from hub.names.claim import Announced, Wish
+from hub.overflow import Overflow, QueueLimits
+from hub.tags.rule import Rule
+from tests.hub.fakes import FakeOutlet, Turn
+from tests.hub.requests.party import FakePoster
+
+LIMIT_BYTES = 1 << 20
+
+
+class Machine:
+    """A core and the machine that it runs on, whose memory the test sets: what is charged, and what else there is."""
+
+    def __init__(self) -> None:
+        self.beside_bytes = 0
+        self.looks = 0
+        self.memory = Memory(LIMIT_BYTES, self._resident)
+        self.turn = Turn(memory=self.memory)
+        self.source, _ = self.turn.join(role=Role.LOCAL)
+
+    def _resident(self) -> int:
+        self.looks += 1
+        return self.memory.charged_bytes + self.beside_bytes
+
+    def stalled(self, *prefixes: str, overflow: Overflow = Overflow.DROP_OLDEST) -> tuple[Handler, FakeOutlet]:
+        """A reader that takes nothing any more."""
+        handler, outlet = self.turn.join(*prefixes, overflow=overflow)
+        handler.pause()
+        return handler, outlet
+
+    def publish(self, topic: str, size_bytes: int) -> None:
+        """One read with one message."""
+        self.turn.read(self.source, [(topic, "x" * size_bytes)])
+
+    def fill(self) -> None:
+        """Take all memory for something that cannot be dropped."""
+        self.beside_bytes = LIMIT_BYTES + 1
+        self.memory.look()
+
+
+def test_the_largest_queues_drop_first_and_each_by_its_policy() -> None:
+    """Those below the level that is left keep all; every loss is told and counted as if the queue had been full."""
+    machine = Machine()
+    oldest, told = machine.stalled("/a", "/all")
+    newest, told_newest = machine.stalled("/b", "/all", overflow=Overflow.DROP_NEWEST)
+    strict, closed = machine.stalled("/c", "/all", overflow=Overflow.DISCONNECT)
+    small, _ = machine.stalled("/d")
+    for number in range(120):
+        machine.publish("/abc"[0] + "abc"[number % 3], 10_000)
+        if not number % 30:
+            machine.publish("/d", 100)
+    assert machine.memory.charged_bytes <= LIMIT_BYTES
+    statistics = machine.memory.statistics()
+    assert (statistics.reliefs_total > 0, statistics.is_over) == (True, False)
+    assert closed.closed[0][0] == CloseCode.OVERFLOW
+    assert "too little memory" in closed.closed[0][1]
+    assert strict.closed
+    assert small.dropped_messages == 0
+    for handler, outlet in ((oldest, told), (newest, told_newest)):
+        assert handler.dropped_messages > 0
+        handler.resume()
+        machine.turn.core.flush()
+        assert sum(outlet.gaps) == handler.dropped_messages
+    assert machine.turn.core.statistics().dropped_messages_total["drop-oldest"] == oldest.dropped_messages
+
+
+def test_a_hub_with_many_stalled_readers_stays_within_the_budget() -> None:
+    """Each with a queue that alone would take all of it, and messages of its own."""
+    machine = Machine()
+    for number in range(12):
+        machine.stalled(f"/{number}/")
+    for number in range(600):
+        machine.publish(f"/{number % 12}/", 20_000)
+        assert machine.memory.charged_bytes <= LIMIT_BYTES + 25_000
+    assert not machine.memory.is_over
+
+
+def test_what_waits_in_many_queues_is_charged_once() -> None:
+    """As it is there once; and nothing stays charged when all have left."""
+    machine = Machine()
+    readers = [machine.stalled("/")[0] for _ in range(50)]
+    before = machine.memory.charged_bytes
+    machine.publish("/a", 10_000)
+    assert 10_000 < machine.memory.charged_bytes - before < 12_000
+    assert machine.memory.statistics().charged_bytes["queues"] < 11_000
+    for handler in readers:
+        machine.turn.core.detach(handler, "gone")
+    assert machine.memory.statistics().charged_bytes["queues"] == 0
+    assert machine.memory.statistics().charged_bytes["subscriptions"] == 0
+
+
+def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
+    """With 1013: prefixes, rules, services, names. What is there goes on, and what is in this process, too."""
+    machine = Machine()
+    core = machine.turn.core
+    outlet = FakePoster()
+    client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
+    link = Handler(FakePoster(), role=Role.LINK, limits=QueueLimits())
+    for handler in (client, link):
+        core.attach(handler)
+    core.names.link(link, b"2" * 16, lambda *_: None)
+    core.subscribe(client, ["/kept"])
+    machine.fill()
+    for attempt in (
+        lambda: core.subscribe(client, ["/a"]),
+        lambda: core.subscribe_rules(client, [Rule(("a",))]),
+        lambda: core.requests.serve(client, ["/a"]),
+        lambda: core.names.claim(client, Wish("a.b"), 1),
+        lambda: core.names.hear(link, [Announced("a.b", (), 1, 1)], []),
+    ):
+        with pytest.raises(RejectedError, match="no memory left") as refused:
+            attempt()
+        assert refused.value.code == CloseCode.TRY_AGAIN_LATER
+    assert machine.memory.statistics().refused_total == 5
+    core.subscribe(machine.source, ["/local"])
+    machine.publish("/kept", 10)
+    assert outlet.values == ["x" * 10]
+    machine.beside_bytes = 0
+    machine.memory.look()
+    core.subscribe(client, ["/a"])
+
+
+def test_routes_that_make_up_much_are_forgotten_before_messages_are() -> None:
+    """Nobody loses anything by it."""
+    machine = Machine()
+    stalled, _ = machine.stalled("/slow")
+    machine.publish("/slow", 1000)
+    for number in range(500):
+        machine.publish(f"/{number}", 1)
+    routes = machine.turn.core.routes
+    assert routes.size_bytes > LIMIT_BYTES // 16
+    machine.beside_bytes = LIMIT_BYTES - machine.memory.charged_bytes + 1000
+    machine.memory.look()
+    assert (routes.size_bytes, stalled.dropped_messages, machine.memory.is_over) == (0, 0, False)
+
+
+def test_it_is_looked_at_more_often_the_less_room_there_is() -> None:
+    """While there is much room, once for half of it; close to the limit, once for a 64th part of all."""
+    machine = Machine()
+    memory = machine.memory
+    account = memory.account("test")
+    memory.look()
+    looked_at = []
+    for _ in range(LIMIT_BYTES // 1000):
+        account.charge(1000)
+        if memory.is_due:
+            memory.look()
+            looked_at.append(account.size_bytes)
+    assert len(looked_at) < 40
+    assert looked_at[0] == pytest.approx(LIMIT_BYTES // 2, rel=0.01)
+    assert looked_at[-1] > LIMIT_BYTES * 31 / 32
+
+
+def test_what_relief_has_freed_is_not_freed_again_while_malloc_keeps_it() -> None:
+    """Until as much is charged as before; once it went back to the kernel, what is resident counts."""
+    resident = LIMIT_BYTES + 1
+    memory = Memory(LIMIT_BYTES, lambda: resident)
+    account = memory.account("test")
+    wanted: list[int] = []
+
+    def relieve(size_bytes: int) -> int:
+        wanted.append(size_bytes)
+        account.charge(-size_bytes)
+        return size_bytes
+
+    memory.relieve = relieve
+    account.charge(LIMIT_BYTES // 2)
+    memory.look()
+    memory.look()
+    assert (len(wanted), memory.is_over) == (1, False)
+    account.charge(wanted[0])
+    memory.look()
+    assert len(wanted) == 2
+    memory.gave_back()
+    memory.look()
+    assert len(wanted) == 3
+
+
+def test_a_program_around_the_hub_may_hold_as_much_as_it_likes() -> None:
+    """There only what the hub itself holds counts."""
+    memory = Memory(LIMIT_BYTES, lambda: LIMIT_BYTES * 2)
+    memory.look()
+    assert memory.is_over
+    memory.count_only_charged()
+    memory.look()
+    assert not memory.is_over
+    memory.account("test").charge(LIMIT_BYTES + 1)
+    memory.look()
+    assert memory.is_over
+
+
+def test_a_look_that_is_due_is_asked_for_once() -> None:
+    """The shell is woken for it where no read ends."""
+    turn = Turn(memory=Memory(1000))
+    account = turn.core.memory.account("test")
+    for _ in range(3):
+        account.charge(1000)
+    assert turn.wakes == 1
+    turn.core.flush()
+    assert not turn.core.memory.is_due
+
+
+@given(st.lists(st.integers(0, 100)), st.integers(-10, 2000))
+def test_the_level_to_which_queues_are_cut(sizes: list[int], surplus: int) -> None:
+    """What is above it is as much as is to go, or all there is; and no less than a byte for each is too much."""
+    sizes.sort(reverse=True)
+    level = _level(sizes, surplus)
+    cut = sum(max(0, size - level) for size in sizes)
+    assert cut >= min(surplus, sum(sizes))
+    assert level == 0 or cut < surplus + len(sizes) or surplus <= 0
+
+
+def test_held_batches_are_forgotten_with_their_last_queue() -> None:
+    """They are kept alive no longer than that."""
+    memory = Memory()
+    held = HeldBatches(memory.account("queues"))
+    batch = Batch.of("/a", [1])
+    held.hold(batch)
+    held.hold(batch)
+    held.let_go(batch)
+    held.let_go(batch)
+    assert (held._holders, memory.charged_bytes) == ({}, 0)

@@ -1,0 +1,169 @@
+"""What was lost with a link: exactly where both sides can tell, at most where not; each message is counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.node.accounts import REMEMBERED, SETTLE_S, TOLD_PER_LINK, Accounts, EndedLink, Loss, Peer
+from peers.node.keepalive import Keepalive
+from peers.wire.account import Account
+
+FAR = Peer(b"\x03" * 16, "south", "tcp://127.0.0.1:1")
+LINK = b"link one"
+
+
+class Book:
+    """Accounts, a clock, and what was told."""
+
+    def __init__(self) -> None:
+        self.keepalive = Keepalive(0.0)
+        self.told: list[Loss] = []
+        self.accounts = Accounts(self.keepalive, self.told.append)
+
+    def end(self, *, in_order: bool = False, **fields: Any) -> None:
+        """A link is over, and its socket is closed."""
+        known: dict[str, Any] = {"link": LINK, "peer": FAR, "sent": 0, "arrived": 0, "waiting": 0, "confirmed": 0}
+        one = self.accounts.end(EndedLink(**(known | {"is_settled": False} | fields)), 0.0)
+        self.accounts.conclude(one, in_order=in_order)
+
+    def take_told(self) -> list[tuple[bool, int, bool]]:
+        """Whether outward, how many, and whether exactly."""
+        told, self.told[:] = list(self.told), []
+        return [(loss.is_outward, loss.messages, loss.exactly) for loss in told]
+
+    @property
+    def counters(self) -> tuple[int, int, int, int]:
+        """Lost, possibly lost, missed, in doubt."""
+        accounts = self.accounts
+        doubt = accounts.messages_in_doubt
+        return accounts.lost_messages, accounts.possibly_lost_messages, accounts.missed_messages, doubt
+
+
+@pytest.fixture
+def book() -> Book:
+    """An empty one."""
+    return Book()
+
+
+def test_a_link_that_is_cut(book: Book) -> None:
+    """What was not confirmed is in doubt, and told at once; the next link tells how much of it was lost."""
+    book.end(sent=100, confirmed=19)
+    assert book.take_told() == [(True, 81, False)]
+    assert book.counters == (0, 0, 0, 81)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=70))
+    assert book.take_told() == [(True, 30, True)]
+    assert book.counters == (30, 0, 0, 0)
+
+
+def test_nothing_was_lost_after_all(book: Book) -> None:
+    """Whoever was told of a doubt is told that, too."""
+    book.end(sent=100, confirmed=19)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=100))
+    assert book.take_told() == [(True, 81, False), (True, 0, True)]
+    assert book.counters == (0, 0, 0, 0)
+
+
+def test_what_was_not_written_is_lost_for_sure(book: Book) -> None:
+    """The queue goes with the link."""
+    book.end(sent=5, confirmed=5, waiting=7)
+    assert book.take_told() == [(True, 7, True)]
+    assert book.counters == (7, 0, 0, 0)
+
+
+def test_a_far_side_that_has_said_goodbye(book: Book) -> None:
+    """It has told how many arrived, and reads no more: so the loss is known at once."""
+    book.end(sent=100, confirmed=98, is_settled=True)
+    assert book.take_told() == [(True, 2, True)]
+    assert book.counters == (2, 0, 0, 0)
+
+
+def test_a_goodbye_of_this_side(book: Book) -> None:
+    """Whoever closes behind our CLOSE has read all before it: nothing is in doubt."""
+    book.end(sent=100, confirmed=10, in_order=True)
+    assert book.take_told() == []
+    assert book.counters == (0, 0, 0, 0)
+
+
+def test_what_did_not_come(book: Book) -> None:
+    """The next link tells, too, how many of the far side's messages this one has missed; once."""
+    book.end(arrived=40)
+    for _ in range(2):
+        book.accounts.hear(FAR.hub, Account(LINK, sent=42, arrived=0))
+    assert book.take_told() == [(False, 2, True)]
+    assert book.counters == (0, 0, 2, 0)
+
+
+def test_a_far_side_that_does_not_come_back(book: Book) -> None:
+    """After a while the doubt stays one for ever; a telling that comes later changes nothing."""
+    book.end(sent=9)
+    book.keepalive.tick(SETTLE_S - 1)
+    assert book.counters == (0, 0, 0, 9)
+    book.keepalive.tick(SETTLE_S + 1)
+    assert book.counters == (0, 9, 0, 0)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=9, arrived=0))
+    assert book.counters == (0, 9, 0, 0)
+    assert len(book.take_told()) == 1
+    assert not len(book.keepalive)
+
+
+def test_a_far_side_that_tells_nothing(book: Book) -> None:
+    """One of an earlier version: the doubt is for ever at once, and nothing is remembered."""
+    book.end(link=b"", sent=9)
+    assert book.take_told() == [(True, 9, False)]
+    assert book.counters == (0, 9, 0, 0)
+    assert book.accounts.former(FAR.hub) == []
+
+
+def test_what_the_next_link_is_told(book: Book) -> None:
+    """The last links to that very hub; one without messages, too, since the far side may have sent some."""
+    for number in range(TOLD_PER_LINK + 1):
+        book.end(link=bytes((number,)) * 8, sent=number, arrived=2 * number)
+    book.end(link=b"to other", peer=FAR._replace(hub=b"\x04" * 16))
+    assert book.accounts.former(FAR.hub) == [
+        Account(bytes((number,)) * 8, number, 2 * number) for number in range(1, TOLD_PER_LINK + 1)
+    ]
+
+
+def test_the_memory_is_bounded(book: Book) -> None:
+    """The oldest link is given up for the newest."""
+    for number in range(REMEMBERED + 3):
+        book.end(link=number.to_bytes(8), sent=1)
+    assert book.counters == (0, 3, 0, REMEMBERED)
+
+
+def test_a_telling_that_cannot_be(book: Book) -> None:
+    """A far side that says more arrived than was sent, or less than it confirmed, moves no counter out of bounds."""
+    book.end(sent=10, confirmed=5)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=99))
+    assert book.counters == (0, 0, 0, 0)
+    book.end(link=b"link two", sent=10, confirmed=5)
+    book.accounts.hear(FAR.hub, Account(b"link two", sent=0, arrived=0))
+    assert book.counters == (5, 0, 0, 0)
+
+
+@given(
+    sent=st.integers(0, 50),
+    confirmed=st.integers(0, 50),
+    arrived=st.integers(0, 50),
+    waiting=st.integers(0, 5),
+    comes_back=st.booleans(),
+)
+def test_every_message_is_accounted_for(
+    *, sent: int, confirmed: int, arrived: int, waiting: int, comes_back: bool
+) -> None:
+    """Whatever happens, what did not arrive is in a counter in the end: exactly, or within what is possible."""
+    arrived = min(arrived, sent)
+    book = Book()
+    book.end(sent=sent, confirmed=min(confirmed, arrived), waiting=waiting)
+    if comes_back:
+        book.accounts.hear(FAR.hub, Account(LINK, arrived=arrived))
+    book.keepalive.tick(SETTLE_S + 1)
+    lost, possibly, _, doubt = book.counters
+    really = sent - arrived + waiting
+    assert doubt == 0
+    assert lost <= really <= lost + possibly
+    assert not (comes_back and possibly)

@@ -1,0 +1,145 @@
+"""Who has a place, and who gives way."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.settings import Limits
+from peers.node.admission import Admission, host_of
+
+FAR = "198.51.100.7:5000"
+LOCAL = "127.0.0.1:5000"
+
+
+class Connection:
+    """Notes that it was ended."""
+
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        """Note it."""
+        self.aborted = True
+
+
+def places(*, connections: int = 100, newcomers: int = 100, per_address: int = 100) -> Admission:
+    """So many."""
+    return Admission(Limits(connections=connections, newcomers=newcomers, connections_per_address=per_address))
+
+
+def arrive(admission: Admission, count: int, address: str = LOCAL, *, settle: bool = False) -> list[Connection]:
+    """Let so many connect, who all are admitted."""
+    connections = [Connection() for _ in range(count)]
+    for connection in connections:
+        assert admission.admit(connection, address) == ""
+        if settle:
+            admission.settle(connection)
+    return connections
+
+
+def test_the_silent_never_keep_others_out() -> None:
+    """However many connect and say nothing, whoever comes next has a place, and those that have spoken keep theirs."""
+    admission = places(connections=10, newcomers=5)
+    settled = arrive(admission, 9, settle=True)
+    silent = arrive(admission, 1000)
+    assert [one.aborted for one in silent] == [True] * 999 + [False]
+    assert not any(one.aborted for one in settled)
+    assert (admission.evicted, admission.refused, len(admission.connections)) == (999, 0, 10)
+
+
+def test_newcomers_have_a_limit_of_their_own() -> None:
+    """Also where there is room: the one that has been silent for longest goes."""
+    admission = places(newcomers=3)
+    first, second, third, fourth = arrive(admission, 4)
+    assert [one.aborted for one in (first, second, third, fourth)] == [True, False, False, False]
+    assert admission.newcomers == len(admission.connections) == 3
+
+
+def test_an_address_that_floods_gives_way_itself() -> None:
+    """Others that have just come are not pushed out by it."""
+    admission = places(newcomers=8)
+    (honest,) = arrive(admission, 1, "192.0.2.1:1")
+    flood = arrive(admission, 500, FAR)
+    assert not honest.aborted
+    assert sum(one.aborted for one in flood) == 500 - 7
+
+
+def test_many_addresses_give_way_in_their_order() -> None:
+    """Where no address has much, the oldest goes."""
+    admission = places(newcomers=8)
+    each = [arrive(admission, 1, f"198.51.100.{number}:1")[0] for number in range(10)]
+    assert [one.aborted for one in each] == [True, True] + [False] * 8
+
+
+def test_all_places_are_settled() -> None:
+    """Then one more is refused; it counts as a newcomer for as long as it is told so."""
+    admission = places(connections=2, newcomers=2)
+    first, _ = arrive(admission, 2, settle=True)
+    late = [Connection() for _ in range(3)]
+    assert {admission.admit(one, LOCAL) for one in late} == {"2 connections are open, which is the limit"}
+    assert [one.aborted for one in late] == [True, False, False]
+    assert (admission.newcomers, len(admission.connections), admission.refused) == (2, 2, 3)
+    admission.release(first)
+    for one in late:
+        admission.release(one)
+    assert admission.newcomers == 0
+    arrive(admission, 1)
+
+
+def test_one_address_does_not_take_all_places() -> None:
+    """It is refused; others, and this machine, are not."""
+    admission = places(per_address=2)
+    first, _ = arrive(admission, 2, FAR, settle=True)
+    assert admission.admit(Connection(), FAR) == "2 connections from this address are open, which is the limit"
+    arrive(admission, 1, "198.51.100.8:1")
+    arrive(admission, 5, LOCAL)
+    admission.release(first)
+    arrive(admission, 1, FAR)
+
+
+def test_nothing_is_kept_of_who_has_gone() -> None:
+    """Neither of those that were released, nor of those that were evicted and are released when they end."""
+    admission = places(newcomers=2)
+    each = arrive(admission, 5, FAR)
+    for one in each:
+        admission.release(one)
+        admission.release(one)
+    assert not admission.connections
+    assert not admission._newcomers
+    assert not admission._newcomers_of
+    assert not admission._connections_of
+
+
+def test_links_of_this_hub_are_no_newcomers() -> None:
+    """What this side has dialled has a place at once, even where there is none."""
+    admission = places(connections=1, newcomers=1)
+    arrive(admission, 1, settle=True)
+    link = Connection()
+    admission.enter(link)
+    for _ in range(5):
+        admission.admit(Connection(), FAR)
+    assert link in admission.connections
+    assert not link.aborted
+    admission.release(link)
+    assert len(admission.connections) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("198.51.100.7:5000", "198.51.100.7"),
+        ("[2001:db8:1:2:3:4:5:6]:5000", "2001:db8:1:2::"),
+        ("[2001:db8:1:2::9]:5000", "2001:db8:1:2::"),
+        ("[fe80::1%eth0]:5000", "fe80::"),
+        ("[::ffff:198.51.100.7]:5000", "198.51.100.7"),
+        ("127.0.0.1:5000", ""),
+        ("[::1]:5000", ""),
+        ("[::ffff:127.0.0.1]:5000", ""),
+        ("unix:/run/hub.sock", ""),
+        ("unix:", ""),
+        ("", ""),
+    ],
+)
+def test_what_an_address_counts_as(address: str, host: str) -> None:
+    """A host; of IPv6 the network of a site; this machine is not counted."""
+    assert host_of(address) == host

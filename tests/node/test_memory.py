@@ -1,0 +1,87 @@
+"""How much memory there is, in a container and without one; and giving back what is free."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hub.memory import Memory
+from peers.node import memory as module
+from peers.node.memory import MEMORY_PART, MemoryWatch, available_bytes, memory_limit_bytes, resident_bytes
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine of 8 GiB without control groups."""
+    write(tmp_path, "proc/meminfo", "MemTotal:        8388608 kB\nMemFree:   1 kB\n")
+    return tmp_path
+
+
+def write(root: Path, path: str, text: str) -> None:
+    """Make a file."""
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_without_groups_it_is_what_the_machine_has(machine: Path) -> None:
+    """A kernel without control groups has no such files."""
+    assert available_bytes(machine) == 8192 * MIB
+
+
+def test_the_tightest_group_of_version_2_counts(machine: Path) -> None:
+    """Its own limit, or that of a group around it; "max" is none."""
+    write(machine, "proc/self/cgroup", "0::/outer/inner\n")
+    write(machine, "sys/fs/cgroup/outer/inner/memory.max", "max\n")
+    assert available_bytes(machine) == 8192 * MIB
+    write(machine, "sys/fs/cgroup/outer/memory.max", f"{512 * MIB}\n")
+    assert available_bytes(machine) == 512 * MIB
+    write(machine, "sys/fs/cgroup/outer/inner/memory.max", f"{256 * MIB}\n")
+    assert available_bytes(machine) == 256 * MIB
+
+
+def test_groups_of_version_1_count_too(machine: Path) -> None:
+    """Within a container the path is the host's, and the group is where its file system is mounted."""
+    write(machine, "proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/abc\n0::/\n")
+    write(machine, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{300 * MIB}\n")
+    assert available_bytes(machine) == 300 * MIB
+
+
+def test_the_default_is_a_part_of_what_there_is() -> None:
+    """What was set counts as it is."""
+    assert memory_limit_bytes(0) == int(available_bytes() * MEMORY_PART)
+    assert memory_limit_bytes(100 * MIB) == 100 * MIB
+
+
+def test_what_is_resident_grows_with_what_is_used() -> None:
+    """By about as much."""
+    before = resident_bytes()
+    used = bytearray(64 * MIB)
+    assert 60 * MIB < resident_bytes() - before < 80 * MIB
+    del used
+
+
+async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again for what it cannot give back."""
+    asked: list[None] = []
+    monkeypatch.setattr(module, "give_back", lambda: asked.append(None))
+    resident = 100 * MIB
+    memory = Memory(1 << 40, lambda: resident)
+    watch = MemoryWatch(memory)
+    watch.tick()
+    queues = memory.account("queues")
+    queues.charge(200 * MIB)
+    resident = 300 * MIB
+    watch.tick()
+    assert not asked
+    queues.charge(-200 * MIB)
+    for _ in range(3):
+        watch.tick()
+        await asyncio.sleep(0)
+        if watch._giving_back is not None:
+            await watch._giving_back
+            await asyncio.sleep(0)
+    assert len(asked) == 1

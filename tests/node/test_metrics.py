@@ -1,0 +1,247 @@
+"""Metrics in the Prometheus text format."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from hub import __version__
+from hub.batch import Batch
+from hub.handler import Handler, Role
+from hub.overflow import Overflow, QueueLimits
+from hub.settings import JournalSettings, Settings
+from peers.journal.journal import Journal
+from peers.node import metrics
+from peers.node.accounts import EndedLink, Peer
+from peers.node.metrics import CONTENT_TYPE, exposition
+from peers.node.node import Node
+from peers.wire.account import Account
+
+
+class Sink:
+    """An outlet that takes everything."""
+
+    def send(self, batches: list[Batch]) -> None:
+        """Take it."""
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Take it."""
+
+    def close(self, code: int, text: str) -> None:
+        """Take it."""
+
+
+def scrape(node: Node) -> dict[str, Metric]:
+    """What Prometheus reads, by name."""
+    families = text_string_to_metric_families(exposition(node).decode())
+    return {family.name: family for family in families}
+
+
+def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
+    """One figure."""
+    (found,) = [
+        one.value
+        for family in families.values()
+        for one in family.samples
+        if one.name == sample and one.labels == labels
+    ]
+    return found
+
+
+def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
+    """A handler that subscribes to everything but the topics of the hub itself."""
+    handler = Handler(Sink(), role=role, limits=QueueLimits(**queue))
+    node.core.attach(handler)
+    node.core.subscribe(handler, ["/"])
+    return handler
+
+
+@pytest.fixture
+async def node() -> Node:
+    """A node without connections."""
+    return Node(Settings(), name='hub "one"\n')
+
+
+@pytest.fixture
+async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
+    """The node's journal."""
+    made = node.journal = Journal(node.core, JournalSettings(path=str(tmp_path / "journal.db")), node.settings.limits)
+    yield made
+    await made.stop()
+
+
+async def test_an_idle_hub(node: Node) -> None:
+    """Everything is there from the start, at zero; names that need it are escaped."""
+    families = scrape(node)
+    assert value(families, "hub_info", name='hub "one"\n', id=node.id.hex(), version=__version__) == 1
+    assert value(families, "hub_ready") == 0
+    assert value(families, "hub_connections") == 0
+    assert value(families, "hub_connections_limit") == 10_000
+    for policy in Overflow:
+        assert value(families, "hub_messages_dropped_total", overflow=policy.value) == 0
+    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_messages(node: Node) -> None:
+    """Published, written and lost messages are counted where they are, queued ones are a gauge."""
+    quick, slow = join(node), join(node, messages=2, overflow=Overflow.DROP_NEWEST)
+    slow.pause()
+    for number in range(5):
+        node.core.publish(quick, node.core.routes.find("/a"), Batch.of("/a", [number, number]))
+        node.core.flush()
+    node.rejected_messages = 7
+    families = scrape(node)
+    assert value(families, "hub_messages_published_total") == 10
+    assert value(families, "hub_messages_delivered_total") == 10
+    assert value(families, "hub_messages_dropped_total", overflow="drop-newest") == 8
+    assert value(families, "hub_messages_rejected_total") == 7
+    assert value(families, "hub_queued_messages") == 2
+    assert value(families, "hub_queued_bytes") > 0
+    assert value(families, "hub_handlers_paused") == 1
+    assert value(families, "hub_delivered_bytes_total") > 0
+
+
+async def test_handlers_by_role(node: Node) -> None:
+    """Clients, links and subscribers of this process are told apart."""
+    for role, count in ((Role.CLIENT, 3), (Role.LINK, 2), (Role.LOCAL, 1)):
+        for _ in range(count):
+            join(node, role)
+    families = scrape(node)
+    assert [value(families, "hub_handlers", role=role.value) for role in (Role.CLIENT, Role.LINK, Role.LOCAL)] == [
+        3,
+        2,
+        1,
+    ]
+    assert value(families, "hub_subscriptions") == 6
+    assert value(families, "hub_filter_prefixes") == 1
+
+
+async def test_counters_keep_what_left(node: Node) -> None:
+    """Totals never fall, also when a client goes with a full queue."""
+    totals = []
+    for _ in range(3):
+        handler = join(node, messages=1, overflow=Overflow.DROP_OLDEST)
+        for number in range(4):
+            if number == 2:
+                handler.pause()
+            node.core.publish_local("/a", [number])
+            node.core.flush()
+            families = scrape(node)
+            totals.append(
+                [
+                    value(families, "hub_messages_published_total"),
+                    value(families, "hub_messages_delivered_total"),
+                    value(families, "hub_messages_dropped_total", overflow="drop-oldest"),
+                    value(families, "hub_delivered_bytes_total"),
+                ]
+            )
+        node.core.detach(handler, "gone")
+    assert all(
+        later >= earlier for one, two in itertools.pairwise(totals) for earlier, later in zip(one, two, strict=True)
+    )
+    assert totals[-1][0] == 12
+
+
+async def test_connections(node: Node) -> None:
+    """Open, accepted and refused connections."""
+
+    class Socket:
+        address = ""
+
+        def drain(self) -> None: ...
+
+        def abort(self) -> None: ...
+
+    node.admission.limit = 2
+    sockets = [Socket() for _ in range(3)]
+    for expected, connection in zip((False, False, True), sockets, strict=True):
+        assert bool(node.admit(connection)) is expected
+        if not expected:
+            node.settle(connection)
+    families = scrape(node)
+    assert value(families, "hub_connections") == 2
+    assert value(families, "hub_connections_accepted_total") == 2
+    assert value(families, "hub_connections_refused_total") == 1
+    assert value(families, "hub_connections_newcomers") == 1
+    assert value(families, "hub_connections_newcomers_limit") == 1024
+    assert value(families, "hub_connections_evicted_total") == value(families, "hub_connections_shed_total") == 0
+    node.ready = True
+    assert value(scrape(node), "hub_ready") == 1
+    node.draining = True
+    assert value(scrape(node), "hub_ready") == 0
+
+
+async def test_the_route_cache(node: Node) -> None:
+    """Lookups that had to search, and keys that are remembered."""
+    node.core.publish_local("/a", [1])
+    node.core.publish_local("/a", [2])
+    node.core.publish_local("/b", [3])
+    families = scrape(node)
+    assert value(families, "hub_route_misses_total") == 2
+    assert value(families, "hub_routes") == 2
+    assert value(families, "hub_routes_limit") == Settings().limits.routes
+
+
+@pytest.mark.usefixtures("journal")
+async def test_every_name_is_documented(node: Node) -> None:
+    """The table in the module lists exactly the names that are exposed, each with its type."""
+    exposed = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for name, family in scrape(node).items()
+        if name.startswith("hub_")
+    }
+    documented: dict[str, str] = {}
+    for line in (metrics.__doc__ or "").splitlines():
+        if line.startswith("| `hub_"):
+            names, kind = line.split("|")[1:3]
+            documented |= dict.fromkeys(re.findall(r"`(\w+)`", names), kind.split(",")[0].strip())
+    assert documented == exposed
+
+
+async def test_the_process_is_measured_too(node: Node) -> None:
+    """The client library's figures of the process and the interpreter."""
+    families = scrape(node)
+    assert value(families, "process_open_fds") > 0
+    assert "python_info" in families
+
+
+async def test_the_journal(node: Node, journal: Journal) -> None:
+    """What was recorded, lost and staged is counted."""
+    node.core.publish_local("/a", [1, 2, 3])
+    node.core.flush()
+    await journal.settle()
+    families = scrape(node)
+    assert value(families, "hub_journal_ready") == 1
+    assert value(families, "hub_journal_recorded_total") == 3
+    assert value(families, "hub_journal_committed_offset") == 3
+    assert value(families, "hub_journal_lost_total") == 0
+    assert value(families, "hub_journal_waiting_bytes") == 0
+    assert value(families, "hub_journal_bytes") > 0
+    for outcome in ("committed", "repeated", "dropped"):
+        assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
+
+
+async def test_without_a_journal(node: Node) -> None:
+    """Nothing is said of one."""
+    assert not [family for family in scrape(node) if family.startswith("hub_journal")]
+
+
+async def test_messages_lost_with_links(node: Node) -> None:
+    """What is known exactly, what is not known for ever, what may still be known, and what peers could not bring."""
+    peer = Peer(b"\x07" * 16, "south", "tcp://127.0.0.1:1")
+    for link, sent in ((b"", 5), (b"12345678", 7), (b"87654321", 11)):
+        ended = EndedLink(link, peer, sent=sent, arrived=0, waiting=1, confirmed=0, is_settled=False)
+        node.accounts.conclude(node.accounts.end(ended, 0.0), in_order=False)
+    node.accounts.hear(peer.hub, Account(b"12345678", sent=2, arrived=4))
+    families = scrape(node)
+    assert value(families, "hub_links_lost_messages_total", known="exactly") == 3 + 3
+    assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
+    assert value(families, "hub_links_doubtful_messages") == 11
+    assert value(families, "hub_links_missed_messages_total") == 2

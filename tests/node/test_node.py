@@ -1,0 +1,126 @@
+"""What the connections of one hub share: the limit on their number, the hub's identity, the end of a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+import pytest
+
+from hub.batch import Batch
+from hub.handler import Handler, Role
+from hub.limits import CoreLimits
+from hub.overflow import Overflow, QueueLimits
+from hub.settings import Limits, Settings
+from peers.node.node import Node, core_limits
+from peers.wire.hello import Hello, QueueWish
+from tests.hub.fakes import FakeOutlet
+
+
+@dataclass(eq=False)
+class FakeConnection:
+    """Remembers how it was ended."""
+
+    ended: list[str] = field(default_factory=list)
+    address: str = "127.0.0.1:1"
+
+    def drain(self) -> None:
+        """In order."""
+        self.ended.append("drain")
+
+    def abort(self) -> None:
+        """At once."""
+        self.ended.append("abort")
+
+
+@pytest.fixture
+async def node() -> Node:
+    """A hub that takes two connections."""
+    return Node(Settings(limits=Limits(connections=2, frame_bytes=5000)), name="north")
+
+
+async def test_connections_are_counted(node: Node) -> None:
+    """One over the limit is refused with a reason, and has a place once another has gone."""
+    first, second, third = FakeConnection(), FakeConnection(), FakeConnection()
+    for connection in (first, second):
+        assert node.admit(connection) == ""
+        node.settle(connection)
+    assert node.admit(third) == "2 connections are open, which is the limit"
+    assert (node.admission.accepted, node.admission.refused, len(node.connections)) == (2, 1, 2)
+    node.release(third)
+    node.release(first)
+    assert node.admit(third) == ""
+    assert list(node.connections) == [second, third]
+
+
+async def test_a_hub_that_stops_takes_nobody(node: Node) -> None:
+    """And says why."""
+    node.draining = True
+    assert node.admit(FakeConnection()) == "the hub is stopping"
+    assert not node.connections
+
+
+async def test_waiting_for_the_last(node: Node) -> None:
+    """It is over at once where nobody is, else when the last one has gone."""
+    await node.wait_released()
+    first, second = FakeConnection(), FakeConnection()
+    node.admit(first)
+    node.admit(second)
+    waiting = asyncio.ensure_future(node.wait_released())
+    await asyncio.sleep(0)
+    node.release(first)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    node.release(second)
+    await waiting
+
+
+async def test_identity(node: Node) -> None:
+    """Random, unless it is given; the same in every HELLO."""
+    assert len(node.id) == 16
+    assert Node(Settings()).id != node.id
+    assert Node(Settings(), hub_id=b"x" * 16).id == b"x" * 16
+    assert node.links._own_id == node.id
+
+
+async def test_hello(node: Node) -> None:
+    """Says who this is and what it takes, and to a client what it was granted."""
+    assert node.hello() == Hello(protocol=1, role="hub", id=node.id, name="north", frame=5000)
+    granted = node.hello(QueueLimits(5, 6000, Overflow.DISCONNECT))
+    assert granted.queue == QueueWish(5, 6000, Overflow.DISCONNECT)
+
+
+async def test_the_end_of_a_turn(node: Node) -> None:
+    """What a turn has offered is written once it is over, with one write."""
+    outlet = FakeOutlet()
+    handler = Handler(outlet, role=Role.LOCAL, limits=QueueLimits())
+    node.core.attach(handler)
+    node.core.subscribe(handler, ["/a"])
+    node.core.publish_local("/a", [1])
+    node.core.publish_local("/a", [2])
+    order: list[str] = []
+    node.after_turn(lambda: order.append(f"{outlet.writes} writes"))
+    assert outlet.writes == 0
+    await asyncio.sleep(0)
+    assert outlet.writes == 1
+    assert outlet.values == [1, 2]
+    assert order == ["1 writes"]
+    assert isinstance(outlet.told[0], Batch)
+
+
+async def test_limits_reach_the_core() -> None:
+    """They are bounded as the settings say, and the defaults of both are the same numbers."""
+    node = Node(Settings(limits=Limits(routes=7, prefixes_per_client=3)))
+    assert node.core.routes.limit == 7
+    assert core_limits(Settings(limits=Limits(prefixes_per_client=3, rules_per_peer=4))).client.prefixes == 3
+    assert core_limits(Settings()) == CoreLimits()
+
+
+async def test_the_id_is_a_uuid() -> None:
+    """Of version 4, whoever made it: Broker passes no status on about an endpoint with another id."""
+    ids = {Node(Settings()).id for _ in range(64)}
+    assert len(ids) == 64
+    for hub_id in ids:
+        parsed = uuid.UUID(bytes=hub_id)
+        assert (parsed.version, parsed.variant) == (4, uuid.RFC_4122)

@@ -1,0 +1,164 @@
+"""What `pip install .` builds: with a compiler, without one, and with one that finds no headers of Python.
+
+The tools of the build are fetched once, as pip would for each build.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+import pytest
+
+from hub.twins import TWINS
+
+PROJECT = Path(__file__).parents[2]
+
+SOURCES = ("hub", "peers", "pyspark_hub", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+
+NEEDED = ("env", "sh")
+"""All of PATH that a build needs beside a compiler."""
+
+NO_HEADERS = """#!/bin/sh
+for word; do
+  shift
+  case $word in -I*) ;; *) set -- "$@" "$word" ;; esac
+done
+PATH={path} exec {compiler} "$@"
+"""
+"""A compiler as on a machine that has no headers of Python: none of the folders it is told of is there."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pyproject.toml says that a build needs."""
+    folder = tmp_path_factory.mktemp("tools")
+    required = tomllib.loads((PROJECT / "pyproject.toml").read_text())["build-system"]["requires"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, *required, "wheel"], check=True
+    )
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The project as a clone has it."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.c")
+    for name in SOURCES:
+        if (PROJECT / name).is_dir():
+            shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
+        else:
+            shutil.copy(PROJECT / name, folder / name)
+    return folder
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A folder for PATH without any compiler."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    for name in NEEDED:
+        (folder / name).symlink_to(shutil.which(name) or name)
+    return folder
+
+
+def build(source: Path, tools: Path, path: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Build a wheel into `source/dist`, as `pip install .` does."""
+    inherited = {name: value for name, value in os.environ.items() if name not in {"CC", "CFLAGS", "TOPICHUB_TWINS"}}
+    return subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", ".", "--verbose", "--no-deps", "--no-build-isolation", "-w", "dist"],
+        cwd=source,
+        env=inherited | {"PATH": str(path), "PYTHONPATH": str(tools)} | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def names_in(source: Path) -> list[str]:
+    """What the one wheel holds."""
+    (wheel,) = (source / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        return opened.namelist()
+
+
+def twins_in(names: list[str]) -> set[str]:
+    """The compiled twins among them."""
+    return {name.partition(".")[0].replace("/", ".") for name in names if name.endswith(".so")}
+
+
+def told(built: subprocess.CompletedProcess[str]) -> list[str]:
+    """What the build says of missing twins."""
+    return [line.strip() for line in built.stdout.splitlines() if "topichub: not compiled" in line]
+
+
+@pytest.fixture
+def no_headers(path: Path) -> Path:
+    """The same with a compiler that finds no headers of Python."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler here")
+    for name in ("gcc", "cc"):
+        (path / name).write_text(NO_HEADERS.format(path=os.environ["PATH"], compiler=compiler))
+        (path / name).chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("machine", ["path", "no_headers"])
+def test_without_a_compiler_that_works_pure_python_is_installed(
+    machine: str, source: Path, tools: Path, request: pytest.FixtureRequest
+) -> None:
+    """The build goes on, says in one line what is missing, and what it makes can be imported."""
+    built = build(source, tools, request.getfixturevalue(machine))
+    assert built.returncode == 0, built.stdout
+    assert twins_in(names_in(source)) == set()
+    (line,) = told(built)
+    assert all(name in line for name in TWINS)
+    (wheel,) = (source / "dist").glob("*.whl")
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import hub.stretch, hub.twins; print(hub.twins.missing())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, wheel], cwd=source / "dist", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(TWINS)
+
+
+def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(source: Path, tools: Path) -> None:
+    """A wheel has the twins and the modules, but no sources of twins, no tests and no examples."""
+    built = build(source, tools, os.environ["PATH"])
+    assert built.returncode == 0, built.stdout
+    names = names_in(source)
+    assert twins_in(names) == set(TWINS)
+    assert told(built) == []
+    assert {name.rpartition(".")[2] for name in names}.isdisjoint({"c", "pyx", "pxi"})
+    assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"hub", "peers", "pyspark_hub"}
+    assert {"hub/py.typed", "hub/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
+
+
+def test_links_in_what_an_index_shows_lead_somewhere(source: Path, tools: Path, path: Path) -> None:
+    """The description has the README's words, and no links to files of the repository."""
+    assert build(source, tools, path).returncode == 0
+    (wheel,) = (source / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (name for name in opened.namelist() if name.endswith("/METADATA"))
+        metadata = HeaderParser().parsestr(opened.read(name).decode())
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    assert text.startswith("# topichub")
+    assert "](docs/" not in text
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_whoever_needs_the_twins_can_have_the_build_fail(source: Path, tools: Path, path: Path) -> None:
+    """The image and CI must not be slow without anybody noticing."""
+    assert build(source, tools, path, TOPICHUB_TWINS="required").returncode != 0

@@ -1,0 +1,64 @@
+"""What is installed for those who want a part of it only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+CLI = {"cyclopts", "rich"}
+SERVER = {"apsw", "prometheus_client", "structlog"}
+OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
+
+
+def run_without(names: set[str], program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program where the packages of these names are not installed."""
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED.format(names=names) + program, *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_client_needs_no_package_of_the_hub_or_the_command_line() -> None:
+    """A program that imports both clients runs with what `pip install .` alone brings."""
+    done = run_without(CLI | SERVER | OTHERS, "import peers.client, peers.client.blocking")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["pub", "sub", "request", "serve", "names", "top", "check"])
+def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(command: str) -> None:
+    """With the extra `cli` alone, each of them can be called."""
+    program = f"from peers.cli import main; sys.argv = ['hub', {command!r}, '--help']; main()"
+    done = run_without(SERVER | OTHERS, program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("absent", "command", "extra"),
+    [(CLI, "pub", "cli"), (SERVER, "run", "server"), (SERVER, "journal ls x", "server")],
+)
+def test_a_command_whose_packages_are_absent_says_what_to_install(absent: set[str], command: str, extra: str) -> None:
+    """It is one line that names the extra, and no traceback."""
+    program = f"from peers.cli import main; sys.argv = ['hub', *{command!r}.split()]; main()"
+    done = run_without(absent, program)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"pip install '.[{extra}]'" in done.stderr

@@ -1,0 +1,27 @@
+"""The list of compiled twins, and what is said where one is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hub import twins
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_all_sources_of_twins_are_listed() -> None:
+    """What setup.py builds is what `hub.twins` looks for."""
+    sources = (source.relative_to(PROJECT).with_suffix("") for source in (PROJECT / "hub").rglob("*.pyx"))
+    assert sorted(".".join(source.parts) for source in sources) == sorted(twins.TWINS)
+
+
+def test_a_missing_twin_is_told_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line; none where all are there."""
+    monkeypatch.setattr(twins, "find_spec", lambda name: None if name == "hub._runs" else object())
+    assert twins.missing() == ("hub._runs",)
+    assert twins.remark().startswith("not compiled: hub._runs; pure Python serves")
+    assert "\n" not in twins.remark()
+    monkeypatch.setattr(twins, "find_spec", lambda _: object())
+    assert (twins.missing(), twins.remark()) == ((), "")

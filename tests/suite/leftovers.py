@@ -1,0 +1,111 @@
+"""No process outlives the tests: those that do are named and killed, and the run has failed.
+
+Each worker looks at the processes below it when its last test is over. The process that shares the tests out adopts
+orphans: so it finds what a lost worker was running, and kills that at once, and it looks for the rest when everything
+is over.
+
+A run without workers sees only processes that are still below it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing import resource_tracker
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from xdist.workermanage import WorkerController
+
+from tests.suite.processes import Process, adopt_orphans, below, children, kill, reap
+
+__all__ = ["Leftovers"]
+
+_TERMINATED = 128 + signal.SIGTERM
+"""What a shell shows of a process that SIGTERM has ended."""
+
+
+_GRACE_S = 5.0
+"""Whatever was told to end may take so long; only a run that fails waits."""
+
+_LOOK_S = 0.05
+
+
+class Leftovers:
+    """A plugin of pytest's; each process of the run has one."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._workers: set[int] = set()
+        # Grows by what each process of the run reports; the run has failed if there is anything.
+        self._found: list[str] = []
+        self._is_worker = hasattr(config, "workerinput")
+        if not self._is_worker and config.getoption("numprocesses", None):
+            adopt_orphans()
+            signal.signal(signal.SIGCHLD, self._reap_orphans)
+            signal.signal(signal.SIGTERM, _end_in_order)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: WorkerController) -> None:
+        """Know a worker, which execnet waits for."""
+        self._workers.add(_pid(node))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
+        """Hear what a worker has found, or kill what a lost worker was running."""
+        if error is None:
+            self._found += getattr(node, "workeroutput", {}).get("leftovers", [])
+        else:
+            kill([process for process in below(os.getpid()) if process.worker == node.gateway.id])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Look at what is still running; fixtures of the session are over by now."""
+        resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # it would end with this process
+        left = self._left()
+        until_s = time.monotonic() + _GRACE_S
+        while left and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+            left = self._left()
+        kill(left)
+        self._found += map(str, left)
+        if self._is_worker:
+            output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]
+            output["leftovers"] = self._found
+        elif self._found and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name what was left."""
+        if self._found:
+            terminalreporter.section("processes left behind, and killed", red=True)
+            for line in self._found:
+                terminalreporter.write_line(line)
+
+    def _left(self) -> list[Process]:
+        return [process for process in below(os.getpid()) if process.pid not in self._workers]
+
+    def _reap_orphans(self, _number: int, _frame: FrameType | None) -> None:
+        """Take the exit codes of adopted processes, for tests wait until the ids of such are free."""
+        for pid in children(os.getpid()):
+            if pid not in self._workers and _is_zombie(pid):
+                reap(pid)
+
+
+def _pid(node: WorkerController) -> int:
+    pid: int = node.gateway._rinfo().pid
+    return pid
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+    except OSError:
+        return False
+
+
+def _end_in_order(_number: int, _frame: FrameType | None) -> None:
+    pytest.exit("SIGTERM came", _TERMINATED)

@@ -1,0 +1,35 @@
+"""All of this folder as one plugin: `tests/conftest.py` takes its hooks over, and a small run names it with `-p`."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from tests.suite.leftovers import Leftovers
+from tests.suite.naming import Naming
+from tests.suite.scheduling import ScopeScheduling
+
+__all__ = ["pytest_configure", "pytest_xdist_make_scheduler"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch for processes that tests leave behind, and name failures as they come.
+
+    A shell that starts the tests in the background lets them ignore SIGINT, and whatever they start would ignore it,
+    too: tests of Ctrl-C would wait for ever.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(Leftovers(config))
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Naming(reporter))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ScopeScheduling:
+    """Share the tests out."""
+    return ScopeScheduling(config, log)

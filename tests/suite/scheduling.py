@@ -1,0 +1,65 @@
+"""Which tests stay together in one worker, and what becomes of the tests of a worker that is lost.
+
+pytest-xdist's `LoadScopeScheduling` does not survive a lost worker. It gives everything back that the worker was ever
+assigned:
+
+* units whose tests are all done. Whichever worker takes one of them is sent an empty list, does not answer, and waits
+  for ever, because a worker keeps its last test until it knows whether another one follows;
+* the test that took the worker with it, which then takes the next worker, and so on.
+
+Here, only tests that have not been run are given back, and the test that was running counts as failed and is not tried
+again. A worker always holds more than one test, or has been told that no more will come, so that none waits for a
+successor of its last one.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+__all__ = ["ScopeScheduling"]
+
+_AHEAD_TESTS = 2
+"""A worker that has no more than so many tests left is given the next unit: it must never wait with a single test."""
+
+
+class ScopeScheduling(LoadScopeScheduling):
+    """Keeps a file's tests in one worker, and all of Spark's, which share one session of Java."""
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Take a worker out, and give the tests back that it has not begun.
+
+        Returns:
+            The test that it was running when it was lost; None if it had done all of its tests.
+        """
+        units = self.assigned_work.pop(node)
+        if self.collection is None:  # its successor is to collect before anything is shared out
+            self.registered_collections.pop(node, None)
+        left = {
+            scope: tests
+            for scope, unit in units.items()
+            if (tests := {test: False for test, is_done in unit.items() if not is_done})
+        }
+        if not left:
+            return None
+        # A worker runs units in the order in which it got them, and tests in the order of their unit.
+        first = next(iter(left.values()))
+        lost = next(iter(first))
+        del first[lost]
+        self.workqueue.update({scope: tests for scope, tests in left.items() if tests})
+        for each in self.assigned_work:
+            self._reschedule(each)
+        return lost
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a worker its next units, or tell it that there are none."""
+        if node.shutting_down or node not in self.registered_collections:
+            return
+        while self.workqueue and self._pending_of(self.assigned_work[node]) <= _AHEAD_TESTS:
+            self._assign_work_unit(node)
+        if not self.workqueue:
+            node.shutdown()
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::", 1)[0]
+        return "tests/spark" if path.startswith("tests/spark/") else path

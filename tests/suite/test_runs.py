@@ -1,0 +1,123 @@
+"""A run of the tests ends, whatever becomes of its workers, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.suite.small_run import PYTEST, environment, run
+
+pytestmark = pytest.mark.slow
+
+SEVERAL = "def test_1(): pass\ndef test_2(): pass\ndef test_3(): pass\n"
+LOST = "import os\ndef test_ends_its_worker(): os._exit(1)\n"
+HANGS = "import threading\ndef test_hangs(): threading.Event().wait()\n"
+LEAVES = """
+import subprocess, sys
+def test_leaves(): subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+"""
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process of this id exists, be it a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_lost_worker_takes_one_test_with_it(tmp_path: Path) -> None:
+    """All others run once, those behind it in its file too; what it was running is named, and is not tried again."""
+    files = {f"test_{number}.py": SEVERAL for number in range(6)}
+    files["test_3.py"] = SEVERAL + LOST + "def test_behind(): pass\n"
+    done = run(tmp_path, files)
+    assert (done.code, done.count("passed"), done.count("failed")) == (1, 19, 1), done.said
+    assert "FAILED test_3.py::test_ends_its_worker: worker 'gw" in done.said
+
+
+def test_a_worker_that_is_lost_behind_its_last_file(tmp_path: Path) -> None:
+    """A file of a single test, and one that is done, are no trap for the worker that comes next."""
+    files = {"test_0.py": SEVERAL, "test_1.py": LOST, "test_2.py": "def test_1(): pass\n", "test_3.py": LOST}
+    done = run(tmp_path, files)
+    assert (done.code, done.count("passed"), done.count("failed")) == (1, 4, 2), done.said
+
+
+def test_too_many_lost_workers_end_the_run(tmp_path: Path) -> None:
+    """The rest is not run, and the summary says so."""
+    done = run(tmp_path, {f"test_{number}.py": LOST for number in range(8)}, "--max-worker-restart=2")
+    assert done.code != 0
+    assert "maximum crashed workers reached: 2" in done.said
+
+
+def test_a_test_that_hangs(tmp_path: Path) -> None:
+    """Its time is limited, it is named, and the others run."""
+    done = run(
+        tmp_path,
+        {"test_0.py": HANGS, "test_1.py": SEVERAL, "test_2.py": SEVERAL},
+        "-otimeout=2",
+        "-otimeout_method=thread",
+    )
+    assert (done.code, done.count("passed"), done.count("failed")) == (1, 6, 1), done.said
+    assert "FAILED test_0.py::test_hangs" in done.said
+
+
+def test_a_process_that_is_left_behind(tmp_path: Path) -> None:
+    """It is named with its test, it is killed, and the run has failed though all tests have passed."""
+    done = run(tmp_path, {"test_0.py": LEAVES, "test_1.py": SEVERAL})
+    assert (done.code, done.count("passed"), done.count("failed")) == (1, 4, 0), done.said
+    found = re.search(r"process (\d+), started by test_0.py::test_leaves.*time.sleep", done.said)
+    assert found, done.said
+    assert not is_there(int(found[1]))
+
+
+def test_a_process_that_is_left_without_workers(tmp_path: Path) -> None:
+    """A run in one process sees it, too."""
+    done = run(tmp_path, {"test_0.py": LEAVES}, "--numprocesses=0")
+    assert done.code == 1
+    assert "started by test_0.py::test_leaves" in done.said
+
+
+def test_processes_of_a_lost_worker(tmp_path: Path) -> None:
+    """They are killed when the worker is gone: while the other tests run."""
+    pids = tmp_path / "pids"
+    leaves = f"""
+import os, pathlib, subprocess, sys
+def test_leaves():
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path({str(pids)!r}).write_text(str(left.pid))
+    os._exit(1)
+def test_sees_that_it_is_gone():
+    try:
+        os.kill(int(pathlib.Path({str(pids)!r}).read_text()), 0)
+    except ProcessLookupError:
+        return
+    raise AssertionError("still there")
+"""
+    done = run(tmp_path, {"test_0.py": leaves, "test_1.py": SEVERAL})
+    assert (done.code, done.count("passed"), done.count("failed")) == (1, 4, 1), done.said
+
+
+def test_a_run_that_is_terminated(tmp_path: Path) -> None:
+    """SIGTERM ends it in order: workers and what they run are gone."""
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    waits = f"""
+import pathlib, subprocess, sys, threading
+def test_waits():
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path({str(pids)!r}).write_text(str(left.pid))
+    threading.Event().wait()
+"""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_0.py").write_text(waits)
+    with subprocess.Popen([*PYTEST, "-n1", str(tmp_path)], cwd=tmp_path, env=environment()) as process:
+        left = int(pids.read_text())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert not is_there(left)

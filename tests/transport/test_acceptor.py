@@ -1,0 +1,124 @@
+"""Accepting: a few in a turn, and somebody is told even where nothing is left to accept with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from peers.transport import acceptor as module
+from peers.transport.acceptor import ACCEPTS_PER_TURN, Acceptor
+from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
+
+
+class Shortage:
+    """A listening socket of a process that has no descriptors left, for so many times."""
+
+    def __init__(self, listening: socket.socket, times: int, error: int = errno.EMFILE) -> None:
+        self._listening = listening
+        self._error = error
+        self.times = times
+        self.spare_is_free = lambda: False
+
+    def accept(self) -> Any:
+        """Accept, if there is a descriptor; the spare one, given up, is one."""
+        if self.times and not self.spare_is_free():
+            self.times -= 1
+            raise OSError(self._error, "no descriptor")
+        return self._listening.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listening, name)
+
+
+@contextlib.asynccontextmanager
+async def listening(made: list[asyncio.Protocol], shed: list[None], wrap: Any = None) -> AsyncIterator[tuple[str, int]]:
+    """Listen while the block runs."""
+    sock = socket.create_server(("127.0.0.1", 0), backlog=128)
+    where = sock.getsockname()
+
+    def make() -> asyncio.Protocol:
+        made.append(asyncio.Protocol())
+        return made[-1]
+
+    found = wrap(sock) if wrap is not None else sock
+    one = Acceptor(found, make, asyncio.get_running_loop(), on_shed=lambda: shed.append(None))
+    if isinstance(found, Shortage):
+        found.spare_is_free = lambda: one._spare < 0
+    try:
+        yield where
+    finally:
+        one.close()
+        one.close()
+        await asyncio.sleep(0)
+
+
+async def until(condition: Any) -> None:
+    """Let the loop turn."""
+    while not condition():  # noqa: ASYNC110 -- nothing tells
+        await asyncio.sleep(0)
+
+
+async def test_many_are_taken_in_steps() -> None:
+    """Others have their turn in between."""
+    made: list[asyncio.Protocol] = []
+    async with listening(made, []) as where:
+        clients = [socket.create_connection(where) for _ in range(3 * ACCEPTS_PER_TURN)]
+        counts = []
+        while len(made) < len(clients):
+            counts.append(len(made))
+            await asyncio.sleep(0)
+    steps = [after - before for before, after in zip(counts, [*counts[1:], len(made)], strict=True)]
+    assert max(steps) <= ACCEPTS_PER_TURN
+    for client in clients:
+        client.close()
+
+
+async def test_delays_are_not_wanted() -> None:
+    """Small writes leave at once, on every loop."""
+    found: list[int] = []
+
+    class Look(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            sock = transport.get_extra_info("socket")
+            found.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            assert isinstance(transport.get_extra_info("peername"), tuple)
+            transport.close()
+
+    sock = socket.create_server(("127.0.0.1", 0))
+    one = Acceptor(sock, Look, asyncio.get_running_loop())
+    with socket.create_connection(sock.getsockname()):
+        await until(lambda: found)
+    one.close()
+    assert found[0]
+
+
+async def test_without_descriptors() -> None:
+    """Who cannot be served is closed at once; when there is room again, others are served."""
+    made: list[asyncio.Protocol] = []
+    shed: list[None] = []
+    async with listening(made, shed, lambda sock: Shortage(sock, 2)) as where:
+        loop = asyncio.get_running_loop()
+        clients = [socket.create_connection(where) for _ in range(3)]
+        for client in clients:
+            client.setblocking(False)
+        assert await loop.sock_recv(clients[0], 1) == b""
+        assert await loop.sock_recv(clients[1], 1) == b""
+        await until(lambda: made)
+        assert (len(made), len(shed)) == (1, 2)
+        for client in clients:
+            client.close()
+
+
+async def test_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is accepted for a moment, instead of the loop being woken for ever; then those who wait are."""
+    monkeypatch.setattr(module, "_PAUSE_S", 0.001)
+    made: list[asyncio.Protocol] = []
+    async with listening(made, [], lambda sock: Shortage(sock, 3, errno.ENOMEM)) as where:
+        with socket.create_connection(where):
+            await until(lambda: made)

@@ -1,0 +1,69 @@
+"""Waiting between attempts: uniform below a bound that doubles."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from peers.transport.backoff import HELD_S, LINK_CAP_S, Backoff
+
+
+class Highest(random.Random):
+    """Always draws the upper bound."""
+
+    def uniform(self, a: float, b: float) -> float:
+        """Return the bound."""
+        assert a == 0
+        return b
+
+
+def test_the_bound_doubles_up_to_the_cap() -> None:
+    """And stays there."""
+    backoff = Backoff(base_s=0.1, cap_s=1.0, source=Highest())
+    assert [backoff.next_s() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_success_begins_anew() -> None:
+    """With the first bound."""
+    backoff = Backoff(base_s=0.1, cap_s=1.0, source=Highest())
+    for _ in range(5):
+        backoff.next_s()
+    backoff.reset()
+    assert backoff.next_s() == 0.1
+
+
+def test_links_come_back_sooner() -> None:
+    """A hub has few peers: the bound of a link stops growing at two seconds, however long the far side is away."""
+    backoff = Backoff.for_link()
+    drawn = [backoff.next_s() for _ in range(1000)]
+    assert drawn[0] <= 0.1
+    assert max(drawn) <= LINK_CAP_S == 2.0
+    assert max(drawn) > 1.0
+
+
+def test_a_refusal_that_stands() -> None:
+    """It is waited for from the upper half of half a minute, and leaves the bound as it was."""
+    backoff = Backoff(base_s=0.1, cap_s=8.0)
+    held = [backoff.held_s() for _ in range(100)]
+    assert HELD_S / 2 <= min(held) < max(held) <= HELD_S
+    assert backoff.next_s() <= 0.1
+
+
+def test_the_draw_is_spread() -> None:
+    """Over the whole window, so that many clients do not come back together."""
+    source = random.Random(3)  # noqa: S311 -- repeatable
+    backoff = Backoff(base_s=10.0, cap_s=10.0, source=source)
+    drawn = [backoff.next_s() for _ in range(1000)]
+    assert min(drawn) < 0.5
+    assert max(drawn) > 9.5
+    assert sum(drawn) / 1000 == pytest.approx(5.0, abs=0.5)
+
+
+def test_defaults() -> None:
+    """A tenth of a second to begin with, at most half a minute; each has its own chance."""
+    backoff = Backoff()
+    drawn = [backoff.next_s() for _ in range(30)]
+    assert drawn[0] <= 0.1
+    assert max(drawn) <= 30.0
+    assert [Backoff().next_s() for _ in range(3)] != [Backoff().next_s() for _ in range(3)]

@@ -1,0 +1,57 @@
+"""The keepalive rules, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import math
+
+from peers.transport.liveness import Act, Liveness, Step
+
+
+def test_nothing_while_the_hub_talks() -> None:
+    """As long as something comes every 20 s, nothing is sent."""
+    liveness = Liveness(100.0)
+    for now_s in (105.0, 120.0, 139.0):
+        liveness.heard_s = now_s
+        assert liveness.check(now_s + 1, reading=True) == Step(Act.NOTHING, now_s + 20)
+
+
+def test_ping_and_lost() -> None:
+    """After 20 s of silence comes a PING, 10 s later the end."""
+    liveness = Liveness(100.0)
+    assert liveness.check(119.9, reading=True) == Step(Act.NOTHING, 120.0)
+    assert liveness.check(120.0, reading=True) == Step(Act.PING, 130.0)
+    assert liveness.check(125.0, reading=True) == Step(Act.NOTHING, 130.0)
+    assert liveness.check(130.0, reading=True) == Step(Act.LOST, math.inf)
+
+
+def test_answered() -> None:
+    """Any byte after the PING begins a new silence."""
+    liveness = Liveness(100.0)
+    assert liveness.check(120.0, reading=True).act is Act.PING
+    liveness.heard_s = 121.0
+    assert liveness.check(130.0, reading=True) == Step(Act.NOTHING, 141.0)
+    assert liveness.check(141.0, reading=True).act is Act.PING
+
+
+def test_a_side_that_does_not_read() -> None:
+    """Who does not read cannot hear: a sign of life goes out every 10 s, and the silence counts from the reading on."""
+    liveness = Liveness(100.0)
+    assert liveness.check(120.0, reading=True).act is Act.PING
+    for now_s in (130.0, 140.0, 500.0):
+        assert liveness.check(now_s, reading=False) == Step(Act.PONG, now_s + 10)
+    assert liveness.check(505.0, reading=True) == Step(Act.NOTHING, 520.0)
+    assert liveness.check_after_pause_s == 5.0
+
+
+def test_a_short_interval_is_kept() -> None:
+    """The silence is looked at again in time, also when an answer may take longer than the interval."""
+    liveness = Liveness(0.0, ping_after_s=1.0, ping_timeout_s=60.0)
+    assert liveness.check(1.0, reading=True) == Step(Act.PING, 2.0)
+    assert liveness.check(2.0, reading=True) == Step(Act.NOTHING, 61.0)
+
+
+def test_overslept() -> None:
+    """A side that has heard nothing for as long as a hub waits may have been given up."""
+    liveness = Liveness(100.0)
+    assert not liveness.has_overslept(119.0)
+    assert liveness.has_overslept(120.0)

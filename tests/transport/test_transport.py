@@ -1,0 +1,69 @@
+"""What is asked of transports: where the far side is, and that it pauses its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from peers.transport.transport import HIGH_WATER_BYTES, far_address, write_pieces
+
+
+class FakeTransport(asyncio.Transport):
+    """Holds all that is written. Its `writelines` pauses nobody, as in CPython 3.12.0 to 3.12.8."""
+
+    def __init__(self, **extra: Any) -> None:
+        super().__init__(extra)
+        self.held_bytes = 0
+        self.paused = False
+        self.closing = False
+
+    def writelines(self, list_of_data: Any) -> None:
+        """Hold it."""
+        self.held_bytes += sum(map(len, list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        """What is held."""
+        return self.held_bytes
+
+    def is_closing(self) -> bool:
+        """As the test says."""
+        return self.closing
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Compare with the default, as asyncio's transports do."""
+        assert (high, low) == (None, None)
+        self.paused = self.held_bytes > HIGH_WATER_BYTES
+
+
+def test_a_transport_that_does_not_pause_by_itself_is_made_to() -> None:
+    """What a transport holds is bounded whatever its `writelines` does."""
+    transport = FakeTransport()
+    write_pieces(transport, [bytes(HIGH_WATER_BYTES // 2)] * 2)
+    assert not transport.paused
+    write_pieces(transport, [b"x"])
+    assert transport.paused
+
+
+def test_nothing_is_written_to_a_transport_that_is_closing() -> None:
+    """CPython 3.12.0 to 3.13.1 would watch a descriptor that is about to be another connection's."""
+    transport = FakeTransport()
+    transport.closing = True
+    write_pieces(transport, [b"x"])
+    assert transport.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "address"),
+    [
+        ({"peername": ("127.0.0.1", 5000)}, "127.0.0.1:5000"),
+        ({"peername": ("::1", 5000, 0, 0)}, "[::1]:5000"),
+        ({"peername": "", "sockname": "/run/hub.sock"}, "unix:/run/hub.sock"),
+        ({"peername": None, "sockname": ("127.0.0.1", 4000)}, "gone before it was known, at 127.0.0.1:4000"),
+        ({}, "unix:"),
+    ],
+)
+def test_far_address(extra: dict[str, Any], address: str) -> None:
+    """A TCP client that has reset its connection before it was looked at is not shown as a Unix socket."""
+    assert far_address(FakeTransport(**extra)) == address

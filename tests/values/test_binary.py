@@ -1,0 +1,282 @@
+"""Broker's binary format: recordings, laws, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from ipaddress import IPv6Address, IPv6Network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.values import (
+    DEPTH_LIMIT,
+    ELEMENTS_LIMIT,
+    Count,
+    InvalidDataError,
+    Port,
+    Set,
+    Table,
+    Timestamp,
+    Value,
+    check,
+    decode,
+    encode,
+    to_text,
+)
+from peers.values.layout import length_bytes, read_length
+from peers.values.values import identity
+from tests.values import recorded
+from tests.values.generated import VALUES, mutations
+
+_VALUES = recorded.values()
+_ATTEMPTS = recorded.attempts()
+
+
+def _fault(read: Callable[[bytes], object], body: bytes) -> str:
+    """Return why `read` refuses `body`, empty if it does not."""
+    try:
+        read(body)
+    except InvalidDataError as error:
+        return str(error)
+    return ""
+
+
+def _refused(body: bytes) -> bool:
+    """Whether `decode` refuses `body`; `check` must agree, but for equal members that are spelled differently."""
+    fault, found_by_check = _fault(decode, body), _fault(check, body)
+    assert bool(fault) == bool(found_by_check) or "are the same" in fault
+    assert not fault or "byte" in fault  # every text names the place
+    return bool(fault)
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+def test_recorded_values_round_trip(kind: str) -> None:
+    """What Broker wrote is written the same."""
+    body = _VALUES[kind]
+    check(body)
+    assert encode(decode(body)) == body
+
+
+@pytest.mark.parametrize("what", _ATTEMPTS)
+def test_what_broker_refuses_is_refused(what: str) -> None:
+    """Of the recorded bodies, those are taken that Broker took, with the same meaning."""
+    attempt = _ATTEMPTS[what]
+    taken = []
+    for body in attempt.bodies:
+        if not _refused(body):
+            text = to_text(decode(encode(decode(body))))  # sorted, as Broker holds it
+            taken.append(text.encode(errors="surrogateescape").decode(errors="backslashreplace"))
+    if "ttl" not in what:  # there, messages are refused for other reasons than their values
+        assert taken == attempt.received
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        (Count(1234567890), "0200000000499602d2"),
+        (-1234567890, "03ffffffffb669fd2e"),
+        (4.2, "044010cccccccccccd"),
+        ("a" * 200, "05c801" + "61" * 200),
+        (Timestamp(1404901004 * 10**9), "09137f360508027800"),
+        (float("inf"), "04fff0000000000000"),
+        (float("-inf"), "047ff0000000000000"),
+        (float("nan"), "04ffffffffffffffff"),
+        (-0.0, "048000000000000000"),
+        (Set([False, Count(1), "hello world"]), "0c030100020000000000000001050b68656c6c6f20776f726c64"),
+        (
+            Table({Count(1): "hello", Count(2): "world"}),
+            "0d02020000000000000001050568656c6c6f0200000000000000020505776f726c64",
+        ),
+    ],
+)
+def test_examples(value: Value, body: str) -> None:
+    """Values whose form is known."""
+    assert encode(value).hex() == body
+    assert identity(decode(bytes.fromhex(body))) == identity(value)
+
+
+@given(VALUES)
+def test_encoding_and_decoding_is_the_same_value(value: Value) -> None:
+    """Decode after encode loses nothing; what is written is written the same again."""
+    body = encode(value)
+    check(body)
+    again = decode(body)
+    assert identity(again) == identity(value)
+    assert encode(again) == body
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_value_or_refused(body: bytes) -> None:
+    """No other error leaves the readers."""
+    _refused(body)
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+def test_broken_recordings_are_values_or_refused(kind: str) -> None:
+    """Cut and changed at each byte, nothing but `InvalidDataError` is raised."""
+    chance = random.Random(kind)  # noqa: S311  to be repeatable
+    outcomes = [_refused(body) for body in mutations(_VALUES[kind], chance)]
+    assert any(outcomes) or not _VALUES[kind][1:]
+
+
+def test_sets_and_tables_are_written_sorted() -> None:
+    """By type first, then by value: signed numbers, reals and bytes each in their own order."""
+    members: list[Value] = [
+        None,
+        False,
+        True,
+        Count(9),
+        -5,
+        3,
+        float("-inf"),
+        -1.5,
+        -0.0,
+        0.0,
+        2.0,
+        float("inf"),
+        float("nan"),
+    ]
+    members += ["", "B", "aa", "b", Port(7, "tcp"), Port(7, "udp"), Port(80), Timestamp(-1), Timestamp(1)]
+    members += [Set([1]), Set([1, 2]), Set([2]), Table({1: 1}), Table({1: 2}), (1, 2), (2,)]
+    shuffled = members[:]
+    random.Random(1).shuffle(shuffled)  # noqa: S311  to be repeatable
+    ordered = decode(encode(Set(shuffled)))
+    assert isinstance(ordered, Set)
+    assert list(map(repr, ordered)) == list(map(repr, members))
+    table = decode(encode(Table((member, 0) for member in shuffled)))
+    assert isinstance(table, Table)
+    assert list(map(repr, table)) == list(map(repr, members))
+
+
+def test_decoding_keeps_the_order() -> None:
+    """Builders on the far side may write members as they like."""
+    body = bytes.fromhex("0c02020000000000000009020000000000000001")
+    value = decode(body)
+    assert isinstance(value, Set)
+    assert list(value) == [9, 1]
+
+
+def test_host_bits_are_cleared() -> None:
+    """A subnet with host bits is the network that it is in."""
+    body = b"\x07" + IPv6Address("::ffff:192.168.1.77").packed + bytes((96 + 16,))
+    assert str(decode(body)) == "192.168.0.0/16"
+
+
+def test_a_short_prefix_of_mapped_addresses_is_ipv6() -> None:
+    """`::ffff:0:0/90` is more than IPv4."""
+    body = b"\x07" + IPv6Address("::ffff:1.2.3.4").packed + bytes((64,))
+    assert decode(body) == IPv6Network("::/64")
+    assert encode(decode(body)) == b"\x07" + bytes(16) + bytes((64,))
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("", "not complete"),
+        ("05", "not complete"),
+        ("0505616263", "is not complete|claims 5 bytes"),
+        ("0f", "15 at byte 0 is no type"),
+        ("08005009", "9 at byte 3 is no transport protocol"),
+        ("0000", "1 bytes follow"),
+        ("07" + "00" * 16 + "81", "129 at byte 17"),
+        ("05" + "ff" * 11, "more than 10 bytes"),
+        ("0cffffffff0f00", "4294967295 elements are claimed at byte 1"),
+        ("0dffffffff0f00", "4294967295 elements are claimed at byte 1"),
+        ("0effffffff0f00", "4294967295 elements are claimed at byte 1"),
+        ("05ffffffff0f00", "claims 4294967295 bytes|not complete"),
+        ("0effffffffffffffffff0100", "elements are claimed"),
+        ("0c020505", "not complete|claims"),
+    ],
+)
+def test_refusals_name_cause_and_place(body: str, text: str) -> None:
+    """One sentence says what is wrong and where."""
+    for read in (decode, check):
+        with pytest.raises(InvalidDataError, match=text):
+            read(bytes.fromhex(body))
+
+
+@pytest.mark.parametrize("tag", [b"\x0e\x01", b"\x0c\x01", b"\x0d\x01\x00"])
+def test_nesting_is_bounded(tag: bytes) -> None:
+    """A hundred levels are read, one more is not, and 100,000 do no harm."""
+    assert not _refused(tag * DEPTH_LIMIT + b"\x00")
+    assert _refused(tag * (DEPTH_LIMIT + 1) + b"\x00")
+    assert _refused(tag * 100_000 + b"\x00")
+
+
+def test_elements_are_bounded() -> None:
+    """The limit holds for all containers of a value together."""
+    half = b"\x0e" + length_bytes(ELEMENTS_LIMIT // 2 - 1) + bytes(ELEMENTS_LIMIT // 2 - 1)
+    assert not _refused(b"\x0e\x02" + half * 2)
+    assert _refused(b"\x0e\x03" + half * 2 + b"\x0e\x01\x00")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        "0c0201000101" + "0c0201010100",
+        "0101" + "0102",
+        "050161" + "05810061",
+        "04ffffffffffffffff" + "047ff8000000000000",
+    ],
+)
+def test_equal_members_in_other_spellings_are_found_by_decode(members: str) -> None:
+    """`check` compares the bytes, `decode` the values."""
+    body = bytes.fromhex("0c02" + members)
+    check(body)
+    with pytest.raises(InvalidDataError, match="are the same"):
+        decode(body)
+
+
+def test_encode_takes_what_python_has() -> None:
+    """Natural Python objects need no wrapping."""
+    assert decode(encode({"a": [b"\xff", {1}]})) == Table({"a": ("\udcff", Set([1]))})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        1 << 63,
+        -(1 << 63) - 1,
+        "\ud800",
+        Timestamp(1 << 63),
+        Set([object()]),
+        Set([object(), 1]),
+        [1j],
+        range(3),
+    ],
+)
+def test_what_has_no_form_is_refused(value: object) -> None:
+    """Other types, numbers out of range, half surrogate pairs."""
+    with pytest.raises(InvalidDataError, match="has no Broker form"):
+        encode(value)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    """The depth limit ends it."""
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidDataError, match="stand in each other"):
+        encode(endless)
+    table: dict[str, Any] = {}
+    table["a"] = [table]
+    with pytest.raises(InvalidDataError, match="holds itself"):
+        encode(table)
+
+
+def test_bytes_may_stand_at_the_depth_limit() -> None:
+    """They are no container."""
+    value: Any = b"x"
+    for _ in range(DEPTH_LIMIT):
+        value = [value]
+    assert encode(value).endswith(b"\x05\x01x")
+
+
+@given(st.integers(0, (1 << 64) - 1))
+def test_lengths_round_trip(number: int) -> None:
+    """LEB128 both ways."""
+    written = length_bytes(number)
+    assert read_length(written, 0) == (number, len(written))

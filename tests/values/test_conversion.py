@@ -1,0 +1,171 @@
+"""Between msgpack and JSON: the table in docs/websocket.md, and the limits."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import msgpack
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.values.conversion import (
+    CONTAINERS_LIMIT,
+    CONVERTED_LIMIT_BYTES,
+    array_header,
+    is_value,
+    json_of,
+    possible_containers,
+    possible_parts,
+    without_collecting,
+)
+
+
+def converted(value: Any) -> Any:
+    """What a JSON client reads of `value`."""
+    text = json_of(msgpack.packb(value, datetime=True))
+    assert text is not None
+    return json.loads(text)
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_what_json_has_stays_the_same(value: Any) -> None:
+    """Nil, booleans, integers of 64 bits, floats, strings, arrays and maps are the same in JSON."""
+    assert converted(value) == value
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_has_not_are_null(value: float) -> None:
+    """NaN and the infinities become null, also within other values."""
+    assert converted([value, 1.5]) == [None, 1.5]
+
+
+@given(st.binary())
+def test_bin_is_base64(data: bytes) -> None:
+    """Binary becomes base64 text."""
+    assert base64.b64decode(converted(data), validate=True) == data
+
+
+def test_timestamps_are_rfc_3339() -> None:
+    """The timestamp extension becomes RFC 3339 text in UTC."""
+    assert converted(datetime(2026, 11, 21, 2, 3, 4, 567000, tzinfo=UTC)) == "2026-11-21T02:03:04.567000Z"
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"\x01", "1"),
+        (b"\xd0\x80", "-128"),
+        (b"\xcb?\xf8\0\0\0\0\0\0", "1.5"),
+        (b"\xc0", "null"),
+        (b"\xc3", "true"),
+        (b"\xc2", "false"),
+        (b"\xc4\x01x", "eA=="),
+        (b"\x92\x01\xa1a", '[1,"a"]'),
+        (b"\xd6\xff\0\0\0\0", "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_keys_that_are_no_text_become_their_text(key: bytes, text: str) -> None:
+    """A map keeps its entries whatever its keys are, at any depth."""
+    body = b"\x91\x81" + key + b"\x81" + key + b"\x07"
+    found = json_of(body)
+    assert found is not None
+    assert json.loads(found) == [{text: {text: 7}}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        b"\x01\x02",
+        b"\x92\x01",
+        b"\xa1\xff",
+        b"\xd4\x05x",
+        b"\x81\xd4\x05x\x01",
+        b"\x91\xd4\x05x",
+        b"\x81\x80\x01",
+        b"\xc7\x0c\xff" + b"\xff" * 12,
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\x91" * 100_000 + b"\xc0",
+    ],
+)
+def test_what_has_no_form_is_none(body: bytes) -> None:
+    """Invalid msgpack, other extensions, maps as keys, dates that no calendar has, bombs: no form, and no error."""
+    assert json_of(body) is None
+
+
+def test_a_body_over_the_limit_has_no_form() -> None:
+    """A body is converted up to the limit, not one byte beyond."""
+    head = b"\xc6" + (CONVERTED_LIMIT_BYTES - 5).to_bytes(4, "big")
+    assert json_of(head + bytes(CONVERTED_LIMIT_BYTES - 5)) is not None
+    head = b"\xc6" + (CONVERTED_LIMIT_BYTES - 4).to_bytes(4, "big")
+    assert json_of(head + bytes(CONVERTED_LIMIT_BYTES - 4)) is None
+
+
+def test_a_body_of_too_many_arrays_has_no_form() -> None:
+    """What costs is arrays and maps: a body of them is converted up to their limit."""
+    assert json_of(array_header(CONTAINERS_LIMIT - 1) + b"\x90" * (CONTAINERS_LIMIT - 1)) is not None
+    assert json_of(array_header(CONTAINERS_LIMIT) + b"\x90" * CONTAINERS_LIMIT) is None
+
+
+@pytest.mark.parametrize("items", [0, 1, 15, 16, 65_535, 65_536, 100_000])
+def test_an_array_header_makes_an_array(items: int) -> None:
+    """So many values behind the header are one array."""
+    assert msgpack.unpackb(array_header(items) + b"\xc0" * items) == [None] * items
+
+
+@given(values)
+def test_containers_are_never_counted_too_low(value: Any) -> None:
+    """The count of possible arrays and maps is at least their number, in both encodings."""
+
+    def containers(inner: Any) -> int:
+        if isinstance(inner, dict):
+            return 1 + sum(map(containers, inner.values()))
+        return 1 + sum(map(containers, inner)) if isinstance(inner, list) else 0
+
+    assert possible_containers(msgpack.packb(value)) >= containers(value)
+    assert possible_parts(msgspec.json.encode(value)) >= containers(value)
+
+
+def test_soundness() -> None:
+    """A body is sound if it is one whole value that every reader takes."""
+    assert is_value(b"\x93\x01\x02\x03")
+    assert not any(map(is_value, (b"", b"\x93\x01\x02", b"\x01\x01", b"\xa1\xff", b"\xc1", b"\x81\x80\x01")))
+
+
+def test_the_collector_is_put_off_and_comes_back() -> None:
+    """Garbage collection is off within, and afterwards as it was, whatever happens."""
+    assert without_collecting(lambda _: gc.isenabled(), None) is False
+    assert gc.isenabled()
+
+    def fail(_: None) -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011 -- raised two lines above
+        without_collecting(fail, None)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert without_collecting(lambda _: gc.isenabled(), None) is False
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

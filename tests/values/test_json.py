@@ -1,0 +1,330 @@
+"""Broker's JSON form: recordings in both directions, laws, and what is refused with which words."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.values import (
+    CONVERTED_ELEMENTS_LIMIT,
+    CONVERTED_LIMIT_BYTES,
+    DEPTH_LIMIT,
+    Count,
+    Enum,
+    InvalidDataError,
+    InvalidInputError,
+    Set,
+    Table,
+    Value,
+    decode,
+    decode_message,
+    encode,
+    encode_json,
+    encode_message,
+    to_text,
+)
+from peers.values.layout import length_bytes
+from tests.values import recorded
+from tests.values.generated import VALUES, mutations
+
+_VALUES = recorded.values()
+_SERVER = recorded.server_messages()
+_CASES = {**recorded.client_values(), **recorded.client_faults()}
+
+_BETTER_THAN_BROKER = {
+    "real-pi": "3.141592653589793",
+    "real-tiny": "-1.596672247627776e+293",
+    "real-huge": "1.7976931348623157e+308",
+    "real-inf": '"Infinity"',
+    "real-neginf": '"-Infinity"',
+    "real-nan": '"NaN"',
+    "real-1e-7": "1e-07",
+    "timestamp-ns": '"2022-04-10T07:00:00.123456789"',
+    "timestamp-us": '"2022-04-10T07:00:00.123456"',
+    "timestamp-neg": '"1969-12-31T23:59:58.500"',
+    "string-escapes": r'"q\" b\\ s/ nl\n tab\t cr\r bs\b ff\f nul\u0000 del' + "\x7f" + r' esc\u001b"',
+}
+"""The data where Broker loses something or writes no JSON."""
+
+
+def _context(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> str | None:
+    """Return why `text` is refused, None if it is not."""
+    try:
+        decode_message(text, limit_bytes)
+    except InvalidInputError as error:
+        return error.context
+    return None
+
+
+def _message(data: str) -> bytes:
+    return b'{"topic":"/t",' + data.encode(errors="surrogateescape") + b"}"
+
+
+def _read(data: str) -> Value:
+    return decode(decode_message(_message(data))[1])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in _SERVER if kind != "string-allbytes"])
+def test_messages_are_written_as_recorded(kind: str) -> None:
+    """Byte for byte, but for the data where Broker is wrong."""
+    expected = _SERVER[kind]
+    if kind in _BETTER_THAN_BROKER:
+        expected = expected.partition(b'"data":')[0] + b'"data":' + _BETTER_THAN_BROKER[kind].encode() + b"}"
+    assert encode_message(f"/test/{kind}".encode(), _VALUES[kind]) == expected
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+def test_recorded_values_survive_json(kind: str) -> None:
+    """What is written is JSON, and is read as the same body."""
+    message = encode_message(b"/t", _VALUES[kind])
+    assert json.loads(message)["topic"] == "/t"
+    assert decode_message(message) == (b"/t", _VALUES[kind])
+
+
+def test_bytes_that_are_no_text_are_written_as_surrogates() -> None:
+    """Every byte has a form in JSON."""
+    text = encode_json(_VALUES["string-allbytes"])
+    assert rb'"\u0000\u0001' in text
+    assert rb"\udc80\udc81" in text
+    assert text.isascii()
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_messages_of_clients_are_taken_or_refused_as_recorded(name: str) -> None:
+    """The context of the reply is Broker's, the value that arrives is the same."""
+    case = _CASES[name]
+    assert _context(case.text) == case.context
+    if case.context is None:
+        value = decode(encode(decode(decode_message(case.text)[1])))  # sorted, as Broker holds it
+        if case.received is not None and "..." not in case.received:
+            assert to_text(value) == case.received
+
+
+def test_the_recorded_texts_that_were_cut() -> None:
+    """A string of 5 MB is taken where the limit allows it; 201 vectors in each other are refused at the 64th."""
+    string = b'{"@data-type":"string","data":"' + b"x" * 5_000_000 + b'"}'
+    assert _context(string, limit_bytes=6_000_000) is None
+    deep = b'{"type":"data-message","topic":"/up","@data-type":"vector","data":['
+    deep += b'{"@data-type":"vector","data":[' * 200 + b"]}" * 201
+    assert len(deep) == 6669
+    assert _context(deep) == "contained malformed JSON -> caf::pec::nested_too_deeply(1, 2021)"
+
+
+@given(VALUES)
+def test_values_survive_json(value: Value) -> None:
+    """To JSON and back is the same body; any JSON reader reads it."""
+    body = encode(value)
+    assert decode_message(encode_message(b"/t", body)) == (b"/t", body)
+    assert json.loads(b"{" + encode_json(body) + b"}")["@data-type"]
+
+
+_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["data", "key", "value"]), inner),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(["none", "boolean", "count", "real", "timespan", "vector", "set", "table", "x"]), _JSON)
+def test_any_json_is_a_message_or_refused(name: str, data: Any) -> None:
+    """No other error leaves the reader, and what it takes can be written."""
+    text = json.dumps({"@data-type": name, "data": data}).encode()
+    context = _context(text)
+    assert context != ""
+    if context is None:
+        assert encode_json(decode_message(text)[1])
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_message_or_refused(text: bytes) -> None:
+    """No other error leaves the reader."""
+    assert _context(text) != ""
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_broken_messages_are_refused_or_messages(name: str) -> None:
+    """Cut and changed at each byte, nothing but `InvalidInputError` is raised, and bodies are sound."""
+    chance = random.Random(name)  # noqa: S311  to be repeatable
+    for text in mutations(_CASES[name].text, chance):
+        if _context(text) is None:
+            assert encode_json(decode_message(text)[1])
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+def test_broken_bodies_are_refused_or_written(kind: str) -> None:
+    """Cut and changed at each byte, nothing but `InvalidDataError` is raised, and the text is JSON."""
+    chance = random.Random(kind)  # noqa: S311  to be repeatable
+    for body in mutations(_VALUES[kind], chance):
+        try:
+            text = encode_json(body)
+        except InvalidDataError:
+            continue
+        assert json.loads(b"{" + text + b"}")["@data-type"]
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        (b"\n\n x", "unexpected_character(2, 3)"),
+        (b'{"a":1,\n"b" 2}', "unexpected_character(2, 6)"),
+        (b'{"a":tr\nue}', "unexpected_newline(2, 1)"),
+        (b'{"a":truf}', "unexpected_character(1, 9)"),
+        (b'{"a":nux}', "unexpected_character(1, 8)"),
+        (b'{"a":-}', "unexpected_character(1, 7)"),
+        (b'{"a":1.}', "unexpected_character(1, 7)"),
+        (b'{"a":-9223372036854775809}', "integer_underflow(1, 25)"),
+        (b'{"a":99999999999999999999999}', "integer_overflow(1, 25)"),
+        (b'{"a":"x', "unexpected_eof(1, 8)"),
+        (b'{"a":"\\x"}', "unexpected_character(1, 8)"),
+        (b'{"a":"\\ud83dxx"}', "unexpected_character(1, 13)"),
+        (b'{"a":"\\ud83d\\n"}', "unexpected_character(1, 14)"),
+        (b'{"a":"\\ud83d\\u0041"}', "unexpected_character(1, 15)"),
+        (b'{"a":"\\u12', "unexpected_eof(1, 11)"),
+        (b'{"a":"\xff\xff" 1}', "unexpected_character(1, 11)"),
+        ('{"ä":"ö" 1}'.encode(), "unexpected_character(1, 12)"),
+        (b'{"a":"b\0c"}', "unexpected_eof(1, 8)"),
+        (b"{} {}", "trailing_character(1, 4)"),
+        (b"[1,]", "unexpected_character(1, 4)"),
+        (b"{,}", "unexpected_character(1, 2)"),
+        (b"[" * 100_000, "nested_too_deeply(1, 129)"),
+    ],
+)
+def test_malformed_json_is_located(text: bytes, context: str) -> None:
+    """Line and column count as Broker counts them, in bytes."""
+    assert _context(text) == f"contained malformed JSON -> caf::pec::{context}"
+
+
+def test_a_fault_far_behind_is_located_roughly() -> None:
+    """The slow parser gives up after its limit of values; the fast one knows about where."""
+    numbers = b"1," * 20_000
+    assert _context(b"[" + numbers + b"x]") == "contained malformed JSON -> caf::pec::unexpected_character(1, 40002)"
+    assert _context(b"[" + numbers) == "contained malformed JSON -> caf::pec::unexpected_eof(1, 40002)"
+    assert _context(b'{"data":[' + numbers + b"1]}") == "contained invalid data"
+    assert _context(b"[" + numbers + b"[" * 5000) == "contained malformed JSON -> caf::pec::nested_too_deeply(1, 1)"
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        ('"@data-type":"string","data":"a\\/b\\u000b"', "a/b\x0b"),
+        ('"@data-type":"string","data":"a\\vb"', "a\x0bb"),
+        ('"@data-type":"string","data":"a\x01b"', "a\x01b"),
+        ('"@data-type":"string","data":"\\udcff"', "\udcff"),
+        ('"@data-type":"string","data":"\\v\\udcff\\ud83d\\ude00"', "\x0b\udcff😀"),
+        ('"@data-type":"string","data":"\\udc00"', "\udced\udcb0\udc80"),
+        ('"@data-type"\f:"count",\v"data":7', Count(7)),
+        ('"@data-type":"real","data":1e2', 100.0),
+        ('"@data-type":"enum-value","data":"A::B"', Enum("A::B")),
+        ('"data":1,"data":2,"@data-type":"count","@data-type":"none"', Count(1)),
+        ('"data":1,"data":2,"@data-type":"count","x":"\\v"', Count(1)),
+        ('"@data-type":"none","data":{"@data-type":"count","data":-1}', None),
+        (
+            '"@data-type":"table","data":[{"key":{"@data-type":"none"},"value":{"@data-type":"none"}}]',
+            Table({None: None}),
+        ),
+    ],
+)
+def test_what_broker_takes_is_taken(data: str, value: Value) -> None:
+    """Escapes, spaces, equal and unknown members."""
+    assert repr(_read(data)) == repr(value)
+
+
+def test_a_bare_nan_is_taken() -> None:
+    """Broker writes and reads it, though it is no JSON."""
+    assert repr(_read('"@data-type":"real","data":nan')) == "nan"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "text"),
+    [
+        ("subnet", "10.0.0.0/256", None),
+        ("subnet", "::/129", "::/0"),
+        ("subnet", "x/8", None),
+        ("subnet", "2001:db8::1/32", "2001:db8::/32"),
+        ("address", "fe80::1%eth0", None),
+        ("address", "1.2.3", None),
+        ("address", "1" * 50, None),
+        ("address", "1:0:0:2:0:0:0:3", "1:0:0:2::3"),
+        ("address", "::", "::"),
+        ("address", "1::", "1::"),
+        ("port", "", None),
+        ("port", "80/", "80/?"),
+        ("timestamp", "2022-02-30T00:00:00", None),
+        ("timestamp", "2022-02-20T24:00:00", None),
+        ("timestamp", "2022-02-20T07:00:00.1-0130", "1645345800100000000ns"),
+        ("timestamp", "2022-02-20T07:00:00-01", "1645344000000000000ns"),
+        ("timestamp", "9999-01-01T00:00:00", None),
+        ("timestamp", "0000-01-01T00:00:00", None),
+        ("timespan", "1.5e-9s", "1ns"),
+        ("timespan", "-.5ms", "-500000ns"),
+        ("timespan", "1e300h", None),
+        ("timespan", "9223372036854775808ns", None),
+        ("timespan", "5d", None),
+    ],
+)
+def test_texts_are_read_leniently(kind: str, data: str, text: str | None) -> None:
+    """Each as Broker reads it; None for invalid data."""
+    message = _message(f'"@data-type":"{kind}","data":"{data}"')
+    if text is None:
+        assert _context(message) == "contained invalid data"
+    else:
+        assert to_text(decode(decode_message(message)[1])) == text
+
+
+def test_duplicates_are_told_after_all_else() -> None:
+    """Invalid data anywhere counts more, as in Broker."""
+    twice = '{"@data-type":"set","data":[{"@data-type":"none"},{"@data-type":"none"}]}'
+    assert _context(_message(f'"@data-type":"vector","data":[{twice},{{}}]')) == "contained invalid data"
+    assert _context(_message(f'"@data-type":"vector","data":[{twice}]')) == (
+        'caused an internal error -> deserialization_failed("failed to parse data")'
+    )
+
+
+def test_nesting_is_bounded() -> None:
+    """What `encode_json` writes at the limit is read again, one level more is not."""
+    body = b"\x0e\x01" * (DEPTH_LIMIT - 1) + b"\x0e\x00"
+    message = encode_message(b"/t", body)
+    assert decode_message(message) == (b"/t", body)
+    deeper = message.replace(b"[]", b'[{"@data-type":"vector","data":[]}]')
+    context = _context(deeper)
+    assert context is not None
+    assert "nested_too_deeply" in context
+    with pytest.raises(InvalidDataError, match="stand in each other"):
+        encode_json(b"\x0e\x01" * 100_000 + b"\x00")
+
+
+def test_sizes_are_bounded() -> None:
+    """Bytes and elements have limits in both directions."""
+    assert _context(b" " * (CONVERTED_LIMIT_BYTES + 1)) == f"is longer than {CONVERTED_LIMIT_BYTES} bytes"
+    with pytest.raises(InvalidDataError, match="too many for JSON"):
+        encode_json(b"\x05" + bytes(CONVERTED_LIMIT_BYTES))
+    count = CONVERTED_ELEMENTS_LIMIT + 1
+    with pytest.raises(InvalidDataError, match="elements"):
+        encode_json(b"\x0e" + length_bytes(count) + bytes(count))
+    nothing = b",".join([b'{"@data-type":"none"}'] * count)
+    assert _context(b'{"@data-type":"vector","data":[' + nothing + b"]}", 1 << 20) == "contained invalid data"
+
+
+def test_topics_are_written_and_read_as_bytes() -> None:
+    """Any topic survives."""
+    topic = b'a"\\\n' + b"\xff"
+    assert decode_message(encode_message(topic, b"\x00")) == (topic, b"\x00")
+
+
+def test_duplicates_on_the_wire_are_not_written() -> None:
+    """A body that Broker would refuse has no JSON form."""
+    for body in (b"\x0c\x02\x00\x00", b"\x0d\x02\x00\x01\x00\x00\x01\x00"):
+        with pytest.raises(InvalidDataError, match="are the same"):
+            encode_json(body)
+
+
+def test_sets_keep_their_order() -> None:
+    """JSON lists the members as the body does, and the body as the JSON does."""
+    body = bytes.fromhex("0c02020000000000000009020000000000000001")
+    assert decode_message(encode_message(b"", body))[1] == body
+    assert decode(body) == Set([Count(1), Count(9)])

@@ -1,0 +1,268 @@
+"""What a far side may ask, whatever it speaks: it is done, or refused with the request's number."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.frame import iterate_frames
+from hub.handler import Role
+from hub.limits import CoreLimits, HandlerLimits
+from hub.names.claim import Change, Wish
+from hub.requests.lane import Item
+from hub.requests.layout import Reply, Request, Status
+from hub.settings import Limits
+from peers.journal.journal import NoJournal
+from peers.verbs.publish import Publication, to_be_confirmed
+from peers.verbs.verbs import STEPS_OF_CLIENT, STEPS_OF_PEER, Verb, Verbs
+from peers.wire.names import NameClaim, NameRelease
+from peers.wire.records import Commit, Fetch, Stage
+from peers.wire.rules import RuleChange
+from peers.wire.session import Confirmable, ServiceChange, SubscriptionChange
+from tests.hub.fakes import Turn
+
+
+class Far:
+    """A far side that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.frame_limit_bytes = 1 << 20
+        self.told: list[tuple[Any, ...]] = []
+        self.spoken = 0
+        self.rest: Any = None
+
+    def confirm(self, request: int, offset: int | None = None, **more: Any) -> None:
+        """Hear that a request was carried out."""
+        self.told.append(("confirmed", request, offset, *(value for value in more.values() if value)))
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        """Hear that it was not."""
+        self.told.append(("error", request, error.code, error.text))
+
+    def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:
+        """Hear that several were not."""
+        self.told.append(("refused", request, error.code, count))
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        """Hear where messages are."""
+        self.told.append(("recorded", request, offset, messages))
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:
+        """Hear that messages are nowhere."""
+        self.told.append(("unrecorded", request, error.code, messages))
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:
+        """Hear records."""
+        self.told.append(("records", request, bytes(answer)))
+
+    def tell_name(self, change: Change) -> None:
+        """Hear how a claim stands."""
+        self.told.append(("name", change.name, change.standing.value))
+
+    def expect_answers(self) -> None:
+        """Be held back."""
+
+    def put_off(self, rest: object) -> None:
+        """Keep it for the next turn."""
+        assert self.rest is None
+        self.rest = rest
+
+    def speak(self) -> None:
+        """Write."""
+        self.spoken += 1
+
+
+class Desk:
+    """One client's verbs at a core."""
+
+    def __init__(self, limits: CoreLimits = CoreLimits(), role: Role = Role.CLIENT) -> None:  # noqa: B008 -- frozen
+        self.turn = Turn(limits)
+        self.handler, self.outlet = self.turn.join(role=role)
+        self.handler.poster = self
+        self.far = Far()
+        self.node = SimpleNamespace(
+            core=self.turn.core,
+            journal=NoJournal(),
+            rejected_messages=0,
+            settings=SimpleNamespace(limits=Limits()),
+            now_ms=lambda: 0,
+            wall_us=lambda: 1,
+        )
+        self.verbs = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
+
+    def post(self, items: list[Item]) -> None:
+        """Be sent requests and replies."""
+
+    def ask(self, verb: Verb) -> list[tuple[Any, ...]]:
+        """Return what the far side is told about it, however many turns it takes."""
+        self.verbs.act(verb)
+        while self.far.rest is not None:
+            rest, self.far.rest = self.far.rest, None
+            self.verbs.act(rest)
+        told, self.far.told = self.far.told, []
+        return told
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """A client."""
+    return Desk()
+
+
+def publication(topic: str, value: Any = 1, request: int = 0, *, confirm: bool = False) -> Publication:
+    """Return one value to publish."""
+    (frame,) = iterate_frames(Batch.of(topic, (value,)).frames)
+    return to_be_confirmed(frame)._replace(request=request, confirm=confirm)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        SubscriptionChange(subscribe=True, prefixes=["\n"], request=7),
+        RuleChange(True, [((), "/a", "")], 7),
+        RuleChange(True, [(("a",), "\n", "")], 7),
+        RuleChange(True, [(("a",), "", "x")], 7),
+        ServiceChange(serve=True, prefixes=["\n"], request=7),
+        NameClaim(7, Wish("no name")),
+    ],
+)
+def test_what_cannot_be(desk: Desk, verb: Verb) -> None:
+    """A prefix, rule or name that is none is bad data, with the request's number, for each verb alike."""
+    (told,) = desk.ask(verb)
+    assert told[:3] == ("error", 7, CloseCode.BAD_DATA)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        SubscriptionChange(subscribe=True, prefixes=[f"/{number}" for number in range(1001)], request=7),
+        ServiceChange(serve=True, prefixes=["$hub/x"], request=7),
+        NameRelease(7, "a.b"),
+        Fetch(7),
+        Stage(7, "t", 0, b""),
+        Commit(7, "t"),
+    ],
+)
+def test_what_may_not_be(desk: Desk, verb: Verb) -> None:
+    """A refusal bears the request's number; what comes later leads to a write."""
+    (told,) = desk.ask(verb)
+    assert told[:2] == ("error", 7)
+
+
+def test_subscriptions(desk: Desk) -> None:
+    """Are confirmed, and counted as a share of a turn."""
+    assert desk.verbs.act(SubscriptionChange(subscribe=True, prefixes=["/a", "/b"], request=7)) == 2
+    assert desk.far.told == [("confirmed", 7, None)]
+    assert set(desk.handler.prefixes) == {"/a", "/b"}
+
+
+MANY = [f"/{number}" for number in range(2 * STEPS_OF_CLIENT + 1)]
+ROOM = CoreLimits(client=HandlerLimits(len(MANY), len(MANY), len(MANY)))
+
+
+@pytest.mark.parametrize(
+    ("more", "less"),
+    [
+        (SubscriptionChange(True, MANY, 7), SubscriptionChange(False, MANY, 8)),
+        (ServiceChange(True, MANY, 7), ServiceChange(False, MANY, 8)),
+        (
+            RuleChange(True, [(("a",), prefix, "") for prefix in MANY], 7),
+            RuleChange(False, [(("a",), prefix, "") for prefix in MANY], 8),
+        ),
+    ],
+)
+@pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, STEPS_OF_CLIENT), (Role.LINK, STEPS_OF_PEER)])
+def test_many_at_once(role: Role, most: int, more: Verb, less: Verb) -> None:
+    """Are more than one turn's work: no step does more than its share, and the last one confirms."""
+    desk = Desk(ROOM, role)
+    for verb, request in ((more, 7), (less, 8)):
+        costs = [desk.verbs.act(verb)]
+        while desk.far.rest is not None:
+            assert desk.far.told == []
+            rest, desk.far.rest = desk.far.rest, None
+            costs.append(desk.verbs.act(rest))
+        assert len(costs) >= 3
+        assert max(costs) == most
+        assert desk.far.told == [("confirmed", request, None)]
+        desk.far.told.clear()
+
+
+def test_as_many_as_a_client_may_have(desk: Desk) -> None:
+    """Are one step: no message of the subscription comes before its confirmation."""
+    desk.verbs.act(SubscriptionChange(subscribe=True, prefixes=MANY[:1000], request=7))
+    assert desk.far.told == [("confirmed", 7, None)]
+
+
+def test_whoever_leaves_in_between() -> None:
+    """Is subscribed to nothing more."""
+    desk = Desk(ROOM)
+    desk.verbs.act(SubscriptionChange(subscribe=True, prefixes=MANY, request=7))
+    desk.turn.core.detach(desk.handler, "lost")
+    assert desk.verbs.act(desk.far.rest) == 0
+    assert desk.far.told == []
+
+
+def test_too_many_are_none(desk: Desk) -> None:
+    """All of a client's prefixes are taken, or none, however many steps they are."""
+    too_many = [f"/{number}" for number in range(1001)]
+    (told,) = desk.ask(SubscriptionChange(subscribe=True, prefixes=too_many, request=7))
+    assert told[:2] == ("error", 7)
+    assert not desk.handler.prefixes
+
+
+def test_publications(desk: Desk) -> None:
+    """Are routed and confirmed; refused ones are counted."""
+    _, reader = desk.turn.join("/a")
+    assert desk.ask(publication("/a", 5, 3)) == [("confirmed", 3, None)]
+    desk.turn.core.flush()
+    assert reader.values == [5]
+    assert desk.ask(publication("$hub/x", request=4)) == [("refused", 4, CloseCode.NOT_ALLOWED, 1)]
+    assert desk.node.rejected_messages == 1
+
+
+def test_publications_that_are_too_large(desk: Desk) -> None:
+    """Limits speak of bodies: one of exactly the limit is taken."""
+    limit = 100
+    desk.node.settings.limits = Limits(frame_bytes=limit)
+    assert desk.ask(publication("/a", b"x" * (limit - 2), 3)) == [("confirmed", 3, None)]
+    assert desk.ask(publication("/a", b"x" * (limit - 1), 4)) == [("refused", 4, CloseCode.TOO_BIG, 1)]
+
+
+def test_confirmations_without_a_journal(desk: Desk) -> None:
+    """Are refused each, after the messages were routed."""
+    assert desk.ask(publication("/a", request=3, confirm=True)) == [("unrecorded", 3, CloseCode.NOT_ALLOWED, 1)]
+    (frame,) = iterate_frames(Batch.of("/a", (1, 2)).frames)
+    assert desk.ask(Confirmable(frame)) == [("unrecorded", 0, CloseCode.NOT_ALLOWED, 2)]
+    assert desk.far.spoken == 2
+
+
+def test_replies_that_nobody_waits_for(desk: Desk) -> None:
+    """Are told without a number, which may be that of another that is pending."""
+    assert desk.ask(Reply(9, Status.OK, b"\x01")) == [("refused", 0, CloseCode.BAD_DATA, 1)]
+
+
+def test_names_that_change_while_the_client_does_not_read(desk: Desk) -> None:
+    """Are told when it reads again, the last state of each."""
+    assert desk.ask(NameClaim(1, Wish("a.b"))) == [("confirmed", 1, None)]
+    other, _ = desk.turn.join()
+    far = Far()
+    others = Verbs(desk.node, other, far)  # type: ignore[arg-type]
+    others.act(NameClaim(2, Wish("a.b", queue=True)))
+    assert far.told == [("confirmed", 2, None, "queued")]
+    other.pause()
+    assert desk.ask(NameRelease(3, "a.b")) == [("confirmed", 3, None)]
+    assert far.told[1:] == []
+    other.resume()
+    others.write_more()
+    assert far.told[1:] == [("name", "a.b", "owned")]
+
+
+def test_whoever_is_lost(desk: Desk) -> None:
+    """Does nothing any more, whatever of its read is left."""
+    desk.turn.core.detach(desk.handler, "lost")
+    assert desk.ask(SubscriptionChange(subscribe=True, prefixes=["/a"], request=1)) == []
+    assert desk.ask(Request(b"/a", 1, 0, b"\x01")) == []

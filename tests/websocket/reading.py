@@ -1,0 +1,24 @@
+"""What a session says to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from peers.wire.scanner import NEED_DATA
+
+__all__ = ["events_of"]
+
+
+class _Session(Protocol):
+    def feed(self, data: bytes) -> None: ...
+
+    def next_event(self) -> Any: ...
+
+
+def events_of(session: _Session, data: bytes) -> Iterator[Any]:
+    """Feed the bytes, and yield each event when it is asked for; what the session deals with by itself is left out."""
+    session.feed(data)
+    while (event := session.next_event()) is not NEED_DATA:
+        if event is not None:
+            yield event

@@ -1,0 +1,106 @@
+"""A batch as frames of the API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from websockets.frames import Opcode
+
+from hub.batch import Batch
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.tags.envelope import tagged
+from peers.values import CONVERTED_LIMIT_BYTES
+from peers.websocket.framing import encode_message
+from peers.websocket.zeek.batches import SPLIT_LIMIT_MESSAGES, texts, zeek_form
+from tests.websocket.zeek.clients import body_of, count
+
+
+def broker(topic: str, *numbers: int) -> bytes:
+    """Frames of counts, one each."""
+    return b"".join(
+        encode_frame(KIND_MESSAGES, body_of(count("/x", number)), key=topic.encode(), flags=BROKER_FLAGS)
+        for number in numbers
+    )
+
+
+def data(topic: str, kind: str, value: Any) -> dict[str, Any]:
+    """A data message."""
+    return {"type": "data-message", "topic": topic, "@data-type": kind, "data": value}
+
+
+def read(batch: Batch) -> tuple[list[Any], int]:
+    """What the texts say, and how many messages are lost."""
+    found, lost = texts(batch)
+    return [json.loads(text) for text in found], lost
+
+
+def test_one_frame_a_message() -> None:
+    """In order, as text frames back to back."""
+    batch = Batch(broker("/a", 1, 2) + broker("/b", 3), 3)
+    form = batch.form(zeek_form)
+    expected = [count("/a", 1), count("/a", 2), count("/b", 3)]
+    assert form.frames(batch) == b"".join(encode_message(Opcode.TEXT, text) for text in expected)
+    assert form.lost_messages == 0
+    assert batch.form(zeek_form).frames(batch) is form.frames(batch)
+
+
+def test_what_the_hubs_own_clients_publish() -> None:
+    """Values of msgpack become Broker's, those of a batch one by one."""
+    assert read(Batch.of("/a", [-1, "x", None])) == (
+        [data("/a", "integer", -1), data("/a", "string", "x"), data("/a", "none", {})],
+        0,
+    )
+    assert read(Batch.of("/a", [[True]])) == (
+        [data("/a", "vector", [{"@data-type": "boolean", "data": True}])],
+        0,
+    )
+
+
+def test_labels_are_left_out() -> None:
+    """The API knows topics."""
+    key = tagged("/a", ["x"], "s.s").encode()
+    batch = Batch(
+        encode_frame(KIND_MESSAGES, body_of(count("/x", 1)), key=key, flags=BROKER_FLAGS | FLAG_TAGGED)
+        + encode_frame(KIND_MESSAGES, b"\x02", key=key, flags=FLAG_TAGGED),
+        2,
+    )
+    assert read(batch) == ([json.loads(count("/a", 1)), data("/a", "integer", 2)], 0)
+
+
+def test_what_has_no_form_is_lost() -> None:
+    """Each message on its own: bodies that are none, unknown extensions, other encodings, batches that lie."""
+    bad = [
+        encode_frame(KIND_MESSAGES, b"\x02\x00", key=b"/a", flags=BROKER_FLAGS),
+        encode_frame(KIND_MESSAGES, b"", key=b"/a", flags=BROKER_FLAGS),
+        encode_frame(KIND_MESSAGES, b"\xd4\x70x", key=b"/a"),
+        encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a"),
+        encode_frame(KIND_MESSAGES, b"\x01", key=b"/a", flags=0b100),
+        encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(3) + b"\x01", key=b"/a", flags=FLAG_BATCH),
+        encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(2) + b"\x00\x00", key=b"/a", flags=FLAG_BATCH | BROKER_FLAGS),
+        encode_frame(KIND_MESSAGES, bytes(CONVERTED_LIMIT_BYTES + 1), key=b"/a", flags=BROKER_FLAGS),
+    ]
+    messages = [1, 1, 1, 1, 1, 3, 2, 1]
+    for frame, lost in zip(bad, messages, strict=True):
+        assert read(Batch(frame, lost)) == ([], lost)
+    found, lost = read(Batch(broker("/a", 1) + b"".join(bad) + broker("/a", 2), sum(messages) + 2))
+    assert [message["data"] for message in found] == [1, 2]
+    assert lost == sum(messages)
+
+
+def test_a_batch_loses_only_what_is_bad() -> None:
+    """The values beside one without a form have theirs."""
+    body = BATCH_COUNT.pack(3) + b"\x01\xd4\x70x\x02"
+    batch = Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=FLAG_BATCH), 3)
+    found, lost = read(batch)
+    assert ([message["data"] for message in found], lost) == ([1, 2], 1)
+    batch.form(zeek_form).frames(batch)
+    assert batch.form(zeek_form).lost_messages == 1
+
+
+def test_a_batch_of_too_many_is_lost() -> None:
+    """Up to the limit it is converted."""
+    most = Batch.of("/a", [None] * SPLIT_LIMIT_MESSAGES)
+    found, lost = texts(most)
+    assert (len(found), lost) == (SPLIT_LIMIT_MESSAGES, 0)
+    assert texts(Batch.of("/a", [None] * (SPLIT_LIMIT_MESSAGES + 1))) == ([], SPLIT_LIMIT_MESSAGES + 1)
