@@ -1,8 +1,8 @@
 """Compare the hub with other brokers, all of them in turn in one session on this machine.
 
     python tests/benchmarks/compare.py [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
-                                       [--json FILE] [--html FILE] [--markdown FILE] [--svg FILE]
-                                       [--profile DIRECTORY]
+                                       [--before DIRECTORY] [--json FILE] [--html FILE]
+                                       [--markdown FILE] [--svg FILE] [--profile DIRECTORY]
 
 Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
 with all brokers once, then all again, so that a slow drift of the machine meets everybody. See README.md beside this
@@ -19,9 +19,10 @@ from pathlib import Path
 
 from brokers import BROKERS
 from brokers.broker import Broker
+from brokers.hub import Hub
 from brokers.install import install_missing
 from chart import write_html
-from contestants import Contestant, contestants
+from contestants import BEFORE, Contestant, contestants
 from machine import surroundings
 from markdown import write_markdown
 from measure import Run, measure, placement
@@ -45,6 +46,7 @@ _DURATION_LIMIT_S = 15.0
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", metavar="NAMES", help="brokers, separated by commas; default: all")
+    parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="checkout whose hub takes part, as hub-before")
     parser.add_argument("--workloads", default="", metavar="NAMES", help="separated by commas; default: all")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
@@ -56,6 +58,8 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / max(_DURATION_S.values()):
         parser.error("--repeat is 1 or more, --scale above 0 and at most 7.5")
+    if given.before and not (given.before / "peers").is_dir():
+        parser.error(f"--before: there is no checkout of the hub in {given.before}")
     try:
         given.chosen = selected(_names(given.workloads))
     except ValueError as error:
@@ -89,6 +93,8 @@ def main() -> int:
     console = Console(stderr=True)
     only = _names(given.only)
     brokers = install_missing([broker for broker in BROKERS if not only or broker.name in only])
+    if given.before:
+        brokers.insert(1, Hub(BEFORE, given.before.resolve()))
     network = enter_own_network()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

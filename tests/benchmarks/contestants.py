@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from brokers.broker import Broker
 from workloads import Workload
 
-__all__ = ["FLOOR", "OURS", "Contestant", "contestants"]
+__all__ = ["BEFORE", "FLOOR", "OURS", "Contestant", "contestants"]
 
 OURS = "hub"
+BEFORE = "hub-before"
+"""The hub of another checkout, beside which this one is measured."""
 FLOOR = "relay"
 """No broker: see `brokers.relay`."""
 
@@ -20,13 +22,17 @@ class Contestant:
     """One line of the results."""
 
     name: str
-    """Also of its dialect."""
     broker: Broker
+
+    @property
+    def dialect(self) -> str:
+        """The name of what it speaks."""
+        return OURS if self.name == BEFORE else self.name
 
     @property
     def ours(self) -> bool:
         """Whether it is the hub, in whatever way."""
-        return self.broker.name == OURS
+        return self.broker.name in (OURS, BEFORE)
 
 
 def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[Contestant]:

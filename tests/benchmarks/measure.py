@@ -92,7 +92,7 @@ def _generate(
 ) -> dict[str, Any]:
     order = {
         "workload": workload.name,
-        "dialect": contestant.name,
+        "dialect": contestant.dialect,
         "ports": broker.ports,
         "pid": broker.pid,
         "duration_s": duration_s,

@@ -22,6 +22,7 @@ _TOP, _STEP = 64, 28
 _LEGEND = 180
 _COLOURS = {
     "hub": "#0b7a75",
+    "hub-before": "#8fb3b0",
     "hub-batch": "#5fc2bd",
     "hub-json": "#5fc2bd",
     "nats": "#c2452d",

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from summary import Comparison, Summary, ours
-from workloads import RESERVED, Workload
+from workloads import Workload
 
 __all__ = ["figure_text", "print_report", "write_json"]
 
@@ -82,8 +82,6 @@ def print_report(summary: Summary, about: dict[str, str], console: Console) -> N
         console.print(_goals(comparisons))
     for name, text in about.items():
         console.print(f"[dim]{name:>10}[/]  {text}", highlight=False)
-    for name, reason in RESERVED.items():
-        console.print(f"[dim]{name:>10}  not measured: {reason}[/]", highlight=False)
     disturbance = summary.disturbance()
     if disturbance > _QUIET_LOAD:
         console.print(
@@ -177,7 +175,6 @@ def write_json(summary: Summary, about: dict[str, str], settings: dict[str, Any]
         "others_load": summary.disturbance(),
         "summary": medians,
         "goals": goals,
-        "reserved": RESERVED,
         "runs": [asdict(run) for run in summary.runs],
     }
     file.write_text(json.dumps(whole, indent=1) + "\n")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BEST", "RESERVED", "WORKLOADS", "Goal", "Workload", "selected"]
+__all__ = ["BEST", "WORKLOADS", "Goal", "Workload", "selected"]
 
 Kind = Literal["flood", "paced", "memory"]
 BEST = "best"
@@ -152,9 +152,6 @@ WORKLOADS: tuple[Workload, ...] = (
 )
 """In the order in which they run. `wakeups-0` is also the latency at 20,000 messages/s."""
 
-RESERVED = {"request-reply": "the hub has no requests yet (frames 5 and 6 are reserved for them)"}
-"""Names that are kept for workloads to come, and why they are not there."""
-
 
 def selected(names: list[str]) -> list[Workload]:
     """Return the workloads with these names; `wakeups` stands for `wakeups-0`, `wakeups-20` ...; all of them for none.
@@ -169,7 +166,6 @@ def selected(names: list[str]) -> list[Workload]:
         exactly = {one.name for one in WORKLOADS if one.name == name}
         matching = exactly or {one.name for one in WORKLOADS if one.name.startswith(name + "-")}
         if not matching:
-            reason = RESERVED.get(name) or f"there are {', '.join(one.name for one in WORKLOADS)}"
-            raise ValueError(f"no workload {name!r}: {reason}")
+            raise ValueError(f"no workload {name!r}: there are {', '.join(one.name for one in WORKLOADS)}")
         chosen |= matching
     return [one for one in WORKLOADS if one.name in chosen]

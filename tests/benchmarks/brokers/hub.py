@@ -1,4 +1,4 @@
-"""The hub of this checkout, run by the Python that runs the comparison, with its defaults but for the log."""
+"""The hub of a checkout, run by the Python that runs the comparison, with its defaults but for the log."""
 
 from __future__ import annotations
 
@@ -21,22 +21,30 @@ print(hub.__version__, "with", twin, "and", loop)
 
 
 class Hub:
-    """topichub."""
+    """topichub.
 
-    name = "hub"
+    Args:
+        name: What the results call it.
+        root: Folder of the checkout; without it the one that this file belongs to.
+    """
+
     package = ""
     websocket = True
+
+    def __init__(self, name: str = "hub", root: Path = _ROOT) -> None:
+        self.name = name
+        self._root = root
 
     def version(self) -> str:
         """Return version, commit, and what is compiled."""
         probe = subprocess.run(
-            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, cwd=_ROOT
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, cwd=self._root
         ).stdout.strip()
-        commit = first_line("git", "-C", str(_ROOT), "describe", "--always", "--dirty")
+        commit = first_line("git", "-C", str(self._root), "describe", "--always", "--dirty")
         return f"{probe}, {commit}"
 
     def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
         """Start it with both listeners."""
-        start = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from peers.cli import main; main()"
+        start = f"import sys; sys.path.insert(0, {str(self._root)!r}); from peers.cli import main; main()"
         listen = [f"--listen=tcp://127.0.0.1:{ports[0]}", f"--listen=ws://127.0.0.1:{ports[1]}"]
         return [sys.executable, "-c", start, "run", *listen, "--log-level=warning"]
