@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Literal
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, RejectedError
@@ -39,7 +39,6 @@ from hub.names.names import Names
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
 from hub.stretch import Stretch
-from hub.tags.envelope import key_of
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
@@ -391,26 +390,6 @@ class Core:
         tell = self.on_refused.get(source)
         if tell is not None:
             tell(_not_its_name(route), messages)
-
-    def publish_local(self, topic: str, values: Iterable[Any], labels: Iterable[str] = ()) -> int:
-        """Publish from within this process.
-
-        Returns:
-            How many handlers it was offered to.
-
-        Raises:
-            InvalidTopicError: No message may bear this topic.
-            InvalidNameError: A label is none, or they are too many.
-            RejectedError: The topic is the hub's own, or there are too many values.
-            TypeError, ValueError, OverflowError: A value has no msgpack form.
-        """
-        key, flags = key_of(topic, labels)
-        batch = Batch.under(key, values, flags)
-        route = self.routes.of(next(iter(batch.parts())).routing_key)
-        self.counters.local_messages += batch.messages
-        for handler in route.handlers:
-            handler.offer(batch)
-        return len(route.handlers)
 
     def announce(self, event: Event) -> None:
         """Publish one of the hub's own `$hub/` topics, to subscribers of this hub only."""

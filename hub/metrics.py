@@ -55,22 +55,13 @@ class CoreStatistics(NamedTuple):
 
 
 class Counters:
-    """The sums of handlers that are gone, and of what passes no handler."""
+    """The sums of handlers that are gone."""
 
-    __slots__ = (
-        "_delivered_bytes",
-        "_delivered_messages",
-        "_dropped_messages",
-        "_published_messages",
-        "local_messages",
-    )
+    __slots__ = ("_delivered_bytes", "_delivered_messages", "_dropped_messages", "_published_messages")
 
     def __init__(self) -> None:
-        self.local_messages = 0
-        """Messages that the hub itself has published; they come from no handler."""
+        # The sums of handlers that have left: `forget` adds to them, and nothing takes away from them.
         self._published_messages = 0
-        """What follows are the sums of handlers that have left: `forget` adds to them, and nothing takes away from
-        them."""
         self._delivered_messages = 0
         self._delivered_bytes = 0
         self._dropped_messages: dict[str, int] = {}
@@ -86,7 +77,7 @@ class Counters:
     def statistics(self, handlers: Iterable[Handler], routing: RoutingStatistics) -> CoreStatistics:
         """Sum up over the handlers that are there and those that have left."""
         roles = dict.fromkeys(Role, 0)
-        published = self.local_messages + self._published_messages
+        published = self._published_messages
         delivered, delivered_bytes = self._delivered_messages, self._delivered_bytes
         dropped = dict(self._dropped_messages)
         queued = queued_bytes = paused = 0

@@ -14,6 +14,7 @@ from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from peers.client import Message, MessageStream, connect
 from tests.client.conftest import StartHub
 from tests.client.hubs import Hub, Told, settings_of, until
+from tests.hub.fakes import publish
 
 
 async def read(messages: MessageStream, count: int) -> list[Message]:
@@ -135,7 +136,7 @@ async def test_confirmed_means_effective(start_hub: StartHub, listen_url: str) -
     """When entering a stream returns, whatever anybody publishes from then on comes."""
     hub = await start_hub(listen_url)
     async with connect(hub.url) as subscriber, subscriber.subscribe("/a") as messages:
-        hub.node.core.publish_local("/a", [1])
+        publish(hub.node.core, "/a", 1)
         assert (await anext(messages)).value == 1
 
 
@@ -236,7 +237,7 @@ async def test_bad_values(start_hub: StartHub) -> None:
         ):
             count = 3 if body[3:4] == b"\x03" else 2 if flags & 1 else 1
             handler.offer(Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=flags), count))
-        hub.node.core.publish_local("/a", ["end"])
+        publish(hub.node.core, "/a", "end")
         got = [message.value for message in await read(messages, 3)]
         bad = [told.bad.get_nowait() for _ in range(5)]
         assert got == [1, 3, "end"]
@@ -258,7 +259,7 @@ async def test_unreadable_frames(start_hub: StartHub) -> None:
         handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x01", key=b"\x00\x02/a", flags=0b1000), 1))
         handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x01", key=b"/\xff"), 1))
         handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH), 9))
-        hub.node.core.publish_local("/a", ["end"])
+        publish(hub.node.core, "/a", "end")
         assert (await anext(messages)).value == "end"
         assert [(await told.bad.get()).messages for _ in range(3)] == [1, 1, 1]
         assert client.statistics().connections == 1

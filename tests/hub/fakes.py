@@ -166,6 +166,19 @@ def handler_of(
     return Handler(outlet or FakeOutlet(), role=role, limits=limits, name=name, address="nowhere")
 
 
+def publish(core: Core, topic: str, *values: Any, source: Handler | None = None) -> None:
+    """Do what a connection does with a run of frames of one key.
+
+    Args:
+        core: Where it is published.
+        topic: One that clients may publish to.
+        values: One or more.
+        source: The handler of the connection. Unless it is given, it is a client of no hub, which nobody counts.
+    """
+    batch = Batch.of(topic, values)
+    core.publish(source or handler_of(), core.routes.of(next(iter(batch.parts())).routing_key), batch)
+
+
 class Turn:
     """A core whose shell is the test: counts how often it was woken."""
 
@@ -192,11 +205,8 @@ class Turn:
         return handler, outlet
 
     def publish(self, source: Handler, topic: str, *values: Any) -> None:
-        """Do what a connection does with a run of frames of one key."""
-        batch = Batch.of(topic, values)
-        key = next(iter(batch.parts())).routing_key
-        route = self.core.routes.table.get(key) or self.core.routes.miss(key)
-        self.core.publish(source, route, batch)
+        """As the function `publish`, into this core."""
+        publish(self.core, topic, *values, source=source)
 
     def read(self, source: Handler, messages: Sequence[tuple[str, Any]]) -> None:
         """Do what a connection does with a read: one message a frame, whatever their topics, then the write."""

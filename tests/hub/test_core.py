@@ -6,7 +6,6 @@ import gc
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -155,43 +154,6 @@ def test_a_slow_handler_costs_the_others_nothing() -> None:
     assert (left["name"], left["reason"]) == ("slow", "overflow")
     assert [code for code, _ in slow_outlet.closed] == [CloseCode.OVERFLOW]
     assert turn.core.statistics().dropped_messages_total["disconnect"] == 2
-
-
-def test_local_publishing() -> None:
-    """Reaches everybody, links and leaves too; returns to how many handlers it was offered; is counted."""
-    turn = Turn()
-    outlets = [turn.join("/a", role=role)[1] for role in Role]
-    assert turn.core.publish_local("/a/b", [1, 2]) == len(Role)
-    assert turn.core.publish_local("/a/b", iter([3, 4])) == len(Role)
-    assert turn.core.publish_local("/b", ["nobody"]) == 0
-    turn.core.flush()
-    for outlet in outlets:
-        assert outlet.values == [1, 2, 3, 4]
-    assert turn.core.statistics().published_messages_total == 5
-    assert turn.core.statistics().routing.misses_total == 2
-
-
-@pytest.mark.parametrize(
-    ("topic", "values", "error"),
-    [
-        ("", [1], InvalidTopicError),
-        ("/a\n", [1], InvalidTopicError),
-        ("$hub/statistics", [1], RejectedError),
-        ("/a", [], RejectedError),
-        ("/a", [object()], TypeError),
-        ("/a", [2**64], OverflowError),
-    ],
-)
-def test_local_publishing_refuses_with_a_reason(topic: str, values: list[Any], error: type[Exception]) -> None:
-    """Nothing is offered and nothing is counted."""
-    turn = Turn()
-    _, outlet = turn.join("")
-    with pytest.raises(error):
-        turn.core.publish_local(topic, values)
-    turn.core.flush()
-    assert outlet.told == []
-    assert turn.core.statistics().published_messages_total == 0
-    assert not turn.core.routes.table
 
 
 # Subscriptions.

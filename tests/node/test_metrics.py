@@ -23,6 +23,7 @@ from peers.node.accounts import EndedLink, Peer
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 from peers.wire.account import Account
+from tests.hub.fakes import publish
 
 
 class Sink:
@@ -131,7 +132,7 @@ async def test_counters_keep_what_left(node: Node) -> None:
         for number in range(4):
             if number == 2:
                 handler.pause()
-            node.core.publish_local("/a", [number])
+            publish(node.core, "/a", number, source=handler)
             node.core.flush()
             families = scrape(node)
             totals.append(
@@ -180,9 +181,9 @@ async def test_connections(node: Node) -> None:
 
 async def test_the_route_cache(node: Node) -> None:
     """Lookups that had to search, and keys that are remembered."""
-    node.core.publish_local("/a", [1])
-    node.core.publish_local("/a", [2])
-    node.core.publish_local("/b", [3])
+    publish(node.core, "/a", 1)
+    publish(node.core, "/a", 2)
+    publish(node.core, "/b", 3)
     families = scrape(node)
     assert value(families, "hub_route_misses_total") == 2
     assert value(families, "hub_routes") == 2
@@ -214,7 +215,7 @@ async def test_the_process_is_measured_too(node: Node) -> None:
 
 async def test_the_journal(node: Node, journal: Journal) -> None:
     """What was recorded, lost and staged is counted."""
-    node.core.publish_local("/a", [1, 2, 3])
+    publish(node.core, "/a", 1, 2, 3)
     node.core.flush()
     await journal.settle()
     families = scrape(node)

@@ -15,7 +15,7 @@ from hub.overflow import Overflow, QueueLimits
 from hub.settings import Limits, Settings
 from peers.node.node import Node, core_limits
 from peers.wire.hello import Hello, QueueWish
-from tests.hub.fakes import FakeOutlet
+from tests.hub.fakes import FakeOutlet, publish
 
 
 @dataclass(eq=False)
@@ -97,8 +97,8 @@ async def test_the_end_of_a_turn(node: Node) -> None:
     handler = Handler(outlet, role=Role.LOCAL, limits=QueueLimits())
     node.core.attach(handler)
     node.core.subscribe(handler, ["/a"])
-    node.core.publish_local("/a", [1])
-    node.core.publish_local("/a", [2])
+    publish(node.core, "/a", 1)
+    publish(node.core, "/a", 2)
     order: list[str] = []
     node.after_turn(lambda: order.append(f"{outlet.writes} writes"))
     assert outlet.writes == 0

@@ -16,6 +16,7 @@ from hub.frame import KIND_MESSAGES, encode_frame
 from hub.handler import WRITE_LIMIT_BYTES
 from hub.topics import RESERVED
 from peers.wire.hello import SOFTWARE
+from tests.hub.fakes import publish
 from tests.websocket.conftest import StartHub
 from tests.websocket.hubs import Hub, settings_of, until
 from tests.websocket.raw_client import RawClient, text, upgrade
@@ -176,7 +177,7 @@ async def test_a_confirmation_precedes_the_messages(hub: Hub, subprotocol: str) 
 async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
     """Also when the same read fills what a turn may collect, so that the hub writes at once."""
     client = await hub.client("/old")
-    hub.node.core.publish_local("/old", ["x" * (WRITE_LIMIT_BYTES - 1000)])
+    publish(hub.node.core, "/old", "x" * (WRITE_LIMIT_BYTES - 1000))
     (connection,) = hub.connections
     read = text({"type": "subscribe", "prefixes": ["/new"], "request": 3}) + text(
         {"type": "publish", "topic": "/new", "value": "y" * 1000}
@@ -190,7 +191,7 @@ async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None
     """Between the end of a connection and the news of it, what is offered goes nowhere, without an error."""
     await hub.client("/t", name="me")
     (connection,) = hub.connections
-    hub.node.core.publish_local("/t", [1])
+    publish(hub.node.core, "/t", 1)
     connection.abort()
     hub.node.core.flush()
     connection.send_gap(3)
@@ -321,7 +322,7 @@ async def test_one_turn_is_one_write(hub: Hub) -> None:
 
     connection._transport = Recorder()  # type: ignore[assignment]
     for number in range(16):
-        hub.node.core.publish_local(f"/t/{number}", [number])
+        publish(hub.node.core, f"/t/{number}", number)
     assert await client.messages(16) == [(f"/t/{number}", number) for number in range(16)]
     assert len(writes) == 1
     connection._transport = transport

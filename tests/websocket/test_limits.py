@@ -6,6 +6,7 @@ import pytest
 from websockets.frames import Opcode
 
 from peers.connections.unread import unread_bytes
+from tests.hub.fakes import publish
 from tests.websocket.conftest import StartHub
 from tests.websocket.hubs import Hub, settings_of, until
 from tests.websocket.raw_client import flood, frame, request, upgrade
@@ -96,7 +97,7 @@ async def test_stopping(hub: Hub) -> None:
     half = await hub.raw()
     await half.send(b"GET ")
     await until(lambda: len(hub.node.connections) == 3)
-    hub.node.core.publish_local("/a", [1])
+    publish(hub.node.core, "/a", 1)
     hub.node.draining = True
     for connection in list(hub.node.connections):
         connection.drain()

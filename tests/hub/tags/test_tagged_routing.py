@@ -336,14 +336,3 @@ def test_the_rules_of_a_link_that_goes_are_removed_in_shares() -> None:
     turn.core.flush()
     assert len(turn.core.rules) == 0
     assert turn.wakes >= 2
-
-
-def test_publishing_from_within_with_labels() -> None:
-    """For the hub's own process."""
-    turn = Turn()
-    handler, outlet = turn.join()
-    turn.core.subscribe_rules(handler, [check_rule(["x"])])
-    assert turn.core.publish_local("/t", [1], ["x", "y"]) == 1
-    assert turn.core.publish_local("/t", [2]) == 0
-    turn.core.flush()
-    assert outlet.values == [1]

@@ -16,6 +16,7 @@ from hub.frame import KIND_MESSAGES, encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.websocket.zeek import PATH, client_name, zeek_form
 from peers.wire.hello import NAME_LIMIT_BYTES
+from tests.hub.fakes import publish
 from tests.websocket.conftest import StartHub
 from tests.websocket.hubs import Hub, settings_of, until
 from tests.websocket.raw_client import frame, request, upgrade
@@ -28,7 +29,7 @@ async def test_with_the_library(hub: Hub) -> None:
         await socket.send('["/a"]')
         ack = json.loads(await socket.recv())
         assert ack == {"type": "ack", "endpoint": str(uuid.UUID(ack["endpoint"])), "version": "2.8.0-dev"}
-        hub.node.core.publish_local("/a/b", [True])
+        publish(hub.node.core, "/a/b", True)
         assert await socket.recv() == '{"type":"data-message","topic":"/a/b","@data-type":"boolean","data":true}'
         assert socket.subprotocol is None
         assert socket.protocol.extensions == []
@@ -182,7 +183,7 @@ async def test_duplicates_are_one(start_hub: StartHub) -> None:
     """They count once against the limit, and a message comes once."""
     hub = await start_hub(settings_of(prefixes_per_client=1))
     client = await ZeekClient.subscribed(hub, "/a", "/a")
-    hub.node.core.publish_local("/a", [None])
+    publish(hub.node.core, "/a", None)
     await client.text()
     assert await client.settle() == []
 
@@ -242,10 +243,10 @@ async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) 
     core = hub.node.core
     total = 0
     while handler.dropped_messages < 100:
-        core.publish_local("/a", [["x" * 1000, total]])
+        publish(core, "/a", ["x" * 1000, total])
         core.flush()
         total += 1
-    core.publish_local("/b", [0])
+    publish(core, "/b", 0)
     delivered = total - handler.dropped_messages
     numbers = [(await client.reply())["data"][1]["data"] for _ in range(delivered)]
     assert numbers == sorted(numbers)

@@ -19,6 +19,7 @@ from peers.connections.bridge import RENEW_S, BridgeConversation
 from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.connection import Connection
 from peers.transport.endpoints import Endpoint
+from tests.hub.fakes import publish
 from tests.websocket.conftest import StartHub
 from tests.websocket.hubs import Hub, until
 from tests.websocket.journals import SlowJournal
@@ -269,7 +270,7 @@ async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
             await linked(hub)
             handler = leaf(hub)
             while not handler.closed:
-                core.publish_local("/to", ["x" * 10_000])
+                publish(core, "/to", "x" * 10_000)
                 core.flush()
             await until(lambda: bridge.attempts == 2)
         told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
@@ -281,7 +282,7 @@ async def test_the_hub_stops(hub: Hub, zeek: Zeek) -> None:
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
         await linked(hub)
-        hub.node.core.publish_local("/to", [True])
+        publish(hub.node.core, "/to", True)
         hub.node.draining = True
         for one in list(hub.node.connections):
             one.drain()
@@ -327,7 +328,7 @@ async def test_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
         await linked(hub)
         handler, total = leaf(hub), 0
         while handler.writable or handler.statistics().queued_messages < 20:
-            core.publish_local("/to", ["x" * 10_000])
+            publish(core, "/to", "x" * 10_000)
             core.flush()
             total += 1
         connection.transport.resume_reading()
@@ -370,7 +371,7 @@ async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek)
         await linked(hub)
         handler, total = leaf(hub), 0
         while handler.writable:
-            core.publish_local("/to", ["x" * 10_000])
+            publish(core, "/to", "x" * 10_000)
             core.flush()
             total += 1
         hub.node.draining = True
