@@ -1,7 +1,7 @@
 """What was received in shared memory, without a copy: `View`, and where it is: `Mapping`, `KnownSegment`, `ReadBlock`.
 
 ```
-SEGMENT ─▶ KnownSegment ─ handle ─▶ ReadBlock ─┐                    ┌─ with view as memory: ...   GoneError at its end
+SEGMENT ─▶ KnownSegment ─ handle ─▶ ReadBlock ─┐                    ┌─ with view as memory: ...   BlockGoneError at its end
 descriptor ───────────────────────▶ Mapping ───┴─▶ View ─ of bytes ─┴─ copy()
 ```
 
@@ -193,7 +193,7 @@ class View:
         total = array.sum()
     ```
 
-    What was read counts once the block is left: `GoneError` there says that the bytes may have changed under it,
+    What was read counts once the block is left: `BlockGoneError` there says that the bytes may have changed under it,
     because the block was held longer than its publisher waits. Let go of the view to let the publisher have its room.
     """
 
