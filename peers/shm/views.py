@@ -1,7 +1,7 @@
 """What was received in shared memory, without a copy: `View`, and where it is: `Mapping`, `KnownSegment`, `ReadBlock`.
 
 ```
-SEGMENT ─▶ KnownSegment ─ handle ─▶ ReadBlock ─┐                    ┌─ with view as memory: ...   BlockGoneError at its end
+SEGMENT ─▶ KnownSegment ─ handle ─▶ ReadBlock ─┐                    ┌─ with view as memory: ... or BlockGoneError
 descriptor ───────────────────────▶ Mapping ───┴─▶ View ─ of bytes ─┴─ copy()
 ```
 
