@@ -7,7 +7,7 @@
 | timestamp extension | RFC 3339 text |
 | map keys that are not text | their text |
 | extensions 1 to 10: Zeek's values | as in `peers.values.untyped` |
-| other extensions, invalid msgpack | none |
+| other extensions, invalid msgpack, more than 500 arrays and maps in each other | none |
 
 A conversion blocks the event loop, so it is bounded. What costs is not bytes but arrays and maps: a megabyte of nested
 empty ones takes 130 ms, a megabyte of text 2 ms. So both are bounded: bytes, and the bytes that can begin an array or
@@ -25,6 +25,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
+
+from peers.values.nesting import is_packed_too_deep
 
 __all__ = [
     "BROKER_LIMIT_BYTES",
@@ -89,6 +91,8 @@ def json_of(body: bytes) -> bytes | None:
         len(body) > CONVERTED_LIMIT_BYTES or possible_containers(body) > CONTAINERS_LIMIT
     ):
         return None
+    if is_packed_too_deep(body):
+        return None
     return without_collecting(_json_of, body) if len(body) > _COLLECTING_BYTES else _json_of(body)
 
 
@@ -124,12 +128,21 @@ def _json_of(body: bytes) -> bytes | None:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """Rewrite the keys that the JSON encoder does not take: nil, booleans and arrays."""
-    if type(value) is dict:
-        return {_text_key(key): _with_text_keys(item) for key, item in value.items()}
-    if type(value) is list:
-        return [_with_text_keys(item) for item in value]
-    return value
+    """Rewrite the keys that the JSON encoder does not take: nil, booleans and arrays.
+
+    Step by step and not by calling itself: how often a function may do that is another matter on each Python.
+    """
+    whole = [value]
+    waiting: list[Any] = [whole]
+    while waiting:
+        container = waiting.pop()
+        for place in range(len(container)) if type(container) is list else list(container):
+            item = container[place]
+            if type(item) is dict:
+                item = container[place] = {_text_key(key): inner for key, inner in item.items()}
+            if type(item) is dict or type(item) is list:
+                waiting.append(item)
+    return whole[0]
 
 
 def _text_key(key: Any) -> Any:

@@ -30,7 +30,7 @@ from hub.topics import printable
 from peers.journal.forms import Form, Order
 from peers.values.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
 from peers.values.forms import Form as BatchForm
-from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep
+from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep, is_packed_too_deep
 from peers.verbs.publish import Publication
 from peers.websocket.batches import json_form, msgpack_form
 from peers.websocket.messages import (
@@ -79,6 +79,8 @@ _CONTAINERS_LIMIT = 4 * 1024 * 1024
 
 _READ_AGAIN_BYTES = 4 * 1024 * 1024
 """Largest message that, having too many parts, is still looked through for the request that it bears: 5 ms a MiB."""
+
+_TOO_DEEP = f"nested too deep: more than {NESTING_LIMIT} arrays and maps in each other"
 
 _MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for what is not JSON or msgpack at all, once its `ValidationError` is taken out."""
@@ -213,9 +215,7 @@ def _check_utf8(payload: bytes) -> None:
 
 def _decode_text(payload: bytes) -> ClientMessage:
     if is_nested_too_deep(payload):
-        raise ProtocolError(
-            CloseCode.BAD_DATA, f"nested too deep: more than {NESTING_LIMIT} arrays and maps in each other"
-        )
+        raise ProtocolError(CloseCode.BAD_DATA, _TOO_DEEP)
     try:
         message: _JsonMessage = _from_json(payload)
     except msgspec.ValidationError as error:
@@ -258,6 +258,8 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
     if len(payload) > _CONTAINERS_LIMIT and (found := possible_containers(payload)) > _CONTAINERS_LIMIT:
         text = _too_many("bytes that may begin an array or map", found, _CONTAINERS_LIMIT)
         raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
+    if is_packed_too_deep(payload):
+        raise ProtocolError(CloseCode.BAD_DATA, _TOO_DEEP)
     try:
         message: _RawMessage = _from_msgpack(payload)
     except msgspec.ValidationError as error:

@@ -25,6 +25,7 @@ from peers.values.conversion import (
     possible_parts,
     without_collecting,
 )
+from peers.values.nesting import NESTING_LIMIT
 
 
 def converted(value: Any) -> Any:
@@ -169,3 +170,12 @@ def test_the_collector_is_put_off_and_comes_back() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("head", [b"\x91", b"\x81\x01", b"\x81\xc0"])
+def test_how_deep_a_body_may_be(head: bytes) -> None:
+    """As deep as a JSON text may be, also where keys must be rewritten; how much stack there is does not matter."""
+    text = json_of(head * NESTING_LIMIT + b"\x01")
+    assert text is not None
+    assert text.count(b"[") + text.count(b"{") == NESTING_LIMIT
+    assert json_of(head * (NESTING_LIMIT + 1) + b"\x01") is None

@@ -15,6 +15,7 @@ from hub.errors import CloseCode, PeerError, ProtocolError
 from hub.overflow import Overflow, QueueLimits
 from peers.journal.forms import Form, Order
 from peers.values.conversion import PARTS_LIMIT
+from peers.values.nesting import NESTING_LIMIT
 from peers.verbs.publish import Publication
 from peers.websocket.codec import FETCH_LIMIT_BYTES, ITEMS_LIMIT, JSON, JSON_BYTES, JSON_LIMIT_BYTES, MSGPACK, Codec
 from peers.websocket.messages import (
@@ -296,7 +297,25 @@ def test_what_is_not_msgpack_ends_the_connection(payload: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         MSGPACK.decode(payload)
     assert caught.value.code == CloseCode.BAD_DATA
-    assert caught.value.text.startswith("not msgpack: ")
+    assert caught.value.text.startswith(("not msgpack: ", "nested too deep: "))
+
+
+@pytest.mark.parametrize("name", list(CODECS))
+@pytest.mark.parametrize("kind", ["publish", "request"])
+def test_how_deep_a_value_may_be_is_a_limit_of_the_hub(name: str, kind: str) -> None:
+    """Not of the interpreter's stack: the same in both encodings, on every Python."""
+
+    def message(levels: int) -> bytes:
+        if name == "json":
+            head = f'{{"type":"{kind}","request":1,"topic":"/a","value":'
+            return f"{head}{'[' * levels}1{']' * levels}}}".encode()
+        head = msgspec.msgpack.encode({"type": kind, "request": 1, "topic": "/a", "value": None})[:-1]
+        return head + b"\x91" * levels + b"\x01"
+
+    decode = CODECS[name].decode
+    assert decode(message(NESTING_LIMIT - 1))  # the message itself is the first level
+    with pytest.raises(ProtocolError, match="nested too deep: more than 500 arrays and maps in each other"):
+        decode(message(NESTING_LIMIT))
 
 
 @pytest.mark.parametrize("name", list(CODECS))
