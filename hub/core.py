@@ -25,10 +25,11 @@ from operator import attrgetter
 from typing import Literal
 
 from hub.batch import Batch
+from hub.delivery import Role, receivers
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left, unreadable
 from hub.filter import Change, Filter
-from hub.handler import Handler, HandlerStatistics, QueueMemory, Role
+from hub.handler import Handler, HandlerStatistics, QueueMemory
 from hub.holdings import Allowance, give_back, take
 from hub.limits import CoreLimits
 from hub.memory import Memory
@@ -59,33 +60,19 @@ _CHECKED_PER_STEP = 10
 OnRefused = Callable[[RejectedError, int], object]
 """Tells a handler that so many of its messages were refused."""
 
-_all_handlers: Callable[[Route], tuple[Handler, ...]] = attrgetter("handlers")
+HandlersOf = Callable[[Route], tuple[Handler, ...]]
+"""Gives those who get what comes on a route."""
+
+_all_handlers: HandlersOf = attrgetter("handlers")
 
 
 def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
-    """Who gets what `source` publishes, where that is not everybody who wants it."""
-    if source.is_link:
-        return route.near
-    return tuple(
-        handler
-        for handler in route.handlers
-        if (handler is not source or source.hears_itself) and (source.reaches_leaves or handler.role is not Role.LEAF)
-    )
-
-
-def _is_asked_of_links(handler: Handler, prefix: str) -> bool:
-    """Whether peer hubs are asked for what a subscriber wants: not for another of them, nor for what stays in each."""
-    return not handler.is_link and not prefix.startswith(RESERVED)
+    return receivers(source, route.handlers, route.near)
 
 
 def _any_prefix(_: str) -> bool:
     """Stand in for a rule about what leaves are asked for: there is none."""
     return True
-
-
-def _asks_for_hub(handler: Handler) -> bool:
-    """Whether one of its prefixes is for the hub's own topics alone."""
-    return any(prefix.startswith(RESERVED) for prefix in handler.prefixes)
 
 
 def _no_clock(_: int) -> None:
@@ -309,7 +296,7 @@ class Core:
         self._multimap.add(prefix, handler)
         self._prefixes_allowed.took(prefix)
         self.routes.forget(prefix)
-        if _is_asked_of_links(handler, prefix):
+        if handler.delivery.asks_links(prefix):
             _tell(self._links, self._filter.add(prefix))
         if self._leaf_filter is not None and self._is_asked_of_leaves(handler, prefix):
             _tell(self._leaves, self._leaf_filter.add(prefix))
@@ -318,14 +305,13 @@ class Core:
         self._multimap.discard(prefix, handler)
         self._prefixes_allowed.gave_back(prefix)
         self.routes.forget(prefix)
-        if _is_asked_of_links(handler, prefix):
+        if handler.delivery.asks_links(prefix):
             _tell(self._links, self._filter.discard(prefix))
         if self._leaf_filter is not None and self._is_asked_of_leaves(handler, prefix):
             _tell(self._leaves, self._leaf_filter.discard(prefix))
 
     def _is_asked_of_leaves(self, handler: Handler, prefix: str) -> bool:
-        """Whether leaves are asked for what a subscriber wants: not for another leaf, never for what is not theirs."""
-        return handler.role is not Role.LEAF and not prefix.startswith(RESERVED) and self._may_ask_leaves(prefix)
+        return handler.delivery.asks_leaves(prefix) and self._may_ask_leaves(prefix)
 
     def _filter_for_leaves(self) -> Filter:
         """What leaves are told. Kept from the first question on, so that a hub without leaves need not pay for it."""
@@ -352,25 +338,25 @@ class Core:
             self._refuse(source, route, batch.messages)
             return
         source.published_messages += batch.messages
-        for handler in route.handlers if source.is_plain else _receivers(source, route):
+        for handler in route.handlers if source.is_plain else receivers(source, route.handlers, route.near):
             handler.offer(batch)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
         source.published_messages += sum(stretch.messages)
-        receivers = _all_handlers if source.is_plain else partial(_receivers, source)
+        handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
         if self.routes.has_senders:
-            receivers = partial(self._receivers_of_owned, source, stretch, receivers)
-        for handlers, batch in stretch.gathered(receivers):
+            handlers_of = partial(self._receivers_of_owned, source, stretch, handlers_of)
+        for handlers, batch in stretch.gathered(handlers_of):
             for handler in handlers:
                 handler.offer(batch)
 
     def _receivers_of_owned(
-        self, source: Handler, stretch: Stretch[Route], receivers: Callable[[Route], tuple[Handler, ...]], route: Route
+        self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf, route: Route
     ) -> tuple[Handler, ...]:
         """Who gets what of a stretch goes this way; nobody, if it bears a name that `source` does not own."""
         if route.may_bring(source):
-            return receivers(route)
+            return handlers_of(route)
         pairs = zip(stretch.routes, stretch.messages, strict=True)
         messages = sum([messages for other, messages in pairs if other is route])
         source.published_messages -= messages
@@ -407,11 +393,8 @@ class Core:
         return bool(self._subscribers_here(topic))
 
     def _subscribers_here(self, topic: str) -> list[Handler]:
-        return [
-            handler
-            for handler in self.routes.find(topic).near
-            if handler.role is not Role.LEAF and (handler.hears_hub or _asks_for_hub(handler))
-        ]
+        wanting = self.routes.find(topic).handlers
+        return [handler for handler in wanting if handler.delivery.hears_of_hub(handler.prefixes)]
 
     # The turn.
 

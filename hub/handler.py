@@ -27,10 +27,10 @@ Not here: the bytes (`peers.connections`), which batches come here (`hub.core`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import NamedTuple, Protocol, cast
 
 from hub.batch import Batch
+from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
 from hub.memory import Account, HeldBatches, Memory
@@ -39,26 +39,13 @@ from hub.queue import BoundedQueue
 from hub.requests.lane import Item, Lane
 from hub.requests.shared import as_bytes
 
-__all__ = ["ANY_FRAME_BYTES", "WRITE_LIMIT_BYTES", "Handler", "HandlerStatistics", "Outlet", "Poster", "Role"]
+__all__ = ["ANY_FRAME_BYTES", "WRITE_LIMIT_BYTES", "Handler", "HandlerStatistics", "Outlet", "Poster"]
 
 WRITE_LIMIT_BYTES = 256 * 1024
 """What a handler collects in one turn before it writes early: one read's worth (asyncio reads 256 KiB at most)."""
 
 ANY_FRAME_BYTES = (1 << 32) - 1
 """The longest body that a header can tell: of a far side that has no limit of its own."""
-
-
-class Role(Enum):
-    """What stands behind a handler."""
-
-    CLIENT = "client"
-    LINK = "link"
-    """A peer hub. What came from one link does not go to another (one hop)."""
-    LEAF = "leaf"
-    """An endpoint of a foreign network (Zeek). It is told what this hub wants, and says what it wants, like a link;
-    but it hears what comes over links, and what comes from it goes over links, like a client."""
-    LOCAL = "local"
-    """A subscriber in this process."""
 
 
 class Outlet(Protocol):
@@ -167,9 +154,8 @@ class Handler:
         "address",
         "closed",
         "delivered_bytes",
+        "delivery",
         "frame_limit_bytes",
-        "hears_hub",
-        "hears_itself",
         "id",
         "is_link",
         "is_plain",
@@ -179,11 +165,8 @@ class Handler:
         "poster",
         "prefixes",
         "published_messages",
-        "reaches_leaves",
         "reported_messages",
         "reported_unreadable_messages",
-        "role",
-        "takes_shared",
         "unreadable_messages",
     )
 
@@ -200,25 +183,17 @@ class Handler:
     ) -> None:
         # 0 until the core gives the handler a number, as it is attached.
         self.id = 0
-        self.role = role
-        # Asked for every message; looking the enum's member up takes 70 ns.
-        self.is_link = role is Role.LINK
-        # False for a leaf, unless `restrict` says otherwise: what it publishes does not come back to it.
-        self.hears_itself = role is not Role.LEAF
-        # False once `restrict` has said that wide prefixes do not bring it the hub's own topics.
-        self.hears_hub = True
-        # False once `restrict` has said that leaves do not get what it publishes.
-        self.reaches_leaves = True
-        # True while everybody who wants what it publishes gets it; `restrict` works it out again.
-        self.is_plain = self.hears_itself and not self.is_link
+        # What it gets, and who gets what it publishes. `restrict` and `take_shared` put another in its place.
+        self.delivery = Delivery.of(role)
+        # What `delivery` says, beside it because it is asked for with each batch.
+        self.is_link = self.delivery.is_link
+        self.is_plain = self.delivery.is_plain
         self.name = name
         self.address = address
         self.limits = limits
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
-        # True for a far side that takes values in shared memory; every other one gets them as bytes.
-        self.takes_shared = False
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
         # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
@@ -284,10 +259,17 @@ class Handler:
             leaves: Whether leaves get it.
             hub: Whether a prefix that covers more than the hub's own topics brings it these, too.
         """
-        self.hears_itself = itself
-        self.hears_hub = hub
-        self.reaches_leaves = leaves
-        self.is_plain = itself and leaves and not self.is_link
+        self.delivery = self.delivery._replace(hears_itself=itself, hears_hub=hub, reaches_leaves=leaves)
+        self.is_plain = self.delivery.is_plain
+
+    def take_shared(self) -> None:
+        """Let the far side have values in shared memory from now on; without this it gets them as bytes."""
+        self.delivery = self.delivery._replace(takes_shared=True)
+
+    @property
+    def role(self) -> Role:
+        """What stands behind it."""
+        return self.delivery.role
 
     @property
     def dropped_messages(self) -> int:
@@ -328,7 +310,7 @@ class Handler:
         Returns:
             Whether it was taken. It is not where there is no room, the handler is closed, or nobody here can write it.
         """
-        if item.flags & FLAG_SHARED and not self.takes_shared:
+        if item.flags & FLAG_SHARED and not self.delivery.takes_shared:
             plain = as_bytes(item)
             return plain is not None and self.post(plain, keep=keep)
         if not self._direct:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import TypeVar
 
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.memory import Memory
 
 __all__ = ["Allowance", "give_back", "take"]

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hub.handler import Handler, Role
+from hub.delivery import Role
+from hub.handler import Handler
 
 __all__ = ["CoreStatistics", "Counters", "RoutingStatistics"]
 

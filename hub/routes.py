@@ -27,6 +27,7 @@ from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedList
 
+from hub.delivery import without_links
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED, KIND_MESSAGES
 from hub.handler import Handler
@@ -77,8 +78,7 @@ class Route:
 
     def __init__(self, handlers: tuple[Handler, ...], sender: str = "", source: Handler | None = None) -> None:
         self.handlers = handlers
-        near = [handler for handler in handlers if not handler.is_link]
-        self.near = handlers if len(near) == len(handlers) else tuple(near)
+        self.near = without_links(handlers)
         self.sender = sender
         self.source = source
 

@@ -118,8 +118,8 @@ class RuleSubscriptions:
         if self._here is None:
             self._here = {}
             for handler, held in self._held.items():
-                if not handler.is_link:
-                    for rule in held:
+                for rule in held:
+                    if handler.delivery.asks_links(rule.prefix):
                         self._here[rule] = self._here.get(rule, 0) + 1
         self._links[link] = on_rule
         for rule in self._here:
@@ -129,7 +129,7 @@ class RuleSubscriptions:
         self._index.add(rule, handler)
         self.allowed.took("".join(rule.labels) + rule.prefix)
         self._forget(rule)
-        if self._here is not None and not handler.is_link:
+        if self._here is not None and handler.delivery.asks_links(rule.prefix):
             for new in take(self._here, (rule,)):
                 self._tell(new, added=True)
 
@@ -137,7 +137,7 @@ class RuleSubscriptions:
         self._index.discard(rule, handler)
         self.allowed.gave_back("".join(rule.labels) + rule.prefix)
         self._forget(rule)
-        if self._here is not None and not handler.is_link:
+        if self._here is not None and handler.delivery.asks_links(rule.prefix):
             for gone in give_back(self._here, (rule,)):
                 self._tell(gone, added=False)
 

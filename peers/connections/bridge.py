@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from peers.connections.connection import Connection

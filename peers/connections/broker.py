@@ -23,9 +23,10 @@ import secrets
 from typing import cast
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.filter import Change
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from hub.routes import Route

@@ -22,9 +22,10 @@ from typing import Protocol, cast
 import msgspec
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from hub.routes import Route
@@ -266,7 +267,7 @@ class TcpConversation:
         handler = self._take_in(hello, Role.CLIENT, limits)
         introduction = node.hello(limits, self._link_id)
         if self._shared is not None:
-            handler.takes_shared = True
+            handler.take_shared()
             introduction = msgspec.structs.replace(introduction, shared=self._shared.offered_bytes)
         self.session.send(introduction.encode())
         node.core.attach(handler)

@@ -162,7 +162,7 @@ class UnixValues:
         if self._sharing.is_beyond(batch.shared):
             core.publish(handler, route, Batch(batch.frames, batch.messages))
             return
-        if batch.is_block and any(not one.takes_shared for one in route.handlers):
+        if batch.is_block and any(not one.delivery.takes_shared for one in route.handlers):
             batch.copy()  # now: its publisher may take it back
         core.publish(handler, route, batch)
 

@@ -25,8 +25,9 @@ from typing import cast
 from websockets.http11 import Request
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Handler, Poster, Role
+from hub.handler import Handler, Poster
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from peers.connections.connection import Connection

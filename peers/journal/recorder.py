@@ -33,9 +33,10 @@ import structlog
 
 from hub.batch import Batch
 from hub.core import Core
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError, StorageError
 from hub.events import Event
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
 from peers.journal.schema import Write

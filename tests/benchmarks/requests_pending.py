@@ -16,8 +16,9 @@ from collections.abc import Callable
 
 from hub.batch import Batch
 from hub.core import Core
+from hub.delivery import Role
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item

@@ -25,8 +25,9 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from hub.delivery import Role
 from hub.frame import KIND_MESSAGES, Frame
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.multimap import PrefixMultimap
 from hub.overflow import QueueLimits
 from hub.routes import Route, Routes

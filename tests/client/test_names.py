@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from hub.delivery import Role
 from hub.errors import (
     ClosedError,
     InvalidNameError,
@@ -14,7 +15,6 @@ from hub.errors import (
     RequestFailedError,
     UsageError,
 )
-from hub.handler import Role
 from hub.names.claim import Announced, Wish
 from peers.client import KnownName, connect
 from peers.client.blocking import connect as connect_blocking

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import BusyError, CloseCode, ClosedError, InvalidTopicError, RejectedError
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from peers.client import Client, InvalidValueError, connect

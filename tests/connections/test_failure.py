@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 import structlog
 
+from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from peers.connections.connection import Connection

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from hub.batch import Batch, decode_values, encode_value
 from hub.core import Core
+from hub.delivery import Role
 from hub.filter import Change
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.overflow import Overflow, QueueLimits
 from hub.stretch import Stretch, find_runs

@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
+from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.names.claim import Announced
 from hub.overflow import Overflow, QueueLimits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hub.delivery import Role
 from hub.filter import Change
-from hub.handler import Role
 from hub.overflow import Overflow
 from tests.hub.fakes import FarSide, Turn, handler_of
 

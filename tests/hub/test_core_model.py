@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from hub.delivery import Role
 from hub.filter import Change
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import CoreLimits, RouteLimits
 from tests.hub.fakes import FakeOutlet, Turn, handler_of
 
@@ -109,8 +110,8 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         """From link to link, from leaf to the same leaf, and from whoever is restricted, nothing goes."""
         roles = member.handler.role, source.handler.role
         restricted = source.handler.role is not Role.LINK and (
-            (member is source and not source.handler.hears_itself)
-            or (member.handler.role is Role.LEAF and not source.handler.reaches_leaves)
+            (member is source and not source.handler.delivery.hears_itself)
+            or (member.handler.role is Role.LEAF and not source.handler.delivery.reaches_leaves)
         )
         return roles == (Role.LINK, Role.LINK) or restricted
 

@@ -8,6 +8,7 @@ import pytest
 
 from hub import events
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.events import (
     STATISTICS_TOPIC,
     Event,
@@ -19,7 +20,7 @@ from hub.events import (
     peer_left,
     unreadable,
 )
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.names.claim import Claim
 from hub.overflow import Overflow
 from hub.topics import RESERVED

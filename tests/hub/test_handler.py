@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import WRITE_LIMIT_BYTES, Handler, HandlerStatistics, Role
+from hub.handler import WRITE_LIMIT_BYTES, Handler, HandlerStatistics
 from hub.overflow import Overflow, QueueLimits
 from tests.hub.fakes import (
     Bench,

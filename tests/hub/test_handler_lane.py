@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hub.batch import Batch, decode_values
-from hub.handler import WRITE_LIMIT_BYTES, Handler, Role
+from hub.delivery import Role
+from hub.handler import WRITE_LIMIT_BYTES, Handler
 from hub.overflow import QueueLimits
 from hub.requests.lane import ITEM_OVERHEAD_BYTES, Item
 from hub.requests.layout import Reply

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from hub.batch import Batch
 from hub.core import _level
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.memory import HeldBatches, Memory
 from hub.names.claim import Announced, Wish
 from hub.overflow import Overflow, QueueLimits

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hub.batch import Batch
-from hub.handler import Handler, Role
+from hub.delivery import Role
+from hub.handler import Handler
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.overflow import Overflow
 from tests.hub.fakes import handler_of

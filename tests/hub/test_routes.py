@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import RouteLimits
 from hub.multimap import PrefixMultimap
 from hub.routes import Routes

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hub import __version__
 from hub.batch import Batch
-from hub.handler import Handler, Role
+from hub.delivery import Role
+from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import JournalSettings, Settings
 from peers.journal.journal import Journal

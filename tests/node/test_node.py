@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from hub.batch import Batch
-from hub.handler import Handler, Role
+from hub.delivery import Role
+from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Limits, Settings

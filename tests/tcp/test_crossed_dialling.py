@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hub.handler import Role
+from hub.delivery import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from peers.connections.tcp import tcp_connection

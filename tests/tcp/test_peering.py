@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.frame import encode_frame
-from hub.handler import Role
 from hub.overflow import QueueLimits
 from peers.wire.control import decode_subscription, encode_subscription
 from peers.wire.hello import Hello, QueueWish

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hub.delivery import Role
 from hub.frame import encode_frame
-from hub.handler import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from peers.connections.connection import TURN_EVENTS

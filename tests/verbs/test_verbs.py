@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import iterate_frames
-from hub.handler import Role
 from hub.limits import CoreLimits, HandlerLimits
 from hub.names.claim import Change, Wish
 from hub.requests.lane import Item

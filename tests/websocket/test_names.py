@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.names.claim import Announced
 from hub.names.names import Names
 from tests.hub.fakes import handler_of

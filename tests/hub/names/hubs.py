@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hub.handler import Handler, Role
+from hub.delivery import Role
+from hub.handler import Handler
 from hub.limits import NameLimits
 from hub.names.claim import Announced, Change, Claim, Standing, Wish
 from hub.names.names import Names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.handler import Role
+from hub.delivery import Role
 from hub.limits import CoreLimits, NameLimits
 from hub.names.claim import Announced, Wish
 from tests.hub.fakes import Turn

@@ -8,8 +8,9 @@ from typing import Any
 import msgpack
 
 from hub.core import Core
+from hub.delivery import Role
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item

@@ -6,9 +6,10 @@ from unittest.mock import patch
 
 import pytest
 
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import RequestLimits
 from hub.requests.layout import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock

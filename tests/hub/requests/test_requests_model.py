@@ -14,8 +14,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from hub.delivery import Role
 from hub.frame import FLAG_BATCH
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import RequestLimits
 from hub.requests.layout import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from hub.delivery import Role
 from hub.errors import ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.requests.layout import Reply, Status
 from hub.requests.services import COMPARED
 from tests.hub.fakes import handler_of

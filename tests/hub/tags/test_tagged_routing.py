@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_TAGGED, iterate_frames
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.names.claim import Wish
 from hub.stretch import Stretch, find_runs

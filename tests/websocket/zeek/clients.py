@@ -8,8 +8,9 @@ from typing import Any
 from websockets.frames import Opcode
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.frame import Frame
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from peers.values import decode_message
 from peers.websocket.zeek import PATH

@@ -11,8 +11,9 @@ import structlog
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
+from hub.delivery import Role
 from hub.errors import InvalidTopicError
-from hub.handler import Handler, Role
+from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from peers.connections import bridge as module
 from peers.connections.bridge import RENEW_S, BridgeConversation

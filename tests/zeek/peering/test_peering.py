@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Role
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Settings, ZeekSettings
 from peers.broker.codes import BrokerCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Role
 from hub.limits import CoreLimits, HandlerLimits
 from peers.connections.broker_subscriptions import STEP_PREFIXES, FarSubscriptions
 from tests.hub.fakes import Turn

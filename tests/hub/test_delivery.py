@@ -1,0 +1,91 @@
+"""Who gets what: every cell of the tables in `hub.delivery`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from hub.delivery import Delivery, Role, receivers, without_links
+from hub.handler import Handler
+from tests.hub.fakes import handler_of
+
+CLIENT, LOCAL, LEAF, LINK = Role.CLIENT, Role.LOCAL, Role.LEAF, Role.LINK
+
+
+def who_gets(source: Handler, *others: Handler) -> tuple[Handler, ...]:
+    """Those of a publisher and others who get what it publishes, where all of them want it."""
+    wanting = (source, *others)
+    if source.is_plain:
+        return wanting
+    return receivers(source, wanting, without_links(wanting))
+
+
+@pytest.mark.parametrize(
+    ("role", "received"),
+    [
+        (CLIENT, {"itself", CLIENT, LOCAL, LEAF, LINK}),
+        (LOCAL, {"itself", CLIENT, LOCAL, LEAF, LINK}),
+        (LEAF, {CLIENT, LOCAL, LEAF, LINK}),
+        (LINK, {CLIENT, LOCAL, LEAF}),
+    ],
+)
+def test_who_gets_what_is_published(role: Role, received: set[Role | str]) -> None:
+    """Unless something else is said: a leaf does not get back what it says, and a link gets nothing of another."""
+    source = handler_of(role=role)
+    others = [handler_of(role=other) for other in Role]
+    got = {"itself" if one is source else one.role for one in who_gets(source, *others)}
+    assert got == received
+
+
+def test_who_gets_what_is_restricted() -> None:
+    """Itself, and leaves, can be left out or let in; that changes nothing for all others, and nothing for links."""
+    for role, itself, leaves in product((CLIENT, LEAF), (True, False), (True, False)):
+        source = handler_of(role=role)
+        others = [handler_of(role=other) for other in Role]
+        source.restrict(itself=itself, leaves=leaves)
+        got = who_gets(source, *others)
+        assert (source in got) is (itself and (leaves or role is not LEAF))
+        assert [one.role for one in got if one is not source] == [one for one in Role if leaves or one is not LEAF]
+        assert source.is_plain is (itself and leaves)
+    link, client = handler_of(role=LINK), handler_of()
+    link.restrict(itself=True, leaves=True)
+    assert not link.is_plain
+    assert who_gets(link, client) == (client,)
+
+
+def test_without_links_is_the_same_tuple_where_there_is_none() -> None:
+    """A route of clients alone takes no further memory."""
+    wanting = (handler_of(), handler_of(role=LEAF))
+    assert without_links(wanting) is wanting
+
+
+@pytest.mark.parametrize("role", Role)
+def test_topics_of_the_hub(role: Role) -> None:
+    """Clients and this process get them, by a wide prefix only if nothing else was said; links and leaves never do."""
+    is_near = role in {CLIENT, LOCAL}
+    handler = handler_of(role=role)
+    assert handler.delivery.hears_of_hub([""]) is is_near
+    handler.restrict(hub=False)
+    assert not handler.delivery.hears_of_hub(["", "$h"])
+    assert handler.delivery.hears_of_hub(["", "$hub/client/"]) is is_near
+
+
+@pytest.mark.parametrize(
+    ("asks", "never"), [(Delivery.asks_links, LINK), (Delivery.asks_leaves, LEAF)], ids=["links", "leaves"]
+)
+def test_who_is_asked(asks: Callable[[Delivery, str], bool], never: Role) -> None:
+    """Links are not asked for what links want, nor leaves for what leaves want, nor anybody for the hub's own."""
+    for role in Role:
+        assert asks(Delivery.of(role), "/a") is asks(Delivery.of(role), "") is (role is not never)
+        assert not asks(Delivery.of(role), "$hub/x")
+
+
+def test_shared_memory_is_taken_where_that_was_said() -> None:
+    """And what else was said of the handler stays."""
+    handler = handler_of()
+    handler.restrict(itself=False)
+    assert not handler.delivery.takes_shared
+    handler.take_shared()
+    assert handler.delivery == Delivery(CLIENT, hears_itself=False, takes_shared=True)
