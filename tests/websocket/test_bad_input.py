@@ -72,7 +72,7 @@ async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
     await client.send(frame(Opcode.BINARY, payload))
     code, reason = await client.end()
     assert code == 1007
-    assert reason.startswith("not msgpack: ")
+    assert reason.startswith(("not msgpack: ", "nested too deep: "))
 
 
 @pytest.mark.usefixtures("bystander")
