@@ -31,11 +31,11 @@ from hub.handler import Handler, Poster
 from hub.overflow import QueueLimits
 from hub.requests.lane import Item
 from peers.connections.connection import Connection
+from peers.connections.http.answers import answer, path_of, plain
+from peers.connections.http.gate import refused
 from peers.node.node import Node
 from peers.verbs.publish import Publication
 from peers.websocket.dialogue import Dialogue, HubDialogue
-from peers.websocket.gate import refused
-from peers.websocket.http import answer, path_of, plain
 from peers.websocket.messages import ClientMessage, Dropped
 from peers.websocket.session import Event, Phase, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
@@ -61,7 +61,7 @@ def websocket_connection(node: Node, queue: QueueLimits, *, loopback: bool) -> C
     Args:
         node: The hub it belongs to.
         queue: Queue that its handler gets if the client has no wish.
-        loopback: Whether the listener is bound to a loopback address, see `peers.websocket.origins`.
+        loopback: Whether the listener is bound to a loopback address, see `peers.connections.http.origins`.
     """
     return Connection(node, lambda connection: WebSocketConversation(node, queue, connection, loopback=loopback))
 

@@ -1,1 +1,1 @@
-"""The hub's WebSocket and HTTP edge: `/v1/hub` with two subprotocols, the page, health and metrics on one port."""
+"""The hub's WebSocket protocol without I/O: `/v1/hub` in JSON and msgpack, and Zeek's JSON API."""

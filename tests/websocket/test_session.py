@@ -13,9 +13,9 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from hub.errors import CloseCode
+from peers.connections.http.answers import plain
 from peers.transport.fragments import FRAGMENTS_LIMIT
 from peers.verbs.publish import Publication
-from peers.websocket.http import plain
 from peers.websocket.messages import Confirmed, RefusedError
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.session import Closing, SubscriptionChange

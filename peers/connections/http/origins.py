@@ -11,8 +11,8 @@ where the page is from. Programs send no `Origin`. These connections are allowed
 | a page on this machine, any port | yes | no |
 | anything else, `null`, several | no | no |
 
-`peers.websocket.hosts` says which hosts are known. This matters because a foreign name can be made to point here (DNS
-rebinding), and then `Origin` equals `Host`. No state, no I/O.
+`peers.connections.http.hosts` says which hosts are known. This matters because a foreign name can be made to point here
+(DNS rebinding), and then `Origin` equals `Host`. No state, no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from hub.topics import printable
-from peers.websocket.hosts import Host, is_loopback
+from peers.connections.http.hosts import Host, is_loopback
 
 __all__ = ["refusal"]
 

@@ -13,9 +13,9 @@ from websockets.http11 import Request
 
 from hub.settings import WebSocketSettings
 from hub.topics import printable
-from peers.websocket.hosts import is_known, read_host
-from peers.websocket.http import path_of
-from peers.websocket.origins import refusal
+from peers.connections.http.answers import path_of
+from peers.connections.http.hosts import is_known, read_host
+from peers.connections.http.origins import refusal
 
 __all__ = ["Refused", "refused"]
 

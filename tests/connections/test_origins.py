@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peers.websocket.hosts import is_known, read_host
-from peers.websocket.origins import refusal
+from peers.connections.http.hosts import is_known, read_host
+from peers.connections.http.origins import refusal
 
 HOST = ["127.0.0.1:7401"]
 
