@@ -37,6 +37,8 @@ from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
+from hub.names.register import Register
+from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
 from hub.stretch import Stretch
@@ -111,8 +113,7 @@ class Core:
         self._may_ask_leaves = may_ask_leaves
         client, peer = limits.client, limits.peer
         self.memory = Memory() if memory is None else memory
-        self.memory.relieve = self._relieve
-        self.memory.on_due = self._turn.request
+        self.memory.attach(self._relieve, self._turn.request)
         self._queue_memory = QueueMemory.of(self.memory)
         self._prefixes_allowed = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory)
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
@@ -137,28 +138,38 @@ class Core:
         self.handlers: dict[int, Handler] = {}
         self.on_refused: dict[Handler, OnRefused] = {}  # of those that can be told
         self.counters = Counters()
+        # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
+        register = Register(self.memory.account("names"))
+        rule_index: RuleIndex[Handler] = RuleIndex()
+        self.routes = Routes(
+            self._multimap,
+            limits.routes,
+            rules=rule_index,
+            owner_of=register.owner,
+            account=self.memory.account("routes"),
+        )
+        rules_allowed = Allowance("rules", client.rules, peer.rules, self.memory)
+        self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
+        self.names = Names(
+            hub_id,
+            register,
+            self._turn,
+            limits.names,
+            self.memory,
+            announce=self._announce_name,
+            on_owner=self.routes.forget_name,
+        )
+        hub_services = HubServices(self._turn.request)
+        hub_services.add(RESERVED + "names", register.answer)
         self.requests = Requests(
             self._turn,
             wake_at,
             limits.requests,
             Allowance("prefixes to serve", client.services, peer.services, self.memory),
             self.memory,
+            owner_of=register.owner_of,
+            hub_services=hub_services,
         )
-        self.names = Names(hub_id, self._announce_name, self._turn, limits.names, self.memory)
-        rule_index: RuleIndex[Handler] = RuleIndex()
-        self.routes = Routes(
-            self._multimap,
-            limits.routes,
-            rules=rule_index,
-            owner_of=self.names.owner,
-            account=self.memory.account("routes"),
-        )
-        rules_allowed = Allowance("rules", client.rules, peer.rules, self.memory)
-        self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
-        self.names.on_change.append(self.routes.forget_name)
-        self.requests.owner_of = self.names.owner_of
-        self.requests.hub_services[RESERVED + "names"] = self.names.answer
-        self.requests.hub_services.on_asked = self._turn.request
 
     # Handlers come and go.
 

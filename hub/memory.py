@@ -80,10 +80,8 @@ class Memory:
     def __init__(self, limit_bytes: int = NO_LIMIT_BYTES, resident: Callable[[], int] = _nothing_resident) -> None:
         self.limit_bytes = limit_bytes
         self._resident = resident
-        self.relieve: Callable[[int], int] = _nothing_to_drop
-        """Drops what frees so many bytes, if there is so much to drop, and returns what was freed. Set by the core."""
-        self.on_due: Callable[[], object] = _nothing_resident
-        """Called when a look becomes due, so that a turn comes that does it. Set by the core."""
+        self._relieve: Callable[[int], int] = _nothing_to_drop
+        self._on_due: Callable[[], object] = _nothing_resident
         self.accounts: dict[str, Account] = {}
         self.charged_bytes = 0
         self.ceiling_bytes = limit_bytes // _LOOKS_AT_THE_LIMIT
@@ -98,6 +96,16 @@ class Memory:
         self._resident_bytes = 0
         self._reliefs_total = self._relieved_bytes_total = self._refused_total = 0
 
+    def attach(self, relieve: Callable[[int], int], on_due: Callable[[], object]) -> None:
+        """Belong to a core from now on.
+
+        Args:
+            relieve: Drops what frees so many bytes, if there is so much to drop, and returns what was freed.
+            on_due: Called when a look becomes due, so that a turn comes that does it.
+        """
+        self._relieve = relieve
+        self._on_due = on_due
+
     def count_only_charged(self) -> None:
         """Hold what is charged against the budget, not what is resident: in a program that holds much of its own."""
         self._resident = lambda: self.charged_bytes
@@ -110,7 +118,7 @@ class Memory:
         """More than the ceiling is charged: ask for a look, once."""
         if not self.is_due:
             self.is_due = True
-            self.on_due()
+            self._on_due()
 
     def look(self) -> None:
         """See how much is resident. If it is too much, let the core drop something; if that is not enough, be over."""
@@ -118,7 +126,7 @@ class Memory:
         excess = self._excess()
         if excess > 0:
             charged = self.charged_bytes
-            freed = self.relieve(excess + self.limit_bytes // _RELIEF_PARTS)
+            freed = self._relieve(excess + self.limit_bytes // _RELIEF_PARTS)
             if freed:
                 self._reliefs_total += 1
                 self._relieved_bytes_total += freed

@@ -5,5 +5,6 @@
 | `grammar` | what a name may look like |
 | `claim` | a claim to a name, and what its owner is told |
 | `contest` | the claims to one name, and whose it is |
-| `names` | all names of a hub |
+| `register` | all names of a hub, and who owns them |
+| `names` | how they come, change owners and go, and who is told |
 """

@@ -1,30 +1,29 @@
-"""`Names`: every service name that this hub knows, and whose it is.
+"""`Names`: how service names are claimed, change owners and are given up, and who is told of it.
 
 ```
-client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_change; whoever owns or lost it
+client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; whoever owns or lost it
 link: hear, forget     ─┘        └─▶ held changes  ─▶ links
 ```
 
 A name has one owner: the earliest claim of those that this hub's clients and its peers' clients hold. Peers are told
 what clients of this hub hold, and nothing that came from another peer (one hop).
 
-Owner: the core. Invariants: replaying `appeared` and `gone` gives `list`; replaying what a link was told gives what is
-held here; `owner` is the same on all hubs that are linked to one another, once they have heard each other.
+Owner: the core. Invariants: replaying `appeared` and `gone` gives what the register lists; replaying what a link was
+told gives what is held here; the owner of a name is the same on all hubs that are linked to one another, once they have
+heard each other.
 
-Cost: a dict hit for `owner`; O(log n) for a name that comes or goes. Whoever leaves is taken out in steps of the turn,
-which all that leave share. Memory: see docs/names-and-labels.md.
+Cost: O(log n) for a name that comes or goes. Whoever leaves is taken out in steps of the turn, which all that leave
+share. Memory: see docs/names-and-labels.md.
 
-Not here: clocks (times are arguments), the wire (`peers.wire.names`), messages to names (`hub.tags`, `hub.requests`).
+Not here: who owns a name now (`hub.names.register`), clocks (times are arguments), the wire (`peers.wire.names`),
+messages to names (`hub.tags`, `hub.requests`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
-
-import msgspec
-from sortedcontainers import SortedDict
+from typing import Literal, NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
 from hub.handler import Handler
@@ -34,32 +33,18 @@ from hub.memory import Memory
 from hub.names.claim import Announced, Change, Claim, Standing, Tell, Wish, untold
 from hub.names.contest import Contest
 from hub.names.grammar import check_name
+from hub.names.register import Register
 from hub.turn import Turn
 
 __all__ = ["Names", "NamesStatistics", "OnNames"]
 
-LIST_LIMIT = 1_000
-"""Most names of one answer: 2 ms of work."""
-
 _STEPS_PER_NAME = 2
 """Taking a name out takes about as long as two prefixes, 20 µs, as there are those who must be told."""
-
-_NAME_BYTES = 700
-"""What a name takes, with its claim and its labels, measured over 50,000 of them."""
 
 OnNames = Callable[[str, Announced | None], object]
 """Tells a peer hub that a name is held here, or no longer."""
 
-Descriptions = list[dict[str, Any]]
-
 Announce = Callable[[Literal["appeared", "gone"], Claim], object]
-
-
-class _Page(msgspec.Struct, forbid_unknown_fields=True):
-    """The page of the list of names that is asked for."""
-
-    prefix: str = ""
-    after: str = ""
 
 
 class NamesStatistics(NamedTuple):
@@ -80,34 +65,36 @@ class NamesStatistics(NamedTuple):
 
 
 class Names:
-    """All names of one hub.
+    """The names of one hub, and those who have something to do with them.
 
     Args:
         hub: Id of this hub.
-        announce: Called when a name has got an owner, and when it has one no longer.
+        register: Where they stand, empty.
         turn: Gives the steps in which names of those who have left go.
         limits: How many there may be.
         memory: Must have room for them.
+        announce: Called when a name has got an owner, and when it has one no longer.
+        on_owner: Called with a name whose owner is another handler now, for whoever remembers owners.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all that it works with
         self,
         hub: bytes,
-        announce: Announce,
+        register: Register,
         turn: Turn,
-        limits: NameLimits | None = None,
-        memory: Memory | None = None,
+        limits: NameLimits,
+        memory: Memory,
+        *,
+        announce: Announce,
+        on_owner: Callable[[str], object],
     ) -> None:
-        self.on_change: list[Callable[[str], object]] = []
-        """Called with a name whose owner has changed, for those who remember owners."""
-        self.limits = limits or NameLimits()
+        self.register = register
+        self.limits = limits
         self._hub = hub
+        self._on_owner = on_owner
         self._announce = announce
         self._turn = turn
-        self._memory = Memory() if memory is None else memory
-        self._account = self._memory.account("names")
-        self._contests: SortedDict[str, Contest] = SortedDict()
-        """Every name that somebody claims, in its order; it goes with its last claim."""
+        self._memory = memory
         self._names: dict[Handler, dict[str, None]] = {}
         """Handler → names: those that a client owns or waits for, and those that a link announces."""
         self._links: dict[Handler, tuple[bytes, OnNames]] = {}
@@ -117,57 +104,6 @@ class Names:
         self._far = self._waiting = 0
         """How many claims links announce, and how many wait. Raised as one comes, lowered as it goes."""
         self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
-
-    # The owners of names.
-
-    def owner(self, name: str) -> Handler | None:
-        """Return the handler of a name's owner: a client's, that of the link to its hub, or None."""
-        claim = self.claim_of(name)
-        return None if claim is None or claim.handler.closed else claim.handler
-
-    def claim_of(self, name: str) -> Claim | None:
-        """Return the claim that stands, None for a name without an owner."""
-        contest: Contest | None = self._contests.get(name)
-        return None if contest is None else contest.owner
-
-    def list(self, prefix: str = "", after: str = "", most: int = LIST_LIMIT) -> Descriptions:
-        """List names in their order, as `$hub/names/appeared` has told them.
-
-        Args:
-            prefix: Those that begin with it.
-            after: Those behind this one: the last of the answer before, to go on.
-            most: Fewer say that there are no more.
-        """
-        found: Descriptions = []
-        for name in self._contests.irange(minimum=max(prefix, after), inclusive=(after < prefix, True)):
-            if not name.startswith(prefix) or len(found) >= most:
-                break
-            claim = self._contests[name].owner
-            if claim is not None:
-                found.append(claim.description)
-        return found
-
-    def owner_of(self, raw: bytes) -> Handler | None:
-        """Return the owner of a name as it stands on the wire; bytes that are no name have none."""
-        return self.owner(raw.decode("ascii", "replace"))
-
-    def answer(self, value: Any) -> Descriptions:
-        """Answer a request to `$hub/names`.
-
-        Args:
-            value: None for all names; a text for those that begin with it; a map with `prefix` and `after` to go on
-                behind the last name of an answer. A thousand names are an answer: fewer say that there are no more.
-
-        Raises:
-            ValueError: It is none of these.
-        """
-        if value is None or isinstance(value, str):
-            return self.list(value or "")
-        try:
-            page = msgspec.convert(value, _Page)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"expected null, a prefix, or a map with `prefix` and `after`: {error}") from error
-        return self.list(page.prefix, page.after)
 
     # Clients.
 
@@ -201,11 +137,10 @@ class Names:
     def _claim(self, handler: Handler, claim: Claim) -> Standing:
         name = claim.name
         self._take_out_left(name)
-        contest: Contest | None = self._contests.get(name)
+        contest = self.register.get(name)
         if contest is None or contest.owner is None:
             self._check_room(handler, name, None)
-            contest = self._contests.setdefault(name, Contest())
-            self._account.update(len(self._contests) * _NAME_BYTES)
+            contest = self.register.open(name)
             self._names.setdefault(handler, {})[name] = None
         elif contest.held is None or contest.held.handler is not handler:
             return self._wait(handler, contest, contest.owner, claim)
@@ -238,7 +173,7 @@ class Names:
         if len(self._names.get(handler, ())) >= per_client:
             text = f"name {name}: this client has claimed {per_client} names, which is the limit"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
-        if contest is None and len(self._contests) >= total:
+        if contest is None and len(self.register) >= total:
             text = f"name {name}: {total} names are claimed, which is the limit of this hub"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
         if contest is not None and len(contest.waiting) >= queue:
@@ -253,7 +188,7 @@ class Names:
         """
         names = self._names.get(handler)
         if names is None or name not in names or handler in self._links:
-            owner = self.claim_of(name)
+            owner = self.register.claim_of(name)
             by = f"it is owned by {owner}" if owner is not None else "nobody owns it"
             raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is not claimed by this client; {by}")
         self._forget_name(handler, name)
@@ -272,7 +207,7 @@ class Names:
 
     def _take_out(self, handler: Handler, name: str) -> None:
         """Remove what a handler has of a name: a claim that it holds, one that waits, or what a link announced."""
-        contest = self._contests[name]
+        contest = self.register[name]
         if contest.waiting.pop(handler, None) is not None:
             self._waiting -= 1
             return
@@ -284,7 +219,7 @@ class Names:
 
     def _take_out_left(self, name: str) -> None:
         """Remove the owners of a name that have left, now that somebody asks for it, whenever their turn comes."""
-        while (owner := self.claim_of(name)) is not None and owner.handler.closed:
+        while (owner := self.register.claim_of(name)) is not None and owner.handler.closed:
             self._forget_name(owner.handler, name)
             self._take_out(owner.handler, name)
 
@@ -305,7 +240,7 @@ class Names:
             on_names: Called with each name, and what is to be announced of it.
         """
         self._links[handler] = (hub, on_names)
-        for name, contest in dict.items(self._contests):  # in any order: a tenth of the time
+        for name, contest in self.register.contests():
             if contest.announced is not None:
                 on_names(name, contest.announced)
 
@@ -338,18 +273,17 @@ class Names:
     def _hear(self, link: Handler, announced: Announced) -> None:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
-        contest = self._contests.get(name)
+        contest = self.register.get(name)
         names = self._names.setdefault(link, {})
         if name not in names and len(names) >= self.limits.per_peer:
             text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
         if contest is None:
             self._memory.check_room()
-            if len(self._contests) >= self.limits.total:
+            if len(self.register) >= self.limits.total:
                 text = f"{self.limits.total} names are known, which is the limit of this hub"
                 raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
-            contest = self._contests[name] = Contest()
-            self._account.update(len(self._contests) * _NAME_BYTES)
+            contest = self.register.open(name)
         self._far += name not in names
         names[name] = None
         contest.put_far(Claim(name, link, labels, announced.time_us, self._links[link][0], announced.owner))
@@ -398,7 +332,7 @@ class Names:
                 self._forget_name(lost.handler, name)
         owner = contest.owner
         if not contest:
-            self._remove(name)
+            self.register.close(name)
         if contest.announced != was_announced:
             for _, on_names in list(self._links.values()):
                 on_names(name, contest.announced)
@@ -409,18 +343,10 @@ class Names:
             standing = Standing.QUEUED if lost.queue else Standing.LOST
             lost.tell(Change(name, standing, f"name {name} is owned by {owner}, whose claim was earlier"))
 
-    def _remove(self, name: str) -> None:
-        """Remove a name that nobody claims any more."""
-        del self._contests[name]
-        if not self._contests:
-            self._contests.clear()  # an emptied dictionary keeps its room otherwise
-        self._account.update(len(self._contests) * _NAME_BYTES)
-
     def _tell_owner(self, name: str, before: Claim | None, owner: Claim | None) -> None:
         """Tell those who remember owners, and subscribers of `$hub/names/`."""
         if (before and before.handler) is not (owner and owner.handler):
-            for on_change in self.on_change:
-                on_change(name)
+            self._on_owner(name)
         if owner is not None and owner.is_same_to_others(before):
             return
         if before is not None and (owner is None or (owner.hub, owner.owner) != (before.hub, before.owner)):
@@ -432,7 +358,7 @@ class Names:
     def statistics(self) -> NamesStatistics:
         """Return how many names there are now, and what has become of claims so far."""
         return NamesStatistics(
-            names=len(self._contests),
+            names=len(self.register),
             far=self._far,
             waiting=self._waiting,
             appeared_total=self._appeared_total,

@@ -1,7 +1,10 @@
 """`HubServices`: what the hub itself answers, under `$hub/`.
 
-A room registers a function for a target: `core.requests.hub_services["$hub/names"] = list_names`. It takes the value of
-a request and returns the answer's, or raises a `HubError` whose text is the reason of the failure.
+Each target has a function. It takes the value of a request and returns the answer's, or raises a `HubError` whose text
+is the reason of the failure.
+
+Owner: the core. Cost: what the functions cost; how many values they get in one turn is bounded, so that nobody holds up
+the others by asking. Not here: who else answers requests (`hub.requests.services`).
 """
 
 from __future__ import annotations
@@ -23,35 +26,46 @@ VALUES_LIMIT = 16
 """Most values to the hub itself in one frame, and in one turn: an answer may be a list of a thousand names (1 ms)."""
 
 
-def _nobody_waits() -> None:
-    """Stand in for the core."""
+Function = Callable[[Any], Any]
+"""Answers a value with a value."""
 
 
-class HubServices(dict[str, Callable[[Any], Any]]):
-    """Functions of the hub, by the target that they answer."""
+class HubServices:
+    """Functions of the hub, by the target that they answer.
 
-    left = VALUES_LIMIT
-    """How many values are still answered in this turn, so that nobody holds up the others by asking."""
+    Args:
+        on_asked: Called when something was asked, so that a turn comes that begins a new share.
+    """
 
-    on_asked: Callable[[], object] = staticmethod(_nobody_waits)
-    """Called when something was asked, so that a turn comes that begins a new share. Set by the core."""
+    __slots__ = ("_functions", "_left", "_on_asked")
+
+    def __init__(self, on_asked: Callable[[], object]) -> None:
+        self._on_asked = on_asked
+        # Target → the function that answers it.
+        self._functions: dict[str, Function] = {}
+        # How many values are still answered in this turn. Every answer takes from it, `begin_turn` gives all back.
+        self._left = VALUES_LIMIT
+
+    def add(self, target: str, function: Function) -> None:
+        """Let a function answer what is asked of this target."""
+        self._functions[target] = function
 
     def begin_turn(self) -> None:
         """Let as many values as ever be answered again, as a turn begins."""
-        self.left = VALUES_LIMIT
+        self._left = VALUES_LIMIT
 
     def answer(self, request: Request) -> tuple[Status, bytes, int]:
         """Return status, values and flags of the answer to all requests of a frame: if one fails, all do."""
-        function = self.get(request.target.decode(errors="replace"))
+        function = self._functions.get(request.target.decode(errors="replace"))
         if function is None:
             return _failed(request, Status.NO_RESPONDER, "the hub itself serves nothing under this topic")
         if request.requests > VALUES_LIMIT:
             text = f"{request.requests} values in one frame, the hub itself answers at most {VALUES_LIMIT}"
             return _failed(request, Status.FAILED, text)
-        if request.requests > self.left:
+        if request.requests > self._left:
             return _failed(request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
-        self.left -= request.requests
-        self.on_asked()
+        self._left -= request.requests
+        self._on_asked()
         try:
             answers = [encode_value(function(value)) for value in _values(request)]
         except (HubError, ValueError) as error:

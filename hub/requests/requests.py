@@ -81,15 +81,20 @@ class Requests:
         limits: How much may be pending, and for how long.
         services_allowed: How many different prefixes one handler may serve.
         memory: Is charged for what is pending.
+        owner_of: Gives the handler that has a service name, which stands there as on the wire.
+        hub_services: What the hub itself answers.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all that it works with
         self,
         turn: Turn,
         wake_at: Callable[[int], object],
         limits: RequestLimits,
         services_allowed: Allowance,
         memory: Memory,
+        *,
+        owner_of: Callable[[bytes], Handler | None],
+        hub_services: HubServices,
     ) -> None:
         self._turn = turn
         self._limits = limits
@@ -108,10 +113,8 @@ class Requests:
         """Those who have left with blocks that are still to be settled. One joins when it leaves, and goes with its
         last block."""
         self.counters = RequestCounters()
-        self.hub_services = HubServices()
-        """What the hub itself answers, under `$hub/`."""
-        self.owner_of: Callable[[bytes], Handler | None] = _nobody
-        """Gives the handler that has a service name; `hub.names` puts its function here."""
+        self._owner_of = owner_of
+        self.hub_services = hub_services
 
     # Services.
 
@@ -223,7 +226,7 @@ class Requests:
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
 
     def _owner(self, asker: Participant, name: bytes) -> Participant | None:
-        owner = self.owner_of(name)
+        owner = self._owner_of(name)
         if owner is None or owner.poster is None or owner.closed or (owner.is_link and asker.is_link):
             return None
         return self._participant(owner)
@@ -409,8 +412,3 @@ def _unasked(count: int) -> Refused:
 def _nobody_text(request: Request) -> str:
     what = "has this name" if request.flags & FLAG_NAMED else "serves this topic"
     return f"nobody {what}"
-
-
-def _nobody(_: bytes) -> Handler | None:
-    """Stand in for the owners of names."""
-    return None

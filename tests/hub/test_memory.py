@@ -176,7 +176,7 @@ def test_what_relief_has_freed_is_not_freed_again_while_malloc_keeps_it() -> Non
         account.charge(-size_bytes)
         return size_bytes
 
-    memory.relieve = relieve
+    memory.attach(relieve, lambda: None)
     account.charge(LIMIT_BYTES // 2)
     memory.look()
     memory.look()

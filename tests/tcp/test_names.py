@@ -197,16 +197,16 @@ async def test_peers_know_names(start_hub: StartHub) -> None:
     await owner.ping()
     there.dial(here)
     names: Names = there.node.core.names
-    await wait_until(lambda: names.owner("a.b") is not None)
-    assert names.list() == here.node.core.names.list()
+    await wait_until(lambda: names.register.owner("a.b") is not None)
+    assert names.register.list() == here.node.core.names.register.list()
     await owner.send(release(0, "a.a"), claim(0, "a.c"))
-    await wait_until(lambda: names.owner("a.c") is not None)
-    assert names.owner("a.a") is None
+    await wait_until(lambda: names.register.owner("a.c") is not None)
+    assert names.register.owner("a.a") is None
     listener = await there.client("$hub/names/gone")
     await there.stop_dialling()
     frame = await listener.frame()
     assert frame.key == b"$hub/names/gone"
-    await wait_until(lambda: names.list() == [])
+    await wait_until(lambda: names.register.list() == [])
 
 
 async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
@@ -216,7 +216,7 @@ async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
     await owner.send(claim(0))
     there.dial(here)
     names: Names = there.node.core.names
-    await wait_until(lambda: names.owner(NAME) is not None)
+    await wait_until(lambda: names.register.owner(NAME) is not None)
     await client.send(Request(NAME.encode(), 7, 0, b"\x01", flags=0b1000).encode())
     asked = Request.decode(await owner.frame())
     assert (asked.target, asked.values) == (NAME.encode(), b"\x01")
@@ -290,6 +290,6 @@ async def test_bad_announcements(start_hub: StartHub) -> None:
             told.append(decode_notice(frame.body))
     assert [each.code for each in told] == [CloseCode.BAD_DATA] * 2
     assert told[0].text.startswith("1 announced names are not taken: name 'bad' is none")
-    assert [each["name"] for each in hub.node.core.names.list()] == ["a.b"]
+    assert [each["name"] for each in hub.node.core.names.register.list()] == ["a.b"]
     await settle()
     assert hub.node.core.names.statistics().unheard_total == 1

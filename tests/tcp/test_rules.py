@@ -206,7 +206,7 @@ async def test_senders_and_destinations_cross_a_link(start_hub: StartHub) -> Non
     door, reader, source = await north.client(), await south.client(), await south.client()
     await rule(reader, sender=NAME)
     await door.send(encode_claim(NameClaim(0, Wish(NAME))))
-    await wait_until(lambda: south.node.core.names.owner(NAME) is not None)
+    await wait_until(lambda: south.node.core.names.register.owner(NAME) is not None)
     await wait_until(lambda: len(north.node.core.rules) == 1)
     await door.send(labelled(1, sender=NAME))
     assert values_of([await reader.frame()]) == [1]

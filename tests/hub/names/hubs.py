@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.limits import NameLimits
+from hub.memory import Memory
 from hub.names.claim import Announced, Change, Claim, Standing, Wish
 from hub.names.names import Names
+from hub.names.register import Register
 from hub.overflow import QueueLimits
 from hub.turn import Turn
 from tests.hub.fakes import FakeOutlet
@@ -90,8 +92,16 @@ class Hub:
         self.owners: dict[str, Handler | None] = {}
         self.wakes = 0
         self.turn = Turn(self._wake)
-        self.names = Names(self.id, self._announce, self.turn, limits)
-        self.names.on_change.append(self._changed)
+        memory = Memory()
+        self.names = Names(
+            self.id,
+            Register(memory.account("names")),
+            self.turn,
+            limits or NameLimits(),
+            memory,
+            announce=self._announce,
+            on_owner=self._changed,
+        )
         self.links: dict[Hub, Link] = {}
         self.clients: list[Client] = []
 
@@ -123,7 +133,7 @@ class Hub:
 
     def owner(self, name: str) -> tuple[bytes, int] | None:
         """Hub and client of a name's owner."""
-        claim = self.names.claim_of(name)
+        claim = self.names.register.claim_of(name)
         return None if claim is None else (claim.hub, claim.owner)
 
     def _announce(self, what: str, claim: Claim) -> None:
@@ -134,7 +144,7 @@ class Hub:
             assert self.known.pop(claim.name, None) is not None, "gone without having appeared"
 
     def _changed(self, name: str) -> None:
-        claim = self.names.claim_of(name)
+        claim = self.names.register.claim_of(name)
         self.owners[name] = None if claim is None else claim.handler
 
     def _wake(self) -> None:

@@ -44,4 +44,4 @@ def test_a_link_with_many_names_is_taken_out_in_turns() -> None:
         turns += 1
         turn.core.flush()
     assert turns == 4
-    assert turn.core.names.list() == []
+    assert turn.core.names.register.list() == []

@@ -27,8 +27,8 @@ def test_a_name_has_one_owner(hub: Hub) -> None:
     with pytest.raises(RejectedError, match=r"name org\.example\.Player is owned by client 1 'client-1'") as caught:
         two.claim(NAME)
     assert caught.value.code == CloseCode.NOT_ALLOWED
-    assert hub.names.owner(NAME) is one.handler
-    assert hub.names.list() == [{"name": NAME, "labels": ["audio", "video"], "owner": 1, "hub": "01" * 16}]
+    assert hub.names.register.owner(NAME) is one.handler
+    assert hub.names.register.list() == [{"name": NAME, "labels": ["audio", "video"], "owner": 1, "hub": "01" * 16}]
     assert hub.events == [("appeared", NAME)]
 
 
@@ -40,14 +40,14 @@ def test_a_claim_may_wait(hub: Hub) -> None:
     assert three.claim(NAME, queue=True) is Standing.QUEUED
     one.release(NAME)
     assert two.told == [Change(NAME, Standing.OWNED)]
-    assert hub.names.owner(NAME) is two.handler
+    assert hub.names.register.owner(NAME) is two.handler
     assert hub.events == [("appeared", NAME), ("gone", NAME), ("appeared", NAME)]
     assert hub.known[NAME].labels == ("b",)
     two.leave()
-    assert hub.names.owner(NAME) is three.handler
+    assert hub.names.register.owner(NAME) is three.handler
     three.leave()
-    assert hub.names.owner(NAME) is None
-    assert hub.names.list() == []
+    assert hub.names.register.owner(NAME) is None
+    assert hub.names.register.list() == []
     assert hub.names.statistics().names == 0
 
 
@@ -63,7 +63,7 @@ def test_who_waits_may_give_up(hub: Hub) -> None:
         four.claim(NAME)
     assert hub.names.statistics().waiting == 0
     one.release(NAME)
-    assert hub.names.owner(NAME) is None
+    assert hub.names.register.owner(NAME) is None
 
 
 def test_claiming_again_changes_the_claim(hub: Hub) -> None:
@@ -80,7 +80,7 @@ def test_claiming_again_changes_the_claim(hub: Hub) -> None:
     assert two.claim(NAME, "new", queue=True) is Standing.QUEUED
     one.release(NAME)
     assert hub.known[NAME].labels == ("new",)
-    assert hub.names.owner(NAME) is two.handler
+    assert hub.names.register.owner(NAME) is two.handler
 
 
 @pytest.mark.parametrize(("name", "labels"), [("player", ()), ("a..b", ()), (NAME, ("",)), (NAME, ("x" * 129,))])
@@ -138,7 +138,7 @@ def test_lists_in_pieces(hub: Hub) -> None:
         one.claim(name)
 
     def names(prefix: str = "", after: str = "", most: int = 1000) -> list[str]:
-        return [each["name"] for each in hub.names.list(prefix, after, most)]
+        return [each["name"] for each in hub.names.register.list(prefix, after, most)]
 
     assert names() == ["a.a", "a.b", "a.ba", "a.c", "b.b"]
     assert names(most=2) == ["a.a", "a.b"]
@@ -165,8 +165,8 @@ def test_names_are_known_to_peers() -> None:
     one = here.client()
     one.claim(NAME, "a", now_us=5)
     settle([here, there])
-    assert there.names.owner(NAME) is here.links[there].handler
-    assert there.names.list() == here.names.list()
+    assert there.names.register.owner(NAME) is here.links[there].handler
+    assert there.names.register.list() == here.names.register.list()
     with pytest.raises(RejectedError, match=rf"is owned by client 1 of peer hub {'01' * 16}"):
         there.client().claim(NAME)
     one.claim(NAME, "b", now_us=6)
@@ -175,7 +175,7 @@ def test_names_are_known_to_peers() -> None:
     assert there.known[NAME].time_us == 5
     one.leave()
     settle([here, there])
-    assert there.names.list() == []
+    assert there.names.register.list() == []
     assert there.events == [("appeared", NAME), ("appeared", NAME), ("gone", NAME)]
 
 
@@ -186,8 +186,8 @@ def test_one_hop_only() -> None:
     middle.connect(right)
     left.client().claim(NAME)
     settle([left, middle, right])
-    assert middle.names.owner(NAME) is not None
-    assert right.names.owner(NAME) is None
+    assert middle.names.register.owner(NAME) is not None
+    assert right.names.register.owner(NAME) is None
 
 
 def test_the_first_claim_wins() -> None:
@@ -260,8 +260,8 @@ def test_a_link_that_goes_takes_its_names_with_it() -> None:
     waiting.claim(NAME, queue=True)
     here.disconnect(there)
     assert waiting.told == [Change(NAME, Standing.OWNED)]
-    assert there.names.owner("a.b") is None
-    assert [each["name"] for each in there.names.list()] == [NAME]
+    assert there.names.register.owner("a.b") is None
+    assert [each["name"] for each in there.names.register.list()] == [NAME]
     assert there.names.statistics().far == 0
 
 
@@ -273,7 +273,7 @@ def test_a_link_with_many_names_goes_in_portions() -> None:
     assert here.names.statistics().far == 2500
     here.disconnect(there)
     assert (here.names.statistics().far, here.wakes, here.names.is_behind) == (2000, 1, True)
-    assert here.names.owner("a.n0") is None
+    assert here.names.register.owner("a.n0") is None
     for _ in range(4):
         here.next_turn()
     assert here.names.statistics() == NamesStatistics(0, 0, 0, 2500, 0, 0, 0)
@@ -293,7 +293,7 @@ def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() 
     for client in leaving:
         client.leave()
     assert hub.names.statistics().names >= 2000 - STEPS_PER_TURN // 2
-    assert hub.names.owner("a.n9.x199") is None
+    assert hub.names.register.owner("a.n9.x199") is None
     newcomer = hub.client()
     assert newcomer.claim("a.n9.x199") is Standing.OWNED
     hub.names.release(newcomer.handler, "a.n9.x199")
@@ -302,8 +302,8 @@ def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() 
         hub.next_turn()
         turns += 1
     assert turns in range(2, 6)
-    assert [each["name"] for each in hub.names.list()] == ["a.n9.x0"]
-    assert hub.names.owner("a.n9.x0") is patient.handler
+    assert [each["name"] for each in hub.names.register.list()] == ["a.n9.x0"]
+    assert hub.names.register.owner("a.n9.x0") is patient.handler
     assert (hub.names.statistics().names, hub.names.statistics().waiting) == (1, 0)
     assert (waiting.told, patient.told) == ([], [Change("a.n9.x0", Standing.OWNED)])
 
@@ -322,10 +322,10 @@ def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
     here.connect(there)
     before = len(here.events)
     here.names.hear(there.links[here].handler, [Announced(names[0], (), 1, 1)], [])
-    assert here.names.owner(names[0]) is None
+    assert here.names.register.owner(names[0]) is None
     while here.names.is_behind:
         here.next_turn()
-    assert here.names.owner(names[0]) is there.links[here].handler
+    assert here.names.register.owner(names[0]) is there.links[here].handler
     assert (("gone", names[0])) not in here.events[before:]
 
 
@@ -359,4 +359,4 @@ def test_a_link_that_is_gone_is_not_heard(hub: Hub) -> None:
     link = far.links[hub].handler
     hub.disconnect(far)
     hub.names.hear(link, [Announced("a.b", (), 1, 1)], [])
-    assert hub.names.list() == []
+    assert hub.names.register.list() == []

@@ -91,13 +91,13 @@ class HubAgainstLists(RuleBasedStateMachine):
         """Owners, those who wait, what everybody was told, and what is listed."""
         for name in ("a.a", "a.b", "b.a"):
             claimants = self.model.get(name, [])
-            assert self.hub.names.owner(name) is (claimants[0].handler if claimants else None)
+            assert self.hub.names.register.owner(name) is (claimants[0].handler if claimants else None)
             for client in self.clients:
                 standing = None
                 if client in claimants:
                     standing = Standing.QUEUED if claimants.index(client) else Standing.OWNED
                 assert client.standing.get(name) is standing
-        listed = [(each["name"], each["labels"], each["owner"]) for each in self.hub.names.list()]
+        listed = [(each["name"], each["labels"], each["owner"]) for each in self.hub.names.register.list()]
         owners = [(name, self.model[name][0]) for name in sorted(self.model)]
         assert listed == [(name, self.labels[name, owner], owner.handler.id) for name, owner in owners]
         assert {name: list(claim.labels) for name, claim in self.hub.known.items()} == {
@@ -179,7 +179,7 @@ class HubsAgree(RuleBasedStateMachine):
             owners = {hub.owner(name) for hub in self.hubs}
             assert len(owners) == 1
             assert (owners != {None}) or name not in claimed
-            ranks = [claim.rank for hub in self.hubs if (claim := hub.names.claim_of(name)) is not None]
+            ranks = [claim.rank for hub in self.hubs if (claim := hub.names.register.claim_of(name)) is not None]
             assert not ranks or ranks[0] <= min(held.get(name, [ranks[0]]))
             owned = [
                 client for hub in self.hubs for client in hub.clients if client.standing.get(name) is Standing.OWNED
@@ -190,8 +190,8 @@ class HubsAgree(RuleBasedStateMachine):
         """What clients own, each at its own hub."""
         found: dict[str, list[tuple[int, bytes]]] = {}
         for hub in self.hubs:
-            for each in hub.names.list():
-                claim = hub.names.claim_of(each["name"])
+            for each in hub.names.register.list():
+                claim = hub.names.register.claim_of(each["name"])
                 if claim is not None and not claim.handler.is_link:
                     found.setdefault(claim.name, []).append(claim.rank)
         return found
@@ -200,18 +200,18 @@ class HubsAgree(RuleBasedStateMachine):
     def everybody_knows(self) -> None:
         """Who was told of changes only knows what is: clients, subscribers, caches, and peers."""
         for hub in getattr(self, "hubs", []):
-            listed = [each["name"] for each in hub.names.list()]
+            listed = [each["name"] for each in hub.names.register.list()]
             assert sorted(hub.known) == listed
             for name, claim in hub.known.items():
-                assert claim.is_same_to_others(hub.names.claim_of(name))
+                assert claim.is_same_to_others(hub.names.register.claim_of(name))
             for name, handler in hub.owners.items():
-                assert hub.names.owner(name) is handler
-            held = {name for name in listed if not hub.names.owner(name).is_link}
+                assert hub.names.register.owner(name) is handler
+            held = {name for name in listed if not hub.names.register.owner(name).is_link}
             for link in hub.links.values():
-                assert replayed(link.told) == {name: hub.names.claim_of(name).announced for name in held}
+                assert replayed(link.told) == {name: hub.names.register.claim_of(name).announced for name in held}
             for client in hub.clients:
                 owned = {name for name, standing in client.standing.items() if standing is Standing.OWNED}
-                assert owned == {name for name in held if hub.names.owner(name) is client.handler}
+                assert owned == {name for name in held if hub.names.register.owner(name) is client.handler}
 
 
 def replayed(told: list[tuple[str, Announced | None]]) -> dict[str, Announced]:

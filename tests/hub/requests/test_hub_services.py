@@ -34,7 +34,7 @@ def double(value: Any) -> Any:
 def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]]) -> None:
     """It answers at once; where it fails for one value of a frame, the frame has failed."""
     room = Room()
-    room.requests.hub_services["$hub/double"] = double
+    room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
     room.ask(requester, request("$hub/double", 5, *values))
     assert answers(told.take()) == expected
@@ -44,7 +44,7 @@ def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]
 def test_values_that_are_none() -> None:
     """They fail, with the reason."""
     room = Room()
-    room.requests.hub_services["$hub/double"] = double
+    room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
     room.ask(requester, request("$hub/double", 5, 1)._replace(values=b"\xc1"))
     ((_, status, reason),) = answers(told.take())
@@ -55,7 +55,7 @@ def test_values_that_are_none() -> None:
 def test_too_many_values() -> None:
     """A frame may not ask for very many answers: each may be long."""
     room = Room()
-    room.requests.hub_services["$hub/double"] = double
+    room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
     room.ask(requester, request("$hub/double", 5, *range(VALUES_LIMIT + 1)))
     assert {status for _, status, _ in answers(told.take())} == {Status.FAILED}
@@ -64,7 +64,7 @@ def test_too_many_values() -> None:
 def test_too_many_in_one_turn() -> None:
     """What is over it is told so, and may be asked again in the next turn."""
     room = Room()
-    room.requests.hub_services["$hub/double"] = double
+    room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
     for number in range(VALUES_LIMIT):
         room.requests.ask(requester, request("$hub/double", number, 1), room.now_ms)

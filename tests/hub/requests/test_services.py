@@ -10,6 +10,7 @@ from hub.delivery import Role
 from hub.errors import ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
+from hub.names.claim import Announced, Wish
 from hub.requests.layout import Reply, Status
 from hub.requests.services import COMPARED
 from tests.hub.fakes import handler_of
@@ -168,8 +169,11 @@ def test_the_names_of_others(room: Room) -> None:
     link, link_told = room.join(role=Role.LINK)
     mute = handler_of()
     room.core.attach(mute)
-    names = {b"org.example.A": owner, b"org.example.B": far, b"org.example.C": mute}
-    room.requests.owner_of = names.get
+    names = room.core.names
+    names.claim(owner, Wish("org.example.A"), 0)
+    names.link(far, b"\x02" * 16, lambda *_: None)
+    names.hear(far, [Announced("org.example.B", (), 0, 1)], [])
+    names.claim(mute, Wish("org.example.C"), 0)
     for number, name in enumerate(("org.example.A", "org.example.B", "org.example.C", "org.example.D")):
         room.ask(requester, request(name, number, number, flags=0b1000))
         room.ask(link, request(name, number, number, flags=0b1000))

@@ -1,0 +1,139 @@
+"""`Register`: every name that somebody claims, with the contest for it; who owns a name is asked here.
+
+Owner: the core, which gives it to those who ask (`hub.routes`, `hub.requests`), and to `hub.names.names`, which alone
+changes it. So whoever must know the owner of a name need not know how names change owners, nor the other way round.
+
+Invariants: a name stands here exactly while somebody claims it. Cost: a dict hit for `owner`; O(log n) for a name that
+comes or goes. Memory is charged for each name.
+
+Not here: who may claim what, and who is told of it (`hub.names.names`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from hub.handler import Handler
+from hub.memory import Account
+from hub.names.claim import Claim
+from hub.names.contest import Contest
+
+__all__ = ["LIST_LIMIT", "Register"]
+
+LIST_LIMIT = 1_000
+"""Most names of one answer: 2 ms of work."""
+
+_NAME_BYTES = 700
+"""What a name takes, with its claim and its labels, measured over 50,000 of them."""
+
+Descriptions = list[dict[str, Any]]
+
+
+class _Page(msgspec.Struct, forbid_unknown_fields=True):
+    """The page of the list of names that is asked for."""
+
+    prefix: str = ""
+    after: str = ""
+
+
+class Register:
+    """The names of one hub.
+
+    Args:
+        account: It is charged for them.
+    """
+
+    __slots__ = ("_account", "_contests")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        # Name → the contest for it. A name comes with its first claim (`open`) and goes with its last (`close`).
+        self._contests: SortedDict[str, Contest] = SortedDict()
+
+    def __len__(self) -> int:
+        """Return how many names are claimed."""
+        return len(self._contests)
+
+    # Who owns what.
+
+    def owner(self, name: str) -> Handler | None:
+        """Return the handler of a name's owner: a client's, that of the link to its hub, or None."""
+        claim = self.claim_of(name)
+        return None if claim is None or claim.handler.closed else claim.handler
+
+    def owner_of(self, raw: bytes) -> Handler | None:
+        """Return the owner of a name as it stands on the wire; bytes that are no name have none."""
+        return self.owner(raw.decode("ascii", "replace"))
+
+    def claim_of(self, name: str) -> Claim | None:
+        """Return the claim that stands, None for a name without an owner."""
+        contest = self.get(name)
+        return None if contest is None else contest.owner
+
+    def list(self, prefix: str = "", after: str = "", most: int = LIST_LIMIT) -> Descriptions:
+        """List names in their order, as `$hub/names/appeared` has told them.
+
+        Args:
+            prefix: Those that begin with it.
+            after: Those behind this one: the last of the answer before, to go on.
+            most: Fewer say that there are no more.
+        """
+        found: Descriptions = []
+        for name in self._contests.irange(minimum=max(prefix, after), inclusive=(after < prefix, True)):
+            if not name.startswith(prefix) or len(found) >= most:
+                break
+            claim = self._contests[name].owner
+            if claim is not None:
+                found.append(claim.description)
+        return found
+
+    def answer(self, value: Any) -> Descriptions:
+        """Answer a request to `$hub/names`.
+
+        Args:
+            value: None for all names; a text for those that begin with it; a map with `prefix` and `after` to go on
+                behind the last name of an answer. A thousand names are an answer: fewer say that there are no more.
+
+        Raises:
+            ValueError: It is none of these.
+        """
+        if value is None or isinstance(value, str):
+            return self.list(value or "")
+        try:
+            page = msgspec.convert(value, _Page)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"expected null, a prefix, or a map with `prefix` and `after`: {error}") from error
+        return self.list(page.prefix, page.after)
+
+    # What is contested; for `hub.names.names`.
+
+    def get(self, name: str) -> Contest | None:
+        """Return the contest for a name, None if nobody claims it."""
+        contest: Contest | None = self._contests.get(name)
+        return contest
+
+    def __getitem__(self, name: str) -> Contest:
+        """Return the contest for a name that somebody claims."""
+        contest: Contest = self._contests[name]
+        return contest
+
+    def open(self, name: str) -> Contest:
+        """Return the contest for a name; it begins now if nobody has claimed the name so far."""
+        contest: Contest = self._contests.setdefault(name, Contest())
+        self._account.update(len(self._contests) * _NAME_BYTES)
+        return contest
+
+    def close(self, name: str) -> None:
+        """Remove a name that nobody claims any more."""
+        del self._contests[name]
+        if not self._contests:
+            self._contests.clear()  # an emptied dictionary keeps its room otherwise
+        self._account.update(len(self._contests) * _NAME_BYTES)
+
+    def contests(self) -> Iterable[tuple[str, Contest]]:
+        """Return all names with their contests, in no order: that takes a tenth of the time."""
+        return dict.items(self._contests)
