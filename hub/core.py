@@ -8,8 +8,8 @@ what a socket brought ─▶ routes (one dict hit each) ─▶ one offer a handl
 
 Owner: one event loop (or one test). Everything here is plain and synchronous; nothing waits. Other threads reach the
 core over sockets of their own (`peers.embedding`). The order is fixed: take what a socket brought, route it, then write
-out each dirty handler once (`begin_read` ... `end_read`). What is offered outside of a read is written at the end of
-the turn, which the shell is asked for through `wake`.
+out each dirty handler once (`end_read`). Whoever brings what a socket brought says so before (`write_is_due`). What is
+offered outside of a read is written at the end of the turn, which the shell is asked for through `wake`.
 
 Cost: publishing costs the handlers that match. Subscribing, unsubscribing and losing a handler cost what they touch.
 
@@ -125,9 +125,9 @@ class Core:
         self._leaves: dict[Handler, Callable[[Change], None]] = {}
         self._dirty: list[Handler] = []
         self.write_is_due = False
-        """Whether somebody is going to write what is offered, and need not be woken for it. Set by whoever begins a
-        read (a connection does so itself, since a call for each read is one too many) and when the shell is woken;
-        cleared as the writing begins."""
+        """Whether somebody is going to write what is offered, and need not be woken for it. Whoever begins a read sets
+        it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it as the
+        writing begins."""
         self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
         self._departing: deque[Callable[[], object]] = deque()
         """What is still to be done for far sides that are gone, in their order."""
@@ -409,12 +409,8 @@ class Core:
 
     # The turn.
 
-    def begin_read(self) -> None:
-        """What a socket brought is about to be published; `end_read` follows, so nobody need be woken to write it."""
-        self.write_is_due = True
-
     def end_read(self) -> None:
-        """Each handler that was offered something writes once. See `flush` for what is offered from within."""
+        """Let each handler that was offered something write once. See `flush` for what is offered from within."""
         self.write_is_due = False  # what is offered from within wakes for the next turn
         if self.memory.is_due:
             self.memory.look()

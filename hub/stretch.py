@@ -42,16 +42,14 @@ class Run(Batch, Generic[R]):
     Args:
         route: The route of all of them.
         frames: Whole MESSAGES frames.
-        route: The route of all of them.
-        is_last: Whether nothing that was read stands behind it.
+        messages: How many values they hold together.
     """
 
-    __slots__ = ("is_last", "route")
+    __slots__ = ("route",)
 
-    def __init__(self, route: R, frames: bytes, messages: int, *, is_last: bool = True) -> None:
+    def __init__(self, route: R, frames: bytes, messages: int) -> None:
         Batch.__init__(self, frames, messages)
         self.route = route
-        self.is_last = is_last
 
 
 class Stretch(Generic[R]):
@@ -61,10 +59,9 @@ class Stretch(Generic[R]):
         data: The bytes that were read.
         start: Place at which the first run begins.
         runs: Routes, ends and numbers of messages, as `find_runs` returns them.
-        is_last: Whether nothing that was read stands behind it.
     """
 
-    __slots__ = ("_data", "_start", "ends", "is_last", "messages", "routes")
+    __slots__ = ("_data", "_start", "ends", "messages", "routes")
 
     routes: list[R]
     """The route of each run."""
@@ -75,16 +72,10 @@ class Stretch(Generic[R]):
     messages: list[int]
     """How many messages each run holds."""
 
-    is_last: bool
-    """Whether nothing that was read stands behind the stretch."""
-
-    def __init__(
-        self, data: bytes, start: int, runs: tuple[list[R], list[int], list[int]], *, is_last: bool = True
-    ) -> None:
+    def __init__(self, data: bytes, start: int, runs: tuple[list[R], list[int], list[int]]) -> None:
         self._data = data
         self._start = start
         self.routes, self.ends, self.messages = runs
-        self.is_last = is_last
 
     def whole(self) -> Batch:
         """Return all of it as one batch. What was read is not copied if there is nothing else in it."""

@@ -183,11 +183,10 @@ class Reader(Generic[R]):
             if parts:
                 incoming.go_to(end)
                 routes, _, messages = runs
-                is_last = incoming.is_used_up
                 frames = b"".join(parts)
                 if len(routes) == 1:
-                    return Run(routes[0], frames, messages[0], is_last=is_last)
-                return Stretch(frames, 0, runs, is_last=is_last)
+                    return Run(routes[0], frames, messages[0])
+                return Stretch(frames, 0, runs)
             if size == LENGTH.size:
                 self._pass_empty()
                 continue

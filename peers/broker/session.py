@@ -216,6 +216,11 @@ class Session(Generic[R]):
         return bool(self._outgoing)
 
     @property
+    def has_more(self) -> bool:
+        """Whether `next_event` may have something to say; behind the last of what was read it says `NEED_DATA`."""
+        return self._has_eof or self._incoming.has_more
+
+    @property
     def held_bytes(self) -> int:
         """How many bytes of an incomplete frame are held."""
         return self._incoming.held_bytes

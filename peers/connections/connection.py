@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
         session, conversation = self._session, self.conversation
         core, journal = self._node.core, self._node.journal
         taken = journal.taken
-        core.write_is_due = True  # what `begin_read` does
+        core.write_is_due = True  # a read begins, and `end_read` ends it
         event: Any = NEED_DATA
         left = self._share
         try:
@@ -276,18 +276,16 @@ class Connection(asyncio.Protocol):
                 event = session.next_event()
                 if type(event) is Run:
                     core.publish(cast("Handler", self.handler), event.route, event)
-                    if event.is_last:
-                        break
                     left -= 1
                 elif type(event) is Stretch:
                     core.publish_stretch(cast("Handler", self.handler), event)
-                    if event.is_last:
-                        break
                     left -= 1 + len(event.routes) // _RUNS_PER_EVENT
                 elif event is NEED_DATA:
                     break
                 else:
                     left -= conversation.act(event) if event is not None else 1
+                if not session.has_more:
+                    break
             if event is not NEED_DATA or left != self._share:
                 self._has_acted = True
             self._share = left
@@ -299,14 +297,16 @@ class Connection(asyncio.Protocol):
             core.end_read()
         if journal.is_behind and journal.taken != taken:
             self._hold_back()
-        held_bytes = session.held_bytes
-        if (held_bytes > FREE_BYTES or self._holding.begun_bytes) and not self._is_lost:
-            self._charge_begun(held_bytes)
+        if event is NEED_DATA or self._holding.begun_bytes:  # only then may a frame have begun, or be complete
+            self._charge_begun()
         if self.after_read is not None and not self._putting_off:
             self.after_read()
 
-    def _charge_begun(self, held_bytes: int) -> None:
-        """A large frame has begun, has grown, or is complete: it grows no further while the hub has no memory."""
+    def _charge_begun(self) -> None:
+        """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
+        held_bytes = self._session.held_bytes
+        if self._is_lost or not (held_bytes > FREE_BYTES or self._holding.begun_bytes):
+            return
         memory = self._node.memory
         if not self._holding.begin(held_bytes):
             return

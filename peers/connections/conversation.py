@@ -37,6 +37,10 @@ class Session(Protocol):
         """Whether something waits to be written."""
 
     @property
+    def has_more(self) -> bool:
+        """False if `next_event` is known to return `NEED_DATA`, and nothing else, until something is fed."""
+
+    @property
     def held_bytes(self) -> int:
         """How much is held of a frame or message that is not complete."""
 

@@ -26,6 +26,7 @@ class _EndedSession:
     __slots__ = ()
 
     closed = True
+    has_more = False
     has_outgoing = False
     held_bytes = 0
 

@@ -380,7 +380,7 @@ class Staging:
             if item is SEARCHED:
                 yield _SEARCH_COST
                 continue
-            core.begin_read()
+            core.write_is_due = True
             try:
                 if isinstance(item, Run):
                     core.publish(source, item.route, Batch(item.frames, item.messages))

@@ -35,7 +35,6 @@ class SharedRun(Run[R]):
 
     def __init__(self, route: R, frame: Frame, received: Received, *, views: bool) -> None:
         self.route = route
-        self.is_last = True
         self.messages = frame.messages
         self.size_bytes = len(frame.key) + received.size_bytes + BATCH_OVERHEAD_BYTES
         self._forms = None

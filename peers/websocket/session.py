@@ -254,6 +254,9 @@ class Session:
 
     # What the client says.
 
+    has_more = True
+    """Whether `next_event` may have something to say. It is not known here before it was asked."""
+
     @property
     def held_bytes(self) -> int:
         """How many bytes of an incomplete request, or of an incomplete message, are held."""

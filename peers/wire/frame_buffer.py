@@ -29,7 +29,7 @@ class FrameBuffer:
         frame_limit_bytes: Longest body. The owner may change it between frames.
     """
 
-    __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "position")
+    __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "has_more", "position")
 
     _header_bytes: ClassVar[int]
     """How many bytes at the beginning of a frame tell how long it is."""
@@ -44,6 +44,9 @@ class FrameBuffer:
         self.frame_limit_bytes = frame_limit_bytes
         self.data = b""
         self.position = 0
+        self.has_more = False
+        """Whether anything that was read stands behind `position`. A plain attribute, as it is asked for at each read:
+        `feed` makes it true, and whatever takes the last of `data` makes it false."""
         self._later: list[tuple[bytes, int]] = []
         """Reads that were fed after `data`, each with the position from which it counts; there is rarely more than one.
         `feed` appends, `_advance` takes from the front."""
@@ -72,17 +75,13 @@ class FrameBuffer:
         later = sum(len(data) - position for data, position in self._later)
         return len(self.data) - self.position + later + len(self._held)
 
-    @property
-    def is_used_up(self) -> bool:
-        """Whether nothing that was read stands behind `position`."""
-        return not self.data and not self._later
-
     def feed(self, data: bytes) -> None:
         """Take what was read."""
         if self.data or self._later or self._held:
             self._later.append((data, 0))
         else:
             self.data = data
+        self.has_more = True
 
     def forget(self) -> None:
         """Throw away everything that was fed and not taken."""
@@ -90,12 +89,15 @@ class FrameBuffer:
         self.position = 0
         self._later.clear()
         self._held = bytearray()
+        self.has_more = False
 
     def go_to(self, position: int) -> None:
         """Take everything before `position`; if that is all of `data`, let go of it."""
         if position == len(self.data):
             self.data = b""
             self.position = 0
+            if not self._later:
+                self.has_more = False
         else:
             self.position = position
 
@@ -124,6 +126,7 @@ class FrameBuffer:
                 self._later.insert(0, (data, used))
                 self.data, self._held = bytes(self._held), bytearray()
                 return True
+        self.has_more = False
         return False
 
     def _complete(self, data: bytes) -> int:

@@ -126,11 +126,10 @@ class Scanner(FrameBuffer, Generic[R]):
             if routes:
                 end = ends[-1]
                 self.go_to(end)
-                is_last = not self.data and not self._later
                 if len(routes) > 1:
-                    return Stretch(data, position, runs, is_last=is_last)
+                    return Stretch(data, position, runs)
                 frames = data if end - position == len(data) else data[position:end]
-                return Run(routes[0], frames, messages[0], is_last=is_last)
+                return Run(routes[0], frames, messages[0])
             size = self._frame_size(data, position)
             if position + size > len(data):
                 self._hold(size)

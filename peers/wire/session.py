@@ -197,7 +197,10 @@ class Session(Generic[R]):
         "_role",
         "_scanner",
         "far",
+        "feed",
         "has_heard",
+        "has_more",
+        "has_outgoing",
         "phase",
         "rejected_messages",
         "shared",
@@ -225,8 +228,17 @@ class Session(Generic[R]):
         """Becomes True with the first frame after HELLO that does not come in a run, and stays so."""
         self._frame_limit_bytes = frame_limit_bytes
         self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
+        self.feed: Callable[[bytes], None] = self._scanner.feed
+        """Takes what was read; `next_event` says what it means. The scanner itself takes it, until the conversation is
+        over: from then on it is thrown away."""
+        self.has_more = False
+        """False if nothing is left of what was read, so that the next event is `NEED_DATA` and need not be asked for;
+        set by `next_event` for what stands behind the event that it returns."""
         self._outgoing: list[bytes] = []
         """Frames that wait for `take_outgoing`, which empties it."""
+        self.has_outgoing = False
+        """Whether something waits to be written. A plain attribute, as it is asked for at each read and each write:
+        `send` and `refuse` make it true, and `take_outgoing` makes it false."""
         self._rejected: dict[str, Notice] = {}
         """The refusals of this read, by their text, summed up; emptied when they are told."""
         self._rest: Event | None = None
@@ -237,14 +249,10 @@ class Session(Generic[R]):
         """Whether one of the sides has said CLOSE."""
         return self.phase is Phase.CLOSED
 
-    @property
-    def has_outgoing(self) -> bool:
-        """Whether something waits to be written."""
-        return bool(self._outgoing or self._rejected)
-
     def send(self, frame: bytes) -> None:
         """Put a frame into what goes out next."""
         self._outgoing.append(frame)
+        self.has_outgoing = True
 
     def confirm(self, request: int, offset: int | None = None) -> None:
         """Tell the far side that its request was carried out, if it wants to know.
@@ -274,8 +282,9 @@ class Session(Generic[R]):
             self._forget()
 
     def _forget(self) -> None:
-        """Throw away everything that was read and not returned."""
+        """Throw away everything that was read and not returned, and everything that will be read."""
         self._scanner.forget()
+        self.feed = _throw_away
         self._rest = None
 
     def put_back(self, rest: Any) -> None:
@@ -285,19 +294,14 @@ class Session(Generic[R]):
         """
         if self.phase is not _CLOSED:
             self._rest = rest
+            self.has_more = True
 
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
         self._tell_rejected()
-        if not self._outgoing:
-            return b""
+        self.has_outgoing = False
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
-
-    def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says."""
-        if self.phase is not _CLOSED:
-            self._scanner.feed(data)
 
     def hold(self) -> None:
         """Return no events until `release`, as it is not decided yet whether the conversation goes on."""
@@ -310,16 +314,17 @@ class Session(Generic[R]):
     def next_event(self) -> Run[R] | Stretch[R] | Event | NeedData | None:
         """Return what the far side says next. Bad input raises nothing: it leads to CLOSE and a `Closing` event.
 
-        After messages with `is_last`, the next event is `NEED_DATA`, so a connection need not ask for it.
-
         None stands for something that is dealt with already (PING, refused messages, new labels) and has cost time. A
         connection that is fair to others counts it.
         """
         if self._rest is not None or self.phase is _CLOSED or self._is_held:
             rest, self._rest = self._rest, None
+            self.has_more = self._scanner.has_more
             return NEED_DATA if rest is None else rest
+        scanner = self._scanner
         try:
-            item = self._scanner.next_item()
+            item = scanner.next_item()
+            self.has_more = scanner.has_more
             if type(item) is Run or type(item) is Stretch:
                 if self.phase is _OPENING:
                     raise self._unexpected(Kind.MESSAGES)
@@ -364,6 +369,7 @@ class Session(Generic[R]):
         """Note a refusal, to be told at the end of this read; refusals for the same reason are summed up."""
         if text not in self._rejected and len(self._rejected) >= _REJECTED_TEXTS:
             text = "more was refused, for other reasons"
+        self.has_outgoing = True
         before = self._rejected.get(text)
         total = count + (before.count if before is not None else 0)
         self._rejected[text] = Notice("error", count=total, code=code, text=text)
@@ -507,6 +513,10 @@ class Session(Generic[R]):
         self.phase = Phase.CLOSED
         self._forget()
         return Closing(code, text, by_far_side=True)
+
+
+def _throw_away(_: bytes) -> None:
+    """Stand in for the scanner of a conversation that is over."""
 
 
 def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | None]]:

@@ -38,7 +38,7 @@ def test_reads_change_nothing(payloads: list[bytes], cuts: list[int], *, at_once
             assert incoming.held_bytes == incoming.waiting_bytes <= LIMIT_BYTES + 4
     found += frames_of(incoming)
     assert found == payloads
-    assert incoming.is_used_up
+    assert not incoming.has_more
     assert not incoming.waiting_bytes
 
 

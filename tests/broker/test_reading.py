@@ -125,14 +125,16 @@ def test_one_route_is_one_run() -> None:
     reader, incoming = reader_of(table)
     incoming.feed(envelope(b"/a") + envelope(b"/a", b"longer") + envelope(b"/b") + envelope(b"/a"))
     first = reader.next_item()  # /b is not known before it was looked up
+    assert incoming.has_more
     second = reader.next_item()
+    assert not incoming.has_more
     assert isinstance(first, Run)
     assert isinstance(second, Run)
-    assert (first.messages, first.is_last, second.messages, second.is_last) == (2, False, 2, True)
+    assert (first.messages, second.messages) == (2, 2)
     incoming.feed(envelope(b"/a") + envelope(b"/b"))
     third = reader.next_item()
     assert isinstance(third, Run)
-    assert (third.messages, third.is_last) == (2, True)
+    assert (third.messages, incoming.has_more) == (2, False)
 
 
 def test_several_routes_are_one_stretch() -> None:
@@ -146,7 +148,7 @@ def test_several_routes_are_one_stretch() -> None:
     stretch = reader.next_item()
     assert isinstance(stretch, Stretch)
     assert stretch.messages == [3, 2, 3, 2]
-    assert stretch.is_last
+    assert not incoming.has_more
     assert [run.route.name for run in runs_in(stretch)] == ["one", "two", "one", "two"]
     assert reader.next_item() is NEED_DATA
 

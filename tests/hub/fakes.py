@@ -214,7 +214,7 @@ class Turn:
         data = b"".join(Batch.of(topic, [value]).frames for topic, value in messages)
         routes = self.core.routes
         position = 0
-        self.core.begin_read()
+        self.core.write_is_due = True
         while position < len(data):
             runs = find_runs(data, position, routes.table, len(data))
             if runs[0]:

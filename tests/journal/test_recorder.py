@@ -113,7 +113,7 @@ async def test_other_topics_are_not_recorded() -> None:
 async def test_positions(bench: Bench) -> None:
     """The offset of the next message is known before it is on the disk, also in the middle of a read."""
     assert (bench.recorder.position(), bench.recorder.committed) == (10, 10)
-    bench.turn.core.begin_read()
+    bench.turn.core.write_is_due = True
     bench.turn.publish(bench.publisher, "/a", 1, 2, 3)
     assert bench.recorder.position() == 13
     bench.turn.core.end_read()
@@ -157,7 +157,7 @@ async def test_a_confirmation_of_an_empty_batch(bench: Bench) -> None:
 
 async def test_batches_are_marked(bench: Bench) -> None:
     """What was offered before stands before the mark."""
-    bench.turn.core.begin_read()
+    bench.turn.core.write_is_due = True
     bench.turn.publish(bench.publisher, "/a", 1)
     bench.recorder.begin_batch()
     bench.turn.publish(bench.publisher, "/a", 2)

@@ -427,6 +427,46 @@ def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
     assert whole.session.rejected_messages == pieces.session.rejected_messages
 
 
+@given(stream=st.lists(st.one_of(good, good, odd), max_size=10).map(b"".join), cuts=st.lists(st.integers(0, 400)))
+def test_nothing_is_behind_what_has_no_more(stream: bytes, cuts: list[int]) -> None:
+    """Once a session says that there is no more, the next event is that it needs data: nobody has to ask for it."""
+    side = side_of("hub")
+    for piece in parts(CLIENT_HELLO.encode() + stream, cuts):
+        side.session.feed(piece)
+        while side.session.next_event() is not NEED_DATA:
+            if not side.session.has_more:
+                assert side.session.next_event() is NEED_DATA
+                break
+        assert side.session.closed or not side.session.has_more
+
+
+def test_there_is_more_while_something_is_put_back() -> None:
+    """What the owner puts back comes before it needs data, although nothing is left of what was read."""
+    side = with_client()
+    side.session.feed(encode_subscription(Kind.SUBSCRIBE, ["/a"], 3))
+    change = side.session.next_event()
+    assert not side.session.has_more
+    side.session.put_back(change)
+    assert side.session.has_more
+    assert side.session.next_event() is change
+    assert not side.session.has_more
+
+
+def test_it_is_known_whether_something_waits_to_be_written() -> None:
+    """Answers and refusals wait until they are taken."""
+    side = with_client()
+    side.session.take_outgoing()
+    assert not side.session.has_outgoing
+    side.session.confirm(3)
+    assert side.session.has_outgoing
+    assert notices(side) == [Notice("confirmed", request=3)]
+    assert not side.session.has_outgoing
+    side.session.refuse(CloseCode.NOT_ALLOWED, "no", 2)
+    assert side.session.has_outgoing
+    assert [notice.count for notice in notices(side)] == [2]
+    assert not side.session.has_outgoing
+
+
 def test_a_search_for_labels_is_counted() -> None:
     """Who is fair can stop after each: what costs most is not done for a whole read at once."""
     side = side_of("hub")

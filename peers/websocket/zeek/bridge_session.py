@@ -192,6 +192,9 @@ class BridgeSession:
 
     # What the Zeek says.
 
+    has_more = True
+    """Whether `next_event` may have something to say. It is not known here before it was asked."""
+
     @property
     def held_bytes(self) -> int:
         """Size of what is held of an incomplete answer or message."""

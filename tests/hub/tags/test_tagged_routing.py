@@ -50,7 +50,7 @@ def bring(turn: Turn, source: Handler, frames: list[bytes]) -> list[str]:
     """Do what a connection does with a read; return why some of it was refused on the way."""
     data = b"".join(frames)
     routes, refused, position = turn.core.routes, [], 0
-    turn.core.begin_read()
+    turn.core.write_is_due = True
     while position < len(data):
         runs = find_runs(data, position, routes.table, len(data))
         if len(runs[0]) == 1:
