@@ -163,5 +163,6 @@ class Link:
         Args:
             in_order: Whether the peer has read all that was sent: it has closed behind the CLOSE of this side.
         """
+        self._outbox.close()
         if self._ended is not None:
             self._node.accounts.conclude(self._ended, in_order=in_order)

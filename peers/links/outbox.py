@@ -62,6 +62,10 @@ class Outbox:
         """Take in another kind of changes, to be told behind the others."""
         self._parts.append(part)
 
+    def close(self) -> None:
+        """Nobody is there to be told any more: let go of the parts, each of which knows this outbox."""
+        self._parts.clear()
+
     def due(self) -> None:
         """A part has something to tell."""
         if not self._is_due:

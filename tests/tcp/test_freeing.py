@@ -37,3 +37,46 @@ async def test_clients_over_unix_sockets(start_hub: StartHub, tmp_path: Path) ->
     with left_for_the_collector() as left:
         await come_and_go(hub)
     assert left == []
+
+
+async def link_and_part(dialling: Hub, dialled: Hub) -> None:
+    """Two hubs link, carry a message each way, and the link is cut; the one that dials tries again, in vain."""
+    readers = [await hub.client("/a") for hub in (dialling, dialled)]
+    dialling.dial(dialled)
+    for hub, far in ((dialling, dialled), (dialled, dialling)):
+        await wait_until(lambda hub=hub: len(hub.node.links) == 1)  # type: ignore[misc]
+        await wait_until(lambda hub=hub, far=far: "/a" in hub.handler(far.node.name).prefixes)  # type: ignore[misc]
+    await readers[0].publish("/a", 1)
+    for reader in readers:
+        assert await reader.values(1) == [("/a", 1)]
+        reader.close()
+    await dialling.stop_dialling()
+    for hub in (dialling, dialled):
+        await wait_until(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+        hub.connections.clear()
+    await settle()
+
+
+async def test_links(start_hub: StartHub) -> None:
+    """On both sides, also those that were dialled."""
+    dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
+    await link_and_part(dialling, dialled)
+    with left_for_the_collector() as left:
+        await link_and_part(dialling, dialled)
+    assert left == []
+
+
+async def test_attempts_that_fail(start_hub: StartHub) -> None:
+    """A dialler that is refused for hours leaves nothing behind either."""
+    dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
+    dialled.node.draining = True
+    with left_for_the_collector() as left:
+        dialler = dialling.dial(dialled)
+        await wait_until(lambda: dialler.attempts >= 5)
+        await dialling.stop_dialling()
+        for hub in (dialling, dialled):
+            hub.later(60)  # whoever lingers is cut
+            await wait_until(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+            hub.connections.clear()
+        await settle()
+    assert left == []

@@ -1,0 +1,37 @@
+"""A bridge to a Zeek that is over is freed at once, as a client's connection is."""
+
+from __future__ import annotations
+
+from tests.garbage import left_for_the_collector
+from tests.tcp.hubs import settle
+from tests.websocket.hubs import Hub, until
+from tests.websocket.zeek.clients import ZeekClient, count
+from tests.zeek.bridge.zeeks import Bridged, Zeek, linked, publishing
+
+
+async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
+    """A bridge comes up, carries a message each way, is lost, comes up again, and is taken down."""
+    reader = await ZeekClient.subscribed(hub, "/zeek/")
+    publisher = await hub.client()
+    async with Bridged(hub, publishing(zeek, "/to/")):
+        for _ in range(2):
+            connection, _prefixes = await zeek.greet()
+            await linked(hub)
+            await connection.send(count("/zeek/a", 1).decode())
+            assert await reader.text() == count("/zeek/a", 1)
+            await publisher.publish("/to/zeek", 1)
+            await connection.recv()
+            connection.transport.abort()
+    reader.raw.close()
+    publisher.close()
+    await until(lambda: not hub.node.connections)
+    hub.connections.clear()
+    await settle()
+
+
+async def test_bridges(hub: Hub, zeek: Zeek) -> None:
+    """No connection, conversation, session or handler waits for the garbage collector."""
+    await bridge_and_part(hub, zeek)
+    with left_for_the_collector() as left:
+        await bridge_and_part(hub, zeek)
+    assert left == []
