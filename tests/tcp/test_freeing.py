@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hub.names.claim import Wish
+from hub.requests.layout import Request
+from hub.tags.rule import Rule
+from peers.wire.control import encode_subscription
+from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, encode_claim
+from peers.wire.rules import encode_rules
 from tests.garbage import left_for_the_collector
 from tests.tcp.conftest import StartHub
 from tests.tcp.hubs import Hub, settle, wait_until
@@ -27,6 +34,34 @@ async def test_clients_over_tcp(hub: Hub) -> None:
     await come_and_go(hub)
     with left_for_the_collector() as left:
         await come_and_go(hub)
+    assert left == []
+
+
+async def leave_in_the_middle(hub: Hub) -> None:
+    """Clients that hold names, rules and services, and wait for names and answers, leave all at once."""
+    owner, waiting = await hub.client(), await hub.client()
+    for client in (owner, waiting):
+        await client.send(
+            encode_claim(NameClaim(1, Wish("clock", ("a",), queue=True))),
+            encode_rules(Kind.RULE, [Rule(("l",), "/a", "")], 2),
+            encode_subscription(Kind.SERVE, ["/s"], 3),
+            Request(b"/s", 4, 60_000, b"\x01").encode(),
+            Request(b"/nobody", 5, 60_000, b"\x01").encode(),
+        )
+        await client.ping()
+    assert hub.node.core.requests.statistics().pending == 2
+    for client in (owner, waiting):
+        client.close()
+    await wait_until(lambda: not hub.node.connections)
+    hub.connections.clear()
+    await settle()
+
+
+async def test_clients_that_hold_something(hub: Hub) -> None:
+    """Names, rules, services and requests without an answer do not know who had them."""
+    await leave_in_the_middle(hub)
+    with left_for_the_collector() as left:
+        await leave_in_the_middle(hub)
     assert left == []
 
 

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.garbage import left_for_the_collector
 from tests.tcp.hubs import settle, wait_until
 from tests.websocket.hubs import Hub
+from tests.websocket.raw_client import request
+from tests.websocket.zeek.clients import ZeekClient
+
+HELD: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("claim", {"name": "clock", "labels": ["a"], "queue": True, "request": 1}),
+    ("rule", {"rules": [{"labels": ["l"], "prefix": "/a"}], "request": 2}),
+    ("serve", {"prefixes": ["/s"], "request": 3}),
+    ("request", {"request": 4, "topic": "/s", "value": 1, "timeout_ms": 60_000}),
+    ("request", {"request": 5, "topic": "/nobody", "value": 1}),
+    ("publish", {"topic": "/a", "value": 1, "labels": ["l"]}),
+)
 
 
-async def come_and_go(hub: Hub) -> None:
-    """A client subscribes, and leaves without a word."""
-    client = await hub.client("/a")
-    client.close()
+async def come_and_go(hub: Hub, subprotocol: str = "hub.v1.json") -> None:
+    """Clients subscribe and hold whatever can be held, and leave without a word; others ask for a page, or nothing."""
+    holding = [await hub.client("/a", subprotocol=subprotocol) for _ in range(2)]
+    for client in holding:
+        for kind, fields in HELD:
+            await client.say(kind, **fields)
+        await client.barrier()
+    asking, silent = await hub.raw(), await hub.raw()
+    await asking.send(request("/metrics"))
+    assert (await asking.response()).status == 200
+    zeek = await ZeekClient.subscribed(hub, "/a")
+    await zeek.publish("/a", 1)
+    await zeek.settle()
+    for client in (*holding, asking, silent, zeek.raw):
+        client.close()
     await wait_until(lambda: not hub.node.connections)
     hub.connections.clear()
     await settle()
 
 
-async def test_clients(hub: Hub) -> None:
+@pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
+async def test_clients(hub: Hub, subprotocol: str) -> None:
     """No connection, conversation or handler waits for the garbage collector."""
-    await come_and_go(hub)
+    await come_and_go(hub, subprotocol)
     with left_for_the_collector() as left:
-        await come_and_go(hub)
+        await come_and_go(hub, subprotocol)
     assert left == []
