@@ -1,9 +1,12 @@
 # cython: language_level=3
-"""The compiled twin of `hub.requests.pending`: same contracts, same tests; its numbers are no objects.
+"""The compiled twin of `PureBlock` in `hub.requests.pending`, which says what each field means.
 
-Optional: built where a C compiler is there, chosen at import by `hub.requests.pending`. The garbage collector does not
-know blocks, nor the dictionaries that hold nothing else: so a million of them cost it nothing. What is settled stands
-nowhere any more; a core that is thrown away with requests pending leaves them behind.
+Both have the same contracts and pass the same tests. This one is built where a C compiler is there, and
+`hub.requests.pending` chooses it at import. Its numbers are no objects, so a block takes 80 bytes instead of 190.
+
+The garbage collector does not know blocks (`no_gc`), nor the dictionaries that hold nothing else: so it need not look
+through a million of them. It cannot free cycles of them, either. That does no harm, as a block that is settled stands
+nowhere any more; only a core that is thrown away with requests pending leaves them behind.
 """
 
 cimport cython
@@ -12,62 +15,62 @@ from libc.stdint cimport int64_t, uint32_t
 
 @cython.no_gc
 cdef class Block:
-    """Requests of one frame, or a part of them, at one service."""
+    """Those requests of one frame that went to one service, until all of them are answered."""
 
     cdef public object asker
     cdef public object responder
     cdef public dict bucket
     cdef public bytearray answered
     cdef public uint32_t first
-    cdef public uint32_t own
+    cdef public uint32_t issued
     cdef public Py_ssize_t count
     cdef public Py_ssize_t left
 
-    def __init__(self, asker, responder, uint32_t first, uint32_t own, Py_ssize_t count, dict bucket not None):
+    def __init__(self, asker, responder, uint32_t first, uint32_t issued, Py_ssize_t count, dict bucket not None):
         self.asker = asker
         self.responder = responder
         self.first = first
-        self.own = own
+        self.issued = issued
         self.count = count
         self.left = count
         self.bucket = bucket
 
     def enter(self):
-        """Stand in both maps and in the bucket."""
-        self.bucket[self] = None
+        """Put the block into both maps and into the bucket."""
         asker = self.asker
         responder = self.responder
-        asker.asked_requests += self.left
-        responder.owed_requests += self.left
         if self.count == 1:
             (<dict> asker.asked.singles)[self.first] = self
-            (<dict> responder.owed.singles)[self.own] = self
+            (<dict> responder.owed.singles)[self.issued] = self
         else:
             asker.asked.ranges[self.first] = self
-            responder.owed.ranges[self.own] = self
+            responder.owed.ranges[self.issued] = self
+        asker.asked_requests += self.left
+        responder.owed_requests += self.left
+        self.bucket[self] = None
 
     cpdef leave(self):
-        """Stand nowhere any more: settled. Harmless when it is already."""
+        """Take the block out of all three places: it is settled. This does no harm if it was settled before."""
         cdef Py_ssize_t left = self.left
         if not left:
             return
         self.left = 0
         asker = self.asker
         responder = self.responder
-        asker.asked_requests -= left
-        responder.owed_requests -= left
         if self.count == 1:
             del (<dict> asker.asked.singles)[self.first]
-            del (<dict> responder.owed.singles)[self.own]
+            del (<dict> responder.owed.singles)[self.issued]
         else:
             del asker.asked.ranges[self.first]
-            del responder.owed.ranges[self.own]
-        self.bucket.pop(self, None)
+            del responder.owed.ranges[self.issued]
+        asker.asked_requests -= left
+        responder.owed_requests -= left
+        self.bucket.pop(self, None)  # a block that is due was taken out of it already
         if not self.bucket:
-            self.bucket.clear()
+            self.bucket.clear()  # a dictionary that was large keeps its room otherwise
 
     def pending(self, Py_ssize_t start=0, stop=None):
-        """Return where what is pending begins and ends: see `hub.requests.pending`."""
+        """Return where what is pending begins and ends, within places `start` to `stop` of the block."""
         cdef Py_ssize_t begin, end = self.count if stop is None else stop
         cdef list found = []
         if self.answered is None:
@@ -82,7 +85,7 @@ cdef class Block:
             found.append((begin, start))
 
     def settle(self, Py_ssize_t start, Py_ssize_t stop):
-        """Take note that `start` to `stop` are answered; return which of them were pending."""
+        """Take note that the places `start` to `stop` are answered; return which of them were pending."""
         cdef Py_ssize_t begin, end, settled = 0
         cdef list fresh
         if self.answered is None:
@@ -104,7 +107,10 @@ cdef class Block:
         return fresh
 
     def part(self, Py_ssize_t start, Py_ssize_t stop):
-        """Make two blocks of it: what stands before `start` and what stands from `stop` on."""
+        """Make two blocks of this one: what stands before `start`, and what stands from `stop` on.
+
+        The ids between are not pending, and the requester uses them again.
+        """
         cdef Block block
         cdef Py_ssize_t begin, end, left
         cdef bytearray answered = self.answered
@@ -119,7 +125,7 @@ cdef class Block:
                     self.asker,
                     self.responder,
                     <uint32_t> (self.first + begin),
-                    <uint32_t> (self.own + begin),
+                    <uint32_t> (self.issued + begin),
                     end - begin,
                     self.bucket,
                 )

@@ -1,9 +1,9 @@
 """Requests that are pending, as the requester knows them and as the service knows them.
 
 ```
-requester's ids            hub's ids at this service          every 10 ms
+requester's ids            ids issued to the service          every 10 ms
  7 ┐                        0 ┐                               ┌ bucket ┐
- 8 │ one frame ── Block ──  1 │ own, count, left              │ blocks │
+ 8 │ one frame ── Block ──  1 │ first, issued, count, left    │ blocks │
  9 ┘                        2 ┘                               └────────┘
 40   one frame ── Block ──  3
 ```
@@ -13,8 +13,11 @@ stands in three places: in the map (`Spans`) of the requester, in that of the se
 at the same time. Both sides (`Participant`) know it by where it begins: requests that came alone in a dictionary,
 the others in order of their first id. Requests of a block may be answered one by one: then `answered` says which.
 
-Owner: `hub.requests.requests`. Invariants: what is pending of one requester never overlaps in its ids, nor what is
-pending at one service in the hub's; a block stands in all three places, or is settled (`left` is 0).
+Owner: `hub.requests.requests`. Only `Block.enter` and `Block.leave` write into the three places and count what each
+side has pending, so that these never tell different things; all else reads them.
+
+Invariants: what is pending of one requester never overlaps in its ids, nor what is pending at one service in the ids
+that it was issued; a block stands in all three places, or is settled (`left` is 0).
 
 Cost: a request that came alone is a dictionary hit in each map; a block of several O(log n) for the frame, not for the
 request. What is answered out of a block costs a byte per request of it, once.
@@ -42,7 +45,7 @@ _MASK = TRANSACTIONS - 1
 class PureBlock:
     """Those requests of one frame that went to one service, until all of them are answered."""
 
-    __slots__ = ("answered", "asker", "bucket", "count", "first", "left", "own", "responder")
+    __slots__ = ("answered", "asker", "bucket", "count", "first", "issued", "left", "responder")
 
     asker: Participant
 
@@ -51,8 +54,8 @@ class PureBlock:
     first: int
     """Transaction id of the first, as the requester has it."""
 
-    own: int
-    """The same, as the hub has told it to the service: the first of the ids that the service was given for them."""
+    issued: int
+    """The same, as the service has it: the first of the ids that the hub has issued to it for them."""
 
     count: int
 
@@ -70,30 +73,28 @@ class PureBlock:
         asker: Participant,
         responder: Participant,
         first: int,
-        own: int,
+        issued: int,
         count: int,
         bucket: dict[PureBlock, None],
     ) -> None:
         self.asker = asker
         self.responder = responder
         self.first = first
-        self.own = own
+        self.issued = issued
         self.count = self.left = count
         self.answered = None
         self.bucket = bucket
 
     def enter(self) -> None:
         """Put the block into both maps and into the bucket."""
-        self.bucket[self] = None
         asker, responder = self.asker, self.responder
+        if self.count == 1:
+            asker.asked.singles[self.first] = responder.owed.singles[self.issued] = self
+        else:
+            asker.asked.ranges[self.first] = responder.owed.ranges[self.issued] = self
         asker.asked_requests += self.left
         responder.owed_requests += self.left
-        if self.count == 1:
-            asker.asked.singles[self.first] = self
-            responder.owed.singles[self.own] = self
-        else:
-            asker.asked.ranges[self.first] = self
-            responder.owed.ranges[self.own] = self
+        self.bucket[self] = None
 
     def leave(self) -> None:
         """Take the block out of all three places: it is settled. This does no harm if it was settled before."""
@@ -102,14 +103,12 @@ class PureBlock:
             return
         self.left = 0
         asker, responder = self.asker, self.responder
+        if self.count == 1:
+            del asker.asked.singles[self.first], responder.owed.singles[self.issued]
+        else:
+            del asker.asked.ranges[self.first], responder.owed.ranges[self.issued]
         asker.asked_requests -= left
         responder.owed_requests -= left
-        if self.count == 1:
-            del asker.asked.singles[self.first]
-            del responder.owed.singles[self.own]
-        else:
-            del asker.asked.ranges[self.first]
-            del responder.owed.ranges[self.own]
         bucket = self.bucket
         bucket.pop(self, None)  # a block that is due was taken out of it already
         if not bucket:
@@ -162,7 +161,7 @@ class PureBlock:
             left = rest.count(0)
             if left:
                 first = (self.first + begin) & _MASK
-                block = PureBlock(self.asker, self.responder, first, self.own + begin, len(rest), self.bucket)
+                block = PureBlock(self.asker, self.responder, first, self.issued + begin, len(rest), self.bucket)
                 block.left = left
                 block.answered = rest
                 block.enter()
@@ -177,7 +176,17 @@ except ImportError:  # not built: no compiler was there
 class Participant:
     """A handler in both of its parts: as one that asks, and as one that serves."""
 
-    __slots__ = ("asked", "asked_requests", "gone", "handler", "is_link", "issued", "owed", "owed_requests", "served")
+    __slots__ = (
+        "asked",
+        "asked_requests",
+        "gone",
+        "handler",
+        "is_link",
+        "issued_total",
+        "owed",
+        "owed_requests",
+        "served",
+    )
 
     handler: Handler
 
@@ -187,14 +196,16 @@ class Participant:
     """What it has asked and has no answer to, by its own ids."""
 
     asked_requests: int
+    """How many requests these are."""
 
     owed: Spans
-    """What it is to answer, by the hub's ids."""
+    """What it is to answer, by the ids that the hub has issued to it."""
 
     owed_requests: int
+    """How many requests these are."""
 
-    issued: int
-    """How many of the hub's ids it was given so far; the next one is that, modulo 2^32."""
+    issued_total: int
+    """How many ids it was issued so far; the next one is that, modulo 2^32."""
 
     served: dict[str, int]
     """Prefix → how often it said that it serves it; kept by `hub.requests.services`."""
@@ -209,24 +220,24 @@ class Participant:
         self.asked_requests = 0
         self.owed = Spans()
         self.owed_requests = 0
-        self.issued = 0
+        self.issued_total = 0
         self.served = {}
         self.gone = False
 
     def take_ids(self, count: int) -> int:
         """Return the first of so many ids in a row that no pending request at this service has."""
         while True:
-            first = self.issued & _MASK
+            first = self.issued_total & _MASK
             if first + count > TRANSACTIONS:  # a block does not go over the end
-                self.issued += TRANSACTIONS - first
+                self.issued_total += TRANSACTIONS - first
                 continue
-            self.issued += count
+            self.issued_total += count
             if self.owed.is_free(first, count):  # not after 2^32 requests, if an old one is still pending
                 return first
 
     def was_issued(self, number: int) -> bool:
-        """Return whether this service was ever given this id."""
-        return (self.issued - 1 - number) & _MASK < self.issued
+        """Return whether this service was ever issued this id."""
+        return (self.issued_total - 1 - number) & _MASK < self.issued_total
 
 
 class Spans:

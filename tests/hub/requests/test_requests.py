@@ -93,11 +93,11 @@ def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakePoster]) -
     """After 2^32 requests the hub begins again, but not with an id that is pending; no batch goes over the end."""
     requester, _ = room.join()
     room.ask(requester, request("/a", 0, "old", "older"))
-    room.requests._participants[service[0]].issued = MOST - 1
+    room.requests._participants[service[0]].issued_total = MOST - 1
     service[1].take()
     room.ask(requester, request("/a", 10, "x", "y"))
     assert [own for own, _ in asked(service[1].take())] == [2, 3]
-    room.requests._participants[service[0]].issued = 2 * MOST
+    room.requests._participants[service[0]].issued_total = 2 * MOST
     room.ask(requester, request("/a", 20, "z"))
     ((own, _),) = asked(service[1].take())
     assert own not in (0, 1, 2, 3)

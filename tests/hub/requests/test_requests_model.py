@@ -36,7 +36,7 @@ class Waiting:
     """A request that is pending, as the model knows it."""
 
     service: Person
-    own: int
+    issued: int
     value: Any
     due_ms: int
 
@@ -84,7 +84,7 @@ class Model(RuleBasedStateMachine):
         """Somebody comes; the ids that it will be asked under may be near their end."""
         person = Person(*self.room.join(role=role, messages=8))
         if near_end:
-            self.room.requests._participant(person.handler).issued = MOST - 2
+            self.room.requests._participant(person.handler).issued_total = MOST - 2
         self.persons.append(person)
         return person
 
@@ -142,7 +142,7 @@ class Model(RuleBasedStateMachine):
     @rule(person=people, data=st.data(), count=st.integers(1, 3))
     def reply_in_part(self, person: Person, data: st.DataObject, count: int) -> None:
         """To what it was asked, and has not answered."""
-        owed = [waiting.own for one in self.persons for waiting in one.waiting.values() if waiting.service is person]
+        owed = [waiting.issued for one in self.persons for waiting in one.waiting.values() if waiting.service is person]
         if owed:
             self.reply_from(person, data.draw(st.sampled_from(owed)), count, Status.OK)
 
@@ -296,16 +296,16 @@ class Model(RuleBasedStateMachine):
             return
         (service,) = last
         participant = self.room.requests._participants[service.handler]
-        owns = [(participant.issued - len(ids) + place) % MOST for place in range(len(ids))]
-        service.ids += owns
-        for one, own, value in zip(ids, owns, values, strict=True):
-            person.waiting[one] = Waiting(service, own, value, due_ms)
+        issued = [(participant.issued_total - len(ids) + place) % MOST for place in range(len(ids))]
+        service.ids += issued
+        for one, number, value in zip(ids, issued, values, strict=True):
+            person.waiting[one] = Waiting(service, number, value, due_ms)
 
-    def pending_at(self, service: Person, own: int) -> tuple[Person, int] | None:
-        """Whose request that is, and its own id."""
+    def pending_at(self, service: Person, issued: int) -> tuple[Person, int] | None:
+        """Whose request that is, and its id there."""
         for person in self.persons:
             for one, waiting in person.waiting.items():
-                if waiting.service is service and waiting.own == own:
+                if waiting.service is service and waiting.issued == issued:
                     return person, one
         return None
 
@@ -323,9 +323,9 @@ class Model(RuleBasedStateMachine):
         for item in person.outlet.take():
             if isinstance(item, Request):
                 for place, value in enumerate(values_of(item)):
-                    own = (item.first + place) % MOST
-                    assert own in person.ids
-                    key = self.pending_at(person, own)
+                    issued = (item.first + place) % MOST
+                    assert issued in person.ids
+                    key = self.pending_at(person, issued)
                     assert key is None or key[0].waiting[key[1]].value == value
                 continue
             garbage = b"\xc1" in item.values
