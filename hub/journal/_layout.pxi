@@ -77,6 +77,8 @@ cdef const char* fault_in_columns(Sections* s) noexcept nogil:
             bad |= s.offsets[index + 1] <= s.offsets[index]
         if bad:
             return "the offsets do not ascend from the first on"
+    elif s.first + s.records > OFFSET_LIMIT:
+        return "the offsets do not ascend from the first on"
     return NULL
 
 

@@ -81,8 +81,8 @@ def _attempt(act: Callable[[bytes], bytes | object], data: bytes) -> bytes | Non
 def _run_values(data: bytes) -> None:
     try:
         value = decode(data)
-    except InvalidDataError:
-        assert not _is_sound(data), "what cannot be decoded is said to be sound"
+    except InvalidDataError as error:  # `check` compares the bytes of members and keys, `decode` the values
+        assert "are the same" in str(error) or not _is_sound(data), "what cannot be decoded is said to be sound"
     else:
         assert decode(encode(value)) == value or value != value  # noqa: PLR0124 -- NaN is not itself
         to_text(value)
