@@ -268,11 +268,12 @@ class Core:
             if not len(wanted) % _CHECKED_PER_STEP:
                 yield
         self._prefixes_allowed.check(handler, handler.prefixes, wanted)
-        for prefix in take(handler.prefixes, wanted):
-            self._add(handler, prefix)
-            yield
-            if handler.id not in self.handlers:
-                return
+        for prefix in wanted:
+            if take(handler.prefixes, prefix):
+                self._add(handler, prefix)
+                yield
+                if handler.id not in self.handlers:
+                    return
 
     def unsubscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
         """Take back one subscription for each prefix; those that the handler does not have are passed over."""
@@ -281,9 +282,10 @@ class Core:
 
     def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
         """Unsubscribe in steps, as `subscribing`."""
-        for prefix in give_back(handler.prefixes, prefixes):
-            self._remove(handler, prefix)
-            yield
+        for prefix in prefixes:
+            if give_back(handler.prefixes, prefix):
+                self._remove(handler, prefix)
+                yield
 
     def _check_attached(self, handler: Handler) -> None:
         if handler.id not in self.handlers:

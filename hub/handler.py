@@ -149,7 +149,6 @@ class Handler:
         "_pending_bytes",
         "_posted",
         "_queue",
-        "_writable",
         "_writing",
         "address",
         "closed",
@@ -168,6 +167,7 @@ class Handler:
         "reported_messages",
         "reported_unreadable_messages",
         "unreadable_messages",
+        "writable",
     )
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
@@ -222,7 +222,7 @@ class Handler:
         # None while no request or reply waits for the outlet to take bytes again.
         self._lane: Lane | None = None
         # False from `pause` to `resume`: the outlet takes no bytes.
-        self._writable = True
+        self.writable = True
         # True while the outlet takes bytes and nothing that waits has to go before what is offered. While False, offers
         # wait, too.
         self._direct = True
@@ -280,11 +280,6 @@ class Handler:
     def delivered_messages(self) -> int:
         """How many messages were written to it."""
         return self._offered_messages - self.dropped_messages - self.held_messages
-
-    @property
-    def writable(self) -> bool:
-        """Whether the outlet takes bytes now."""
-        return self._writable
 
     def offer(self, batch: Batch) -> None:
         """Take a batch: to be written at the end of the turn, to be queued, or to be dropped by the policy."""
@@ -344,13 +339,13 @@ class Handler:
 
     def pause(self) -> None:
         """Queue from now on: the outlet takes no more bytes."""
-        self._writable = self._direct = False
+        self.writable = self._direct = False
 
     def resume(self) -> None:
         """Hand the queue to the outlet, which takes bytes again, until it pauses again or all is written."""
         if self.closed:
             return
-        self._writable = True
+        self.writable = True
         if self._queue is None and self._lane is None:
             self._direct = True
         elif not self._writing:
@@ -358,7 +353,7 @@ class Handler:
 
     def _go_on(self) -> None:
         """Write what waits, after what the turn had brought before it, until the outlet pauses."""
-        while self._writable and (self._queue is not None or self._lane is not None):
+        while self.writable and (self._queue is not None or self._lane is not None):
             if self._pending or self._posted:
                 self._send_pending()
             elif self._lane is not None:
@@ -401,7 +396,7 @@ class Handler:
         """Write the requests and replies that wait. What is posted from within goes behind them."""
         self._writing = True
         try:
-            while lane and self._writable:
+            while lane and self.writable:
                 items = lane.take(WRITE_LIMIT_BYTES)
                 self.delivered_bytes += sum(item.size_bytes for item in items)
                 cast("Poster", self.poster).post(items)
@@ -409,21 +404,21 @@ class Handler:
             self._writing = False
         if lane is self._lane and not lane:
             self._lane = None
-            self._direct = self._writable and self._queue is None
+            self._direct = self.writable and self._queue is None
 
     def _write_queue(self) -> None:
         """Write the queue. What is offered from within goes behind it."""
         queue = self._queue
         self._writing = True
         try:
-            while queue and self._writable:
+            while queue and self.writable:
                 self._write_next(queue)
         finally:
             self._writing = False
         if queue is not None and queue is self._queue and not queue:
             self._dropped_messages += queue.lost_messages
             self._queue = None
-            self._direct = self._writable and self._lane is None
+            self._direct = self.writable and self._lane is None
 
     def _write_next(self, queue: BoundedQueue) -> None:
         """Write a gap, or the batches up to the next one."""
@@ -455,7 +450,7 @@ class Handler:
     def shut(self) -> None:
         """Take nothing more. It is called when the connection is gone."""
         self.closed = True
-        self._writable = self._direct = False
+        self.writable = self._direct = False
         self._offered_messages -= self.held_messages
         self._dropped_messages = self.dropped_messages
         self._forget_waiting()
@@ -496,7 +491,7 @@ class Handler:
             queued_bytes=self._waiting_bytes(),
             dropped_messages=self.dropped_messages,
             overflow=self.limits.overflow.value,
-            paused=not self._writable,
+            paused=not self.writable,
         )
 
     @property

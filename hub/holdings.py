@@ -1,7 +1,7 @@
 """What a handler holds several times over and must give back as often: prefixes, rules, served prefixes.
 
-A plain dict holds it: item → how often. `take` and `give_back` yield an item as soon as it is counted, and count the
-next when they are asked for it, so that whoever iterates does what follows from each in between.
+A plain dict holds it: item → how often. `take` and `give_back` count one item, and say whether something follows from
+that: whether it is held for the first time, or no more.
 
 `Allowance` says how many different items one handler may hold.
 
@@ -10,7 +10,7 @@ Owner of the dict: the caller. Cost: O(1) an item.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable
 from typing import TypeVar
 
 from hub.delivery import Role
@@ -64,8 +64,8 @@ class Allowance:
         Raises:
             RejectedError: It would, or there is too little memory.
         """
-        if handler.role is not Role.LOCAL:
-            self._memory.check_room()
+        if self._memory.is_over and handler.role is not Role.LOCAL:
+            raise self._memory.rejection()
         limit, whose = self._limits.get(handler.role, (None, ""))
         if limit is None or len(held) + len(wanted) <= limit:
             return
@@ -83,21 +83,18 @@ class Allowance:
         self._account.charge(-_TEXTS * len(text) - _BESIDE_TEXT_BYTES)
 
 
-def take(held: dict[K, int], wanted: Iterable[K]) -> Iterator[K]:
-    """Raise the count of each item by one; yield those that are new."""
-    for item in wanted:
-        count = held.get(item, 0)
-        held[item] = count + 1
-        if not count:
-            yield item
+def take(held: dict[K, int], item: K) -> bool:
+    """Raise the count of an item by one; return whether it is new."""
+    count = held.get(item, 0)
+    held[item] = count + 1
+    return not count
 
 
-def give_back(held: dict[K, int], items: Iterable[K]) -> Iterator[K]:
-    """Lower the count of each item by one; yield those that are gone. What is not held is passed over."""
-    for item in items:
-        count = held.get(item, 0)
-        if count > 1:
-            held[item] = count - 1
-        elif count:
-            del held[item]
-            yield item
+def give_back(held: dict[K, int], item: K) -> bool:
+    """Lower the count of an item by one; return whether it is gone. What is not held is passed over."""
+    count = held.get(item, 0)
+    if count > 1:
+        held[item] = count - 1
+    elif count:
+        del held[item]
+    return count == 1

@@ -146,14 +146,9 @@ class Memory:
         reusable = max(0, self._level_bytes - self.charged_bytes)
         return self._resident_bytes - reusable - self.limit_bytes
 
-    def check_room(self) -> None:
-        """See to it that nothing new is taken while there is too little memory.
-
-        Raises:
-            RejectedError: There is.
-        """
-        if self.is_over:
-            raise RejectedError(CloseCode.TRY_AGAIN_LATER, self.refusal())
+    def rejection(self) -> RejectedError:
+        """Count a refusal, and return it as the error to raise where something new is not taken as memory is over."""
+        return RejectedError(CloseCode.TRY_AGAIN_LATER, self.refusal())
 
     def refusal(self) -> str:
         """Count a refusal, and return why it is one."""

@@ -228,7 +228,7 @@ class Routes:
 
     def forget(self, prefix: str) -> None:
         """Forget the routes of all topics under `prefix`: its subscriptions have changed."""
-        if self._tagged:
+        if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.under(prefix))
         by_topic = self._by_topic
         raw = prefix.encode()
@@ -246,12 +246,12 @@ class Routes:
 
     def forget_rule(self, rule: Rule) -> None:
         """Forget the routes of all keys that `rule` matches: somebody begins or ceases to want it."""
-        if self._tagged:
+        if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.matched(rule))
 
     def forget_name(self, name: str) -> None:
         """Forget the routes of all keys that bear `name`: it has another owner, or none."""
-        if self._tagged:
+        if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.of_name(name))
 
     def _forget_tagged(self, keys: list[bytes]) -> None:

@@ -168,7 +168,8 @@ class Names:
         return Standing.QUEUED
 
     def _check_room(self, handler: Handler, name: str, contest: Contest | None) -> None:
-        self._memory.check_room()
+        if self._memory.is_over:
+            raise self._memory.rejection()
         per_client, queue, total, _ = self.limits
         if len(self._names.get(handler, ())) >= per_client:
             text = f"name {name}: this client has claimed {per_client} names, which is the limit"
@@ -279,7 +280,8 @@ class Names:
             text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
         if contest is None:
-            self._memory.check_room()
+            if self._memory.is_over:
+                raise self._memory.rejection()
             if len(self.register) >= self.limits.total:
                 text = f"{self.limits.total} names are known, which is the limit of this hub"
                 raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)

@@ -123,17 +123,19 @@ class Services:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
         self._allowed.check(participant.handler, participant.served, prefixes)
-        for prefix in take(participant.served, prefixes):
-            self._add(participant, prefix)
-            yield
-            if participant.gone:
-                return
+        for prefix in prefixes:
+            if take(participant.served, prefix):
+                self._add(participant, prefix)
+                yield
+                if participant.gone:
+                    return
 
     def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Take back one for each prefix, in steps; those that are not served are passed over."""
-        for prefix in give_back(participant.served, prefixes):
-            self._remove(participant, prefix)
-            yield
+        for prefix in prefixes:
+            if give_back(participant.served, prefix):
+                self._remove(participant, prefix)
+                yield
 
     def forget(self, participant: Participant, turn: Turn) -> bool:
         """Take back what somebody who has left serves, as far as `turn` has steps; return whether that was all."""

@@ -75,11 +75,12 @@ class RuleSubscriptions:
         self.allowed.check(handler, held, wanted)
         if wanted:
             self._held[handler] = held
-        for rule in take(held, wanted):
-            self._add(handler, rule)
-            yield
-            if handler.closed:
-                return
+        for rule in wanted:
+            if take(held, rule):
+                self._add(handler, rule)
+                yield
+                if handler.closed:
+                    return
 
     def unsubscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Take back one subscription for each rule; those that the handler does not have are passed over."""
@@ -89,9 +90,10 @@ class RuleSubscriptions:
     def unsubscribing(self, handler: Handler, rules: Iterable[Rule]) -> Iterator[None]:
         """Unsubscribe in steps, as `subscribing` subscribes."""
         held = self._held.get(handler, {})
-        for rule in give_back(held, rules):
-            self._remove(handler, rule)
-            yield
+        for rule in rules:
+            if give_back(held, rule):
+                self._remove(handler, rule)
+                yield
         if not held:
             self._held.pop(handler, None)
 
@@ -129,17 +131,15 @@ class RuleSubscriptions:
         self._index.add(rule, handler)
         self.allowed.took("".join(rule.labels) + rule.prefix)
         self._forget(rule)
-        if self._here is not None and handler.delivery.asks_links(rule.prefix):
-            for new in take(self._here, (rule,)):
-                self._tell(new, added=True)
+        if self._here is not None and handler.delivery.asks_links(rule.prefix) and take(self._here, rule):
+            self._tell(rule, added=True)
 
     def _remove(self, handler: Handler, rule: Rule) -> None:
         self._index.discard(rule, handler)
         self.allowed.gave_back("".join(rule.labels) + rule.prefix)
         self._forget(rule)
-        if self._here is not None and handler.delivery.asks_links(rule.prefix):
-            for gone in give_back(self._here, (rule,)):
-                self._tell(gone, added=False)
+        if self._here is not None and handler.delivery.asks_links(rule.prefix) and give_back(self._here, rule):
+            self._tell(rule, added=False)
 
     def _tell(self, rule: Rule, *, added: bool) -> None:
         for on_rule in list(self._links.values()):

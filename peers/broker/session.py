@@ -146,13 +146,13 @@ class Session(Generic[R]):
         "closed",
         "far_said_goodbye",
         "left_out_prefixes",
-        "skipped_messages",
+        "rejected_messages",
     )
 
     closed: bool
     """Becomes True when the session is over, by either side, and stays so."""
 
-    skipped_messages: int
+    rejected_messages: int
     """How many data envelopes and unreadable frames were not taken so far."""
 
     left_out_prefixes: int
@@ -176,7 +176,7 @@ class Session(Generic[R]):
         if len(own_id) != ID_BYTES or own_id == NIL_ID:
             raise ValueError(f"endpoint id {own_id.hex()!r} is not 16 bytes, or nil")
         self.closed = False
-        self.skipped_messages = self.left_out_prefixes = 0
+        self.rejected_messages = self.left_out_prefixes = 0
         self.far_said_goodbye = False
         self._own_id = own_id
         self._routes = routes
@@ -361,7 +361,7 @@ class Session(Generic[R]):
         item = reader.next_item()
         event = self._envelope(item) if isinstance(item, Envelope) else item
         if isinstance(event, Skipped):
-            self.skipped_messages += event.messages
+            self.rejected_messages += event.messages
         return event
 
     def _envelope(self, envelope: Envelope) -> Event | None:

@@ -243,7 +243,3 @@ class BridgeConversation:
 
     def conclude(self) -> None:
         """Nothing more is to be done."""
-
-    def take_rejected(self) -> int:
-        """There are none that are not counted yet."""
-        return 0

@@ -319,8 +319,3 @@ class BrokerConversation:
 
     def conclude(self) -> None:
         """Nothing more is to be done."""
-
-    def take_rejected(self) -> int:
-        """Return and forget how many messages of the far side were not taken."""
-        rejected, self.session.skipped_messages = self.session.skipped_messages, 0
-        return rejected

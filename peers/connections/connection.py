@@ -93,6 +93,7 @@ class Connection(asyncio.Protocol):
         "_progress",
         "_putting_off",
         "_refill_is_due",
+        "_rejected_messages",
         "_session",
         "_share",
         "_transport",
@@ -107,7 +108,9 @@ class Connection(asyncio.Protocol):
         "reason",
     )
 
-    def __init__(self, node: Node, make: Callable[[Connection], Conversation], *, address: str = "") -> None:
+    def __init__(  # noqa: PLR0915 -- one statement for each field of the state
+        self, node: Node, make: Callable[[Connection], Conversation], *, address: str = ""
+    ) -> None:
         limits = node.settings.limits
         self._node = node
         self._transport: asyncio.Transport = NO_TRANSPORT
@@ -137,6 +140,9 @@ class Connection(asyncio.Protocol):
         """Whether a loss is being counted that the far side was told of among its frames."""
         self._has_acted = False
         """Whether a whole frame or message has come since the last look at the connection."""
+        self._rejected_messages = 0
+        """How many of the messages that the session has refused are counted at the node. It lags behind until this side
+        writes."""
         self._is_ending = False
         """Whether the end was agreed on, or is awaited: the next look closes the socket."""
         self._is_dialled = bool(address)
@@ -238,9 +244,10 @@ class Connection(asyncio.Protocol):
 
     def _conclude(self) -> None:
         """Let go of all that refers to this connection: it is freed at once, and not when garbage is collected."""
-        self._node.rejected_messages += self.conversation.take_rejected()
+        self._count_rejected()
         self.guard(self.conversation.conclude)
         self.conversation, self._session = ENDED, ENDED.session
+        self._rejected_messages = 0
         self.handler = self.after_read = None
 
     # The far side.
@@ -411,8 +418,13 @@ class Connection(asyncio.Protocol):
             self._transport.write(outgoing)
 
     def _take_outgoing(self) -> bytes:
-        self._node.rejected_messages += self.conversation.take_rejected()
+        self._count_rejected()
         return self._session.take_outgoing()
+
+    def _count_rejected(self) -> None:
+        rejected = self._session.rejected_messages
+        self._node.rejected_messages += rejected - self._rejected_messages
+        self._rejected_messages = rejected
 
     def speak(self) -> None:
         """Write what the session has to say after this turn: many answers, one write."""

@@ -41,6 +41,10 @@ class Session(Protocol):
         """False if `next_event` is known to return `NEED_DATA`, and nothing else, until something is fed."""
 
     @property
+    def rejected_messages(self) -> int:
+        """How many messages of the far side were refused so far, but for those that the conversation counts itself."""
+
+    @property
     def held_bytes(self) -> int:
         """How much is held of a frame or message that is not complete."""
 
@@ -123,6 +127,3 @@ class Conversation(Protocol):
 
     def conclude(self) -> None:
         """The socket is closed, and everything was given back."""
-
-    def take_rejected(self) -> int:
-        """Return and forget how many messages of the far side were refused."""

@@ -29,6 +29,7 @@ class _EndedSession:
     has_more = False
     has_outgoing = False
     held_bytes = 0
+    rejected_messages = 0
 
     def feed(self, data: bytes) -> None:
         """Throw it away."""
@@ -97,10 +98,6 @@ class _Ended:
 
     def conclude(self) -> None:
         """Do nothing."""
-
-    def take_rejected(self) -> int:
-        """Nothing was refused."""
-        return 0
 
 
 ENDED = _Ended()

@@ -107,7 +107,6 @@ class TcpConversation:
         "_queue",
         "_share",
         "_shared",
-        "_taken_rejected",
         "_verbs",
         "dialled",
         "session",
@@ -144,8 +143,6 @@ class TcpConversation:
         """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
         self._has_eof = False
         """Whether the far side has ended its stream in order."""
-        self._taken_rejected = 0
-        """How many of its refused messages were counted elsewhere, see `take_rejected`."""
         self.dialled = dialled
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
 
@@ -230,22 +227,6 @@ class TcpConversation:
         self.session.rejected_messages += messages
         self.session.refuse(error.code, error.text, messages)
 
-    # What its answers need, see `peers.verbs.wire_far_side.Shell`.
-
-    def speak(self) -> None:
-        """Write what the session has to say after this turn."""
-        self._connection.speak()
-
-    def write(self, frame: bytes | bytearray) -> None:
-        """Write a frame behind what the session has to say, if there is still somebody to read it."""
-        if not self.session.closed:
-            self._connection.write([cast("bytes", frame)])
-            self._connection.wait_for_reader()
-
-    def expect_answers(self) -> None:
-        """Do not read on while the far side does not read: its answers are always kept."""
-        self._connection.wait_for_reader()
-
     # The far side has said who it is.
 
     def _greet(self, hello: Hello) -> None:
@@ -297,9 +278,7 @@ class TcpConversation:
         handler = self._take_in(hello, Role.LINK, self._queue)
         if not self.dialled:
             self.session.send(self._node.hello(self._queue, self._link_id).encode())
-        self._link = Link(
-            self._node, handler, session=self.session, far=self._far(hello), hello=hello, link_id=self._link_id
-        )
+        self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id)
         self._begin(hello, handler, "peer linked")
 
     # What `Links` decides.
@@ -343,7 +322,7 @@ class TcpConversation:
 
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
         """Do from now on what the far side asks for."""
-        self._verbs = Verbs(self._node, handler, self._far(hello))
+        self._verbs = Verbs(self._node, handler, WireFarSide(self.session, self._connection, hello.frame))
         self._connection.opened()
         self._node.log.info(
             what,
@@ -352,9 +331,6 @@ class TcpConversation:
             software=hello.software,
             overflow=handler.limits.overflow.value,
         )
-
-    def _far(self, hello: Hello) -> WireFarSide:
-        return WireFarSide(self.session, self, hello.frame)
 
     # What the handler writes.
 
@@ -442,12 +418,6 @@ class TcpConversation:
         if self._link is not None:
             self._link.conclude(in_order=self._has_eof and self.session.closed)
         self._verbs = self._shared = self._share = self._link = None  # they know this conversation
-
-    def take_rejected(self) -> int:
-        """Return how many messages of the far side were refused since it was asked last."""
-        rejected = self.session.rejected_messages  # which a link's account needs, too
-        new, self._taken_rejected = rejected - self._taken_rejected, rejected
-        return new
 
 
 def render_items(items: list[Item]) -> list[bytes]:

@@ -302,11 +302,6 @@ class WebSocketConversation:
         self._dialogue = self._poster = None
         self._when_gone = self._when_writable = _nothing
 
-    def take_rejected(self) -> int:
-        """Return and forget how many of the client's messages were refused."""
-        rejected, self.session.rejected_messages = self.session.rejected_messages, 0
-        return rejected
-
 
 def _cost(message: ClientMessage) -> int:
     if isinstance(message, Publication):

@@ -30,7 +30,7 @@ class Announcement:
     """What is still to be told.
 
     Args:
-        schedule: Called when there is something to tell.
+        due: Called with this object when there is something to tell.
         limit_bytes: Largest body that the peer takes. A prefix that alone is over it is told all the same.
         more: The kind of frame that tells of prefixes.
         less: The kind that takes them back.
@@ -38,11 +38,11 @@ class Announcement:
             this side has read its HELLO.
     """
 
-    __slots__ = ("_changes", "_less", "_limit_bytes", "_more", "_schedule", "_tells_of_itself")
+    __slots__ = ("_changes", "_due", "_less", "_limit_bytes", "_more", "_tells_of_itself")
 
     def __init__(
         self,
-        schedule: Callable[[], None],
+        due: Callable[[Announcement], None],
         limit_bytes: int,
         more: Kind = Kind.SUBSCRIBE,
         less: Kind = Kind.UNSUBSCRIBE,
@@ -52,17 +52,13 @@ class Announcement:
         self._tells_of_itself = tells_of_itself  # until the first frame was taken
         self._more = more
         self._less = less
-        self._schedule = schedule
+        self._due = due
         self._limit_bytes = limit_bytes
         self._changes: dict[str, bool] = {}  # prefix → whether it is added
 
-    def __bool__(self) -> bool:
-        """Whether there is something to tell."""
-        return self._tells_of_itself or bool(self._changes)
-
     def change(self, change: Change) -> None:
         """Note a change; an opposite one that was not told yet cancels it out."""
-        self._schedule()
+        self._due(self)
         for prefixes, added in ((change.removed, False), (change.added, True)):
             for prefix in prefixes:
                 if self._changes.get(prefix, added) is not added:
@@ -72,6 +68,8 @@ class Announcement:
 
     def take(self) -> bytes:
         """Return the frames that tell it all: additions first, so that no message falls between."""
+        if not self._changes and not self._tells_of_itself:
+            return b""
         self._tells_of_itself = False
         changes, self._changes = self._changes, {}
         added = [prefix for prefix, is_added in changes.items() if is_added]

@@ -14,6 +14,8 @@ accounts are for (`peers.node.accounts`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hub.handler import Handler
 from hub.routes import Route
 from peers.links.announcement import Announcement
@@ -22,7 +24,6 @@ from peers.links.outbox import Outbox
 from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node
-from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.account import Account, encode_account
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -42,7 +43,7 @@ class Link:
         node: This hub.
         handler: Of the peer; attached here.
         session: Of the link.
-        far: The peer.
+        write: Writes frames behind what the session has to say.
         hello: What the peer has said of itself.
         link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
     """
@@ -50,7 +51,6 @@ class Link:
     __slots__ = (
         "_confirmed",
         "_ended",
-        "_far",
         "_handler",
         "_id",
         "_is_settled",
@@ -59,6 +59,7 @@ class Link:
         "_peer",
         "_session",
         "_told_arrived",
+        "_write",
         "due_s",
     )
 
@@ -74,13 +75,19 @@ class Link:
     _ended: Remembered | None
     """The account of this link from its end on; None before."""
 
-    def __init__(  # noqa: PLR0913 -- what is known of a peer is told at once
-        self, node: Node, handler: Handler, *, session: Session[Route], far: WireFarSide, hello: Hello, link_id: bytes
+    def __init__(  # noqa: PLR0913, PLR0917 -- what is known of a peer is told at once
+        self,
+        node: Node,
+        handler: Handler,
+        session: Session[Route],
+        write: Callable[[list[bytes]], object],
+        hello: Hello,
+        link_id: bytes,
     ) -> None:
         self._node = node
         self._handler = handler
         self._session = session
-        self._far = far
+        self._write = write
         self._peer = Peer(hello.id, hello.name, handler.address)
         self._id = link_id
         self._confirmed = self._told_arrived = 0
@@ -92,14 +99,12 @@ class Link:
                 session.send(encode_account(account))
             node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
         limit_bytes = hello.frame
-        outbox = self._outbox = Outbox(handler, node.after_turn, far.write)
+        outbox = self._outbox = Outbox(handler, node.after_turn, write)
         wanted = Announcement(outbox.due, limit_bytes, tells_of_itself=True)
-        outbox.add(wanted)
         node.core.attach(handler, wanted.change)
-        outbox.add(LinkRules(node, handler, outbox.due, limit_bytes))
-        outbox.add(LinkNames(node, handler, outbox.due, hello.id, limit_bytes))
+        node.core.rules.tell(handler, LinkRules(outbox.due, limit_bytes).change)
+        node.core.names.link(handler, hello.id, LinkNames(outbox.due, limit_bytes, node.log).change)
         services = Announcement(outbox.due, limit_bytes, Kind.SERVE, Kind.UNSERVE)
-        outbox.add(services)
         node.core.requests.tell(handler, services.change)
 
     def write_more(self) -> None:
@@ -116,7 +121,7 @@ class Link:
     def check(self, now_s: float) -> float:
         """Tell how many messages have arrived, if there are new ones; return when to look again."""
         if self._arrived != self._told_arrived and self._handler.writable:
-            self._far.write(self._account(last=False))
+            self._write([self._account(last=False)])
         return now_s + _TELL_EVERY_S
 
     def _account(self, *, last: bool) -> bytes:

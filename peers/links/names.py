@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from hub.handler import Handler
+import structlog
+
 from hub.names.claim import Announced
-from peers.node.node import Node
 from peers.wire.names import NAMES_PER_FRAME, encode_names
 
 __all__ = ["LinkNames"]
@@ -33,32 +33,26 @@ class LinkNames:
     """What a peer hub is told of names.
 
     Args:
-        node: This hub.
-        handler: Of the link, attached.
-        due: Called when there is something to tell.
-        peer_id: Id of the peer hub.
+        due: Called with this object when there is something to tell.
         limit_bytes: Largest body that the peer takes.
+        log: Where a name is told that is too large for it.
     """
 
-    __slots__ = ("_changes", "_due", "_limit_bytes", "_node")
+    __slots__ = ("_changes", "_due", "_limit_bytes", "_log")
 
     _changes: OrderedDict[str, Announced | None]
     """How names stand that the peer was not told of yet; None for one that nobody here holds any more."""
 
-    def __init__(self, node: Node, handler: Handler, due: Callable[[], None], peer_id: bytes, limit_bytes: int) -> None:
-        self._node = node
+    def __init__(self, due: Callable[[LinkNames], None], limit_bytes: int, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
         self._due = due
         self._limit_bytes = limit_bytes
         self._changes = OrderedDict()  # a plain one walks over all that was taken before the first
-        node.core.names.link(handler, peer_id, self._change)
 
-    def _change(self, name: str, announced: Announced | None) -> None:
+    def change(self, name: str, announced: Announced | None) -> None:
+        """Note how a name stands now; None if nobody here holds it any more."""
         self._changes[name] = announced
-        self._due()
-
-    def __bool__(self) -> bool:
-        """Whether there is something to tell."""
-        return bool(self._changes)
+        self._due(self)
 
     def take(self) -> bytes:
         """Return the next frame, as large as the peer takes it."""
@@ -74,7 +68,7 @@ class LinkNames:
             if size_bytes + cost > self._limit_bytes:
                 if held or released:
                     break
-                self._node.log.warning("name is too large for the frames of a peer", name=name, limit=self._limit_bytes)
+                self._log.warning("name is too large for the frames of a peer", name=name, limit=self._limit_bytes)
                 announced = None  # as far as the peer is told
             del self._changes[name]
             size_bytes += cost
@@ -82,4 +76,6 @@ class LinkNames:
                 released.append(name)
             else:
                 held.append(announced)
+        if self._changes:
+            self._due(self)
         return encode_names(held, released)

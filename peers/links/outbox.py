@@ -1,15 +1,16 @@
 """`Outbox`: what this hub has to tell a peer hub by itself, written when a turn is over, in portions, while it reads.
 
 ```
-core: filter, rules, names, services ─▶ Announcement, LinkRules, LinkNames: merged changes ─▶ due()
-                                                                 end of the turn: take() ─▶ write
+core: filter, rules, names, services ─▶ Announcement, LinkRules, LinkNames: merged changes ─▶ due(part)
+                                                            end of the turn: part.take() ─▶ write
 ```
 
 Each part merges the changes of one kind and cuts them into frames that the peer takes; when, how many at once, and
-whether the peer reads is decided here, for all of them alike.
+whether the peer reads is decided here, for all of them alike. The core knows the parts; the outbox knows those that
+have something to tell, in the order in which they said so.
 
-Owner: one connection. Invariant: something is written for every part that has something to tell, at the end of this
-turn, or in the next ones, or when the peer reads on and `write_more` is called.
+Owner: one connection. Invariant: something is written for every part that is due, at the end of this turn, or in the
+next ones, or when the peer reads on and `write_more` is called.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ PORTIONS_PER_TURN: Final = 4
 class Part(Protocol):
     """Changes of one kind."""
 
-    def __bool__(self) -> bool:
-        """Whether there is something to tell."""
-
     def take(self) -> bytes:
-        """Return the next portion, as frames, and forget it."""
+        """Return the next portion, as frames, and forget it; nothing if there is nothing to tell any more.
+
+        A part that has more than that says once more that it is due.
+        """
 
 
 class Outbox:
@@ -41,47 +42,49 @@ class Outbox:
     Args:
         handler: Of the peer.
         later: Calls a function after this turn of the loop.
-        write: Writes frames, if there is still somebody to read them.
+        write: Writes frames to the peer.
     """
 
-    __slots__ = ("_handler", "_is_due", "_later", "_parts", "_write")
+    __slots__ = ("_due", "_handler", "_is_awaited", "_later", "_write")
 
-    _is_due: bool
+    _due: dict[Part, None]
+    """The parts that have something to tell, in the order in which they said so; each goes as its portion is taken."""
+
+    _is_awaited: bool
     """Whether `write_more` will be called after this turn; true from `due` on, false when it is."""
 
     def __init__(
-        self, handler: Handler, later: Callable[[Callable[[], object]], object], write: Callable[[bytes], object]
+        self, handler: Handler, later: Callable[[Callable[[], object]], object], write: Callable[[list[bytes]], object]
     ) -> None:
         self._handler = handler
         self._later = later
         self._write = write
-        self._parts: list[Part] = []
-        self._is_due = False
-
-    def add(self, part: Part) -> None:
-        """Take in another kind of changes, to be told behind the others."""
-        self._parts.append(part)
+        self._due = {}
+        self._is_awaited = False
 
     def close(self) -> None:
-        """Nobody is there to be told any more: let go of the parts, each of which knows this outbox."""
-        self._parts.clear()
+        """Nobody is there to be told any more: let go of the parts that are due, each of which knows this outbox."""
+        self._due.clear()
 
-    def due(self) -> None:
+    def due(self, part: Part) -> None:
         """A part has something to tell."""
-        if not self._is_due:
-            self._is_due = True
+        self._due[part] = None
+        if not self._is_awaited:
+            self._is_awaited = True
             self._later(self.write_more)
 
     def write_more(self) -> None:
         """Tell what there is to tell, while the peer reads; a turn's portions, the rest in the next."""
-        self._is_due = False
+        self._is_awaited = True  # what becomes due from within is told here, or else in the next turn
         left = PORTIONS_PER_TURN
-        for part in self._parts:
-            while part:
-                if not self._handler.writable:
-                    return
-                if not left:
-                    self.due()
-                    return
-                left -= 1
-                self._write(part.take())
+        while self._due and self._handler.writable:
+            if not left:
+                self._later(self.write_more)
+                return
+            left -= 1
+            part = next(iter(self._due))
+            del self._due[part]
+            portion = part.take()
+            if portion:
+                self._write([portion])
+        self._is_awaited = False

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from hub.handler import Handler
 from hub.tags.rule import Rule
-from peers.node.node import Node
 from peers.wire.kinds import Kind
 from peers.wire.rules import encode_rules
 
@@ -37,33 +35,29 @@ class LinkRules:
     """What a peer hub is told of the rules of this hub's own subscribers.
 
     Args:
-        node: This hub.
-        handler: Of the link, attached.
-        due: Called when there is something to tell.
+        due: Called with this object when there is something to tell.
         limit_bytes: Largest body that the peer takes. A rule that alone is over it is told all the same.
     """
 
     __slots__ = ("_changes", "_due", "_limit_bytes")
 
-    def __init__(self, node: Node, handler: Handler, due: Callable[[], None], limit_bytes: int) -> None:
+    def __init__(self, due: Callable[[LinkRules], None], limit_bytes: int) -> None:
         self._due = due
         self._limit_bytes = limit_bytes
         self._changes: OrderedDict[Rule, bool] = OrderedDict()  # not told yet → whether it is added
-        node.core.rules.tell(handler, self._change)
 
-    def _change(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- one of two
+    def change(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- one of two
+        """Note that a rule is wanted from now on, or no more; an opposite change that was not told yet is cancelled."""
         if self._changes.get(rule, added) is not added:
             del self._changes[rule]  # it was not told yet
         else:
             self._changes[rule] = added
-            self._due()
-
-    def __bool__(self) -> bool:
-        """Whether there is something to tell."""
-        return bool(self._changes)
+            self._due(self)
 
     def take(self) -> bytes:
-        """Return the next frame: rules of one kind, as many as it takes."""
+        """Return the next frame: rules of one kind, as many as it takes. Nothing if there are none."""
+        if not self._changes:
+            return b""
         some: list[Rule] = []
         size_bytes = _AROUND_BYTES
         kind = next(iter(self._changes.values()))
@@ -74,6 +68,8 @@ class LinkRules:
             some.append(rule)
         for rule in some:
             del self._changes[rule]
+        if self._changes:
+            self._due(self)
         return encode_rules(Kind.RULE if kind else Kind.UNRULE, some)
 
 

@@ -254,19 +254,14 @@ class Session(Generic[R]):
         self._outgoing.append(frame)
         self.has_outgoing = True
 
-    def confirm(self, request: int, offset: int | None = None) -> None:
-        """Tell the far side that its request was carried out, if it wants to know.
-
-        Args:
-            request: The number of the request, 0 if the far side does not want to know.
-            offset: Where the journal stood then; None for other requests than subscriptions, or without a journal.
-        """
-        if request:
-            self.send(encode_notice(Notice("confirmed", request=request, offset=offset)))
+    def tell(self, notice: Notice) -> None:
+        """Put a notice into what goes out next, unless the conversation is over."""
+        if self.phase is not _CLOSED:
+            self.send(encode_notice(notice))
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
         """Tell the far side that one of its requests was refused."""
-        self.send(encode_notice(Notice("error", request=request, code=error.code, text=error.text)))
+        self.tell(Notice("error", request=request, code=error.code, text=error.text))
 
     @property
     def held_bytes(self) -> int:

@@ -168,7 +168,7 @@ def test_receivers_and_senders_are_told_apart_as_recorded() -> None:
         "data for another endpoint",
         "data",
     ]
-    assert side.session.skipped_messages == 3
+    assert side.session.rejected_messages == 3
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_what_is_not_of_the_far_side_is_skipped(envelope: Envelope, reason: str)
     (skipped,) = side.of_type(Skipped)
     assert isinstance(skipped, Skipped)
     assert reason in skipped.reason
-    assert side.session.skipped_messages == 1
+    assert side.session.rejected_messages == 1
     assert side.outgoing == b""
     assert len(side.messages()) == 1
 
@@ -351,7 +351,7 @@ def test_topics_that_the_hub_refuses_are_skipped(topic: bytes, reason: str) -> N
     assert isinstance(skipped, Skipped)
     assert reason in skipped.reason
     assert isinstance(run, Run)
-    assert (run.messages, session.skipped_messages) == (1, 1)
+    assert (run.messages, session.rejected_messages) == (1, 1)
 
 
 # Limits.

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hub.errors import CloseCode, RejectedError
+from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.session import NEED_DATA, Session, SubscriptionChange
 
@@ -38,7 +39,7 @@ async def refusing_hub() -> AsyncIterator[str]:
                 if isinstance(event, Hello):
                     session.send(Hello(protocol=1, role="hub", id=bytes(16), name="strict").encode())
                 elif isinstance(event, SubscriptionChange):
-                    session.confirm(event.request)
+                    session.tell(Notice("confirmed", request=event.request))
             writer.write(session.take_outgoing())
         writer.close()
 

@@ -11,17 +11,19 @@ from tests.hub.fakes import handler_of
 class FakePart:
     """So many portions of a name."""
 
-    def __init__(self, name: str, portions: int) -> None:
+    def __init__(self, name: str, portions: int, due: Callable[[FakePart], None]) -> None:
         self.name = name
         self.portions = portions
-
-    def __bool__(self) -> bool:
-        """Whether some are left."""
-        return self.portions > 0
+        self._due = due
+        due(self)
 
     def take(self) -> bytes:
-        """Take the next one."""
+        """Take the next one, and say whether there are more."""
+        if not self.portions:
+            return b""
         self.portions -= 1
+        if self.portions:
+            self._due(self)
         return self.name.encode()
 
 
@@ -32,7 +34,7 @@ class Scene:
         self.handler = handler_of()
         self.due: list[Callable[[], object]] = []
         self.written: list[bytes] = []
-        self.outbox = Outbox(self.handler, self.due.append, self.written.append)
+        self.outbox = Outbox(self.handler, self.due.append, self.written.extend)
 
     def end_turn(self) -> None:
         """Do what was put off till now."""
@@ -42,23 +44,20 @@ class Scene:
 
 
 def test_all_parts_in_one_turn() -> None:
-    """Asked for several times, it is done once, in the order of the parts."""
+    """Asked for several times, it is done once, for all that are due."""
     scene = Scene()
-    for name in "ab":
-        scene.outbox.add(FakePart(name, 2))
-    scene.outbox.due()
-    scene.outbox.due()
+    first, _ = FakePart("a", 2, scene.outbox.due), FakePart("b", 2, scene.outbox.due)
+    scene.outbox.due(first)
     assert len(scene.due) == 1
     scene.end_turn()
-    assert scene.written == [b"a", b"a", b"b", b"b"]
+    assert scene.written == [b"a", b"b", b"a", b"b"]
     assert not scene.due
 
 
 def test_portions() -> None:
     """What is more than a turn's portions follows in the next turns."""
     scene = Scene()
-    scene.outbox.add(FakePart("a", PORTIONS_PER_TURN + 1))
-    scene.outbox.due()
+    FakePart("a", PORTIONS_PER_TURN + 1, scene.outbox.due)
     scene.end_turn()
     assert len(scene.written) == PORTIONS_PER_TURN
     scene.end_turn()
@@ -66,12 +65,28 @@ def test_portions() -> None:
     assert not scene.due
 
 
+def test_nothing_to_tell_any_more() -> None:
+    """A part whose changes have cancelled each other out is not written."""
+    scene = Scene()
+    FakePart("a", 0, scene.outbox.due)
+    scene.end_turn()
+    assert not scene.written
+
+
+def test_what_becomes_due_later() -> None:
+    """Each turn in which something becomes due ends with a write."""
+    scene = Scene()
+    for name in "ab":
+        FakePart(name, 1, scene.outbox.due)
+        scene.end_turn()
+    assert scene.written == [b"a", b"b"]
+
+
 def test_a_peer_that_does_not_read() -> None:
     """Nothing is written and nothing is asked for again, until it reads on."""
     scene = Scene()
-    scene.outbox.add(FakePart("a", 1))
     scene.handler.pause()
-    scene.outbox.due()
+    FakePart("a", 1, scene.outbox.due)
     scene.end_turn()
     assert not scene.written
     assert not scene.due

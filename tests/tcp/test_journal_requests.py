@@ -101,12 +101,12 @@ class Bench:
         """Hear what the session has to say."""
         self.said += iterate_frames(self.session.take_outgoing())
 
-    def write(self, frame: bytes | bytearray) -> None:
-        """Hear a frame that is ready."""
+    def write(self, pieces: list[bytes]) -> None:
+        """Hear frames that are ready."""
         self.speak()
-        self.said += iterate_frames(bytes(frame))
+        self.said += iterate_frames(b"".join(pieces))
 
-    def expect_answers(self) -> None:
+    def wait_for_reader(self) -> None:
         """Read on."""
 
     @property

@@ -68,7 +68,7 @@ def test_a_conversation(piece_bytes: int) -> None:
     assert pair.far.events == [CLIENT_HELLO]
     pair.near.session.send(encode_subscription(Kind.SUBSCRIBE, ["/a", ""], 3))
     pair.near.session.send(message(b"/x") + packed(b"/y", 2))
-    pair.far.session.confirm(3)
+    pair.far.session.tell(Notice("confirmed", request=3))
     pair.far.session.send(message(b"/a"))
     pair.run()
     pair.near.session.close(CloseCode.DONE, "that was all")
@@ -282,12 +282,15 @@ def test_a_bad_subscription_is_refused(kind: Kind, body: bytes) -> None:
     assert pong.body == b"still here"
 
 
-def test_confirmations_only_where_asked_for() -> None:
-    """Request 0 is no request."""
+def test_nothing_is_told_behind_the_end() -> None:
+    """CLOSE is the last that a session says."""
     side = with_client()
-    side.session.confirm(0)
-    side.session.confirm(5)
+    side.session.tell(Notice("confirmed", request=5))
     assert notices(side) == [Notice("confirmed", request=5)]
+    side.session.close(CloseCode.DONE, "that was all")
+    side.session.tell(Notice("confirmed", request=6))
+    (frame,) = frames_of(side.session.take_outgoing())
+    assert frame.kind == Kind.CLOSE
 
 
 def test_a_refused_request_bears_its_number() -> None:
@@ -457,7 +460,7 @@ def test_it_is_known_whether_something_waits_to_be_written() -> None:
     side = with_client()
     side.session.take_outgoing()
     assert not side.session.has_outgoing
-    side.session.confirm(3)
+    side.session.tell(Notice("confirmed", request=3))
     assert side.session.has_outgoing
     assert notices(side) == [Notice("confirmed", request=3)]
     assert not side.session.has_outgoing

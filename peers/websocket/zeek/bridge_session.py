@@ -192,6 +192,9 @@ class BridgeSession:
 
     # What the Zeek says.
 
+    rejected_messages = 0
+    """What the Zeek says and the hub does not take, the conversation counts."""
+
     has_more = True
     """Whether `next_event` may have something to say. It is not known here before it was asked."""
 
