@@ -3,21 +3,25 @@
 | exit code | meaning |
 |---|---|
 | 1 | an error that has a name: one line on standard error; or the reader of our output has gone |
-| 2 | flags that make no sense |
+| 2 | a command line that makes no sense: one line on standard error, and nothing was done |
 | 130 | Ctrl-C |
 
 Invariants: no command ends with a traceback unless it has a defect. What a far side has said cannot steer the terminal.
-Not here: which commands there are (`commands`). Their packages are extras, so none is imported before `main` runs.
+Not here: which commands there are (`commands`), and what cyclopts finds wrong with a command line (`misuse`). Their
+packages are extras, so none is imported before `main` runs.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from contextlib import suppress
+from typing import NoReturn
 
+from hub.config import ConfigError
 from hub.errors import HubError, InvalidNameError, InvalidTopicError
 from peers.cli.errors import FlagError
+from peers.cli.streams import discard, flush_output, open_closed_streams
 from peers.transport.endpoints import InvalidEndpointError
 
 __all__ = ["main"]
@@ -28,6 +32,10 @@ EXIT_INTERRUPTED = 130
 
 _SENSELESS = (FlagError, InvalidEndpointError, InvalidNameError, InvalidTopicError)
 """Topics, names and addresses come from the command line, too: those in files are errors of the lines there."""
+
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""How a disk refuses output. Commands that open files translate these errors themselves, so what arrives here is about
+standard output."""
 
 _EXTRAS = {
     "cyclopts": "cli",
@@ -41,33 +49,57 @@ _EXTRAS = {
 
 def main() -> None:
     """Run the command that the arguments name, and end the process with its exit code."""
+    open_closed_streams()
     try:
-        from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
-
-        app()
+        _run()
     except HubError as error:
-        from peers.cli.formats import escaped  # noqa: PLC0415 -- 10 ms that most commands take anyway
-
-        print(escaped(f"hub: {error}"), file=sys.stderr)
-        sys.exit(EXIT_SENSELESS if isinstance(error, _SENSELESS) else EXIT_ERROR)
+        _end(str(error), EXIT_SENSELESS if _is_senseless(error) else EXIT_ERROR)
     except ImportError as error:
         # Where a command is loaded when it is called, cyclopts raises an error of its own from the one that says why.
         package = (getattr(error.__cause__ or error, "name", None) or "").partition(".")[0]
         if package not in _EXTRAS:
             raise
         install = f"pip install '.[{_EXTRAS[package]}]'"
-        print(f"hub: this needs {package}, which is not installed: {install} in a clone of topichub", file=sys.stderr)
-        sys.exit(EXIT_ERROR)
+        _end(f"this needs {package}, which is not installed: {install} in a clone of topichub", EXIT_ERROR)
     except BrokenPipeError:
-        _discard_output()
+        discard(sys.stdout, sys.stderr)  # they may be the same pipe
         sys.exit(EXIT_ERROR)
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        discard(sys.stdout)
+        _end(f"standard output cannot be written: {os.strerror(error.errno)}", EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _discard_output() -> None:
-    """Have the interpreter flush what is left to nowhere: its reader has gone, and it would complain of that."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # one that is closed, or has no descriptor
-            os.dup2(nowhere, stream.fileno())
+def _run() -> None:
+    """Run the command; what it has printed is written out before it counts as done."""
+    from cyclopts import CycloptsError  # noqa: PLC0415 -- it may not be installed
+
+    from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
+
+    try:
+        app()
+    except CycloptsError as error:
+        from peers.cli.misuse import told  # noqa: PLC0415 -- only where something is wrong
+
+        raise FlagError(told(error)) from error
+    except SystemExit:
+        flush_output()
+        raise
+
+
+def _is_senseless(error: HubError) -> bool:
+    """Return whether it is the command line that must be changed, not a file, a variable or a hub."""
+    if isinstance(error, ConfigError):
+        return error.source.startswith("flag ")
+    return isinstance(error, _SENSELESS)
+
+
+def _end(text: str, code: int) -> NoReturn:
+    """End the process with one line on standard error."""
+    from peers.cli.formats import escaped  # noqa: PLC0415 -- 10 ms that most commands take anyway
+
+    print(escaped(f"hub: {text}"), file=sys.stderr)
+    sys.exit(code)

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from hub.config import parse_size
 from hub.errors import UsageError
 from hub.overflow import Overflow
 from peers.bench.dial import Wish
@@ -25,7 +24,7 @@ from peers.bench.plan import Plan, Transport
 from peers.bench.plot import page
 from peers.bench.report import Report
 from peers.bench.stage import Stage, Told
-from peers.cli.errors import FlagError
+from peers.cli.ranges import size_of
 
 __all__ = ["EXIT_FLAWED", "HUB", "TRAFFIC", "Output", "app", "described", "shown_progress"]
 
@@ -131,7 +130,11 @@ class Traffic:
         queue_messages = self.queue_messages
         if queue_messages is None and not self.rate:
             queue_messages = _WIDE_MESSAGES
-        wish = Wish(queue_messages, None if self.queue_bytes is None else _size(self.queue_bytes), self.overflow)
+        wish = Wish(
+            queue_messages,
+            None if self.queue_bytes is None else size_of("--queue-bytes", self.queue_bytes),
+            self.overflow,
+        )
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
         own["messages"] = self._usual_messages() if self.messages is None else self.messages
         return Plan(**own, **place.fields(), wish=wish).check()
@@ -258,13 +261,6 @@ def shown_progress(*, shown: bool) -> Iterator[Told]:
             return lambda done, total: progress.update(task, completed=done, total=total or None)
 
         yield tell
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise FlagError(f"--queue-bytes: {error}") from error
 
 
 def _write(path: Path, content: bytes) -> None:

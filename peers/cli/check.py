@@ -24,6 +24,7 @@ from cyclopts import Parameter
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
 from peers.cli.formats import escaped
+from peers.cli.ranges import check_positive
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import Hello
@@ -62,6 +63,8 @@ def check(
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
 ) -> int:
     """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
+    check_positive("--timeout", timeout, "seconds")
+    check_positive("--warn-ms", warn_ms, "milliseconds")
     finding = _find(url, timeout, warn_ms)
     if not quiet:
         print(f"{finding.health.name.lower()}: {escaped(finding.text)}")

@@ -26,7 +26,8 @@ def check_config(
 ) -> None:
     """Show the settings that `hub run` would use with the same flags, and where each came from.
 
-    Exit code 0 if they are fine, 1 with one line that names key, place and cause if not.
+    Exit code 0 if they are fine; if not, one line names key, place and cause, and the exit code is 2 where the place is
+    a flag, else 1.
     """
     loaded = load((flags or Flags()).layer(), os.environ, config)
     table = Table("setting", "value", "unit", "from", box=None, pad_edge=False, header_style="bold")

@@ -12,6 +12,9 @@ app = App(
     name="hub",
     help="A topic-prefix publish/subscribe hub: bounded queues, a choice on overflow, and no silent drops.",
     version=__version__,
+    # `peers.cli.main` tells what is wrong with a command line, in one line.
+    print_error=False,
+    exit_on_error=False,
 )
 app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
 app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")

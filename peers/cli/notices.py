@@ -13,6 +13,7 @@ import sys
 
 from hub.errors import PeerError
 from peers.cli.formats import counted, escaped
+from peers.cli.url import check_client_name
 from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish
 
@@ -47,7 +48,16 @@ class Notices:
         logging.getLogger("peers.client").addHandler(logging.NullHandler())
 
     def options(self, name: str, queue: QueueWish | None = None) -> Options:
-        """Return what to hand to `peers.client.connect`."""
+        """Return what to hand to `peers.client.connect`.
+
+        Args:
+            name: What the client calls itself, as `--name` gives it.
+            queue: The queue to ask the hub for; None leaves it to the hub.
+
+        Raises:
+            FlagError: No hub would take the name.
+        """
+        check_client_name(name)
         return Options(
             name=name,
             token=os.environ.get("HUB_TOKEN", ""),

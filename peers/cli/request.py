@@ -15,11 +15,12 @@ import asyncio
 import os
 import sys
 from collections import deque
+from itertools import count
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hub.errors import HubError
+from hub.errors import HubError, RequestError
 from peers.cli.errors import FlagError
 from peers.cli.formats import escaped_lines, json_text
 from peers.cli.lines import STDIN, Input
@@ -28,6 +29,7 @@ from peers.cli.output import Output
 from peers.cli.replay import UnreadableError, decode_text, decode_value
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import Client, connect
+from peers.client.requests import TIMEOUT_LIMIT_S
 
 __all__ = ["request"]
 
@@ -59,8 +61,8 @@ def request(  # noqa: PLR0913 -- one flag each
 
     Exit code 1 if a request was not answered with a value; standard error says why.
     """
-    if timeout is not None and timeout <= 0:
-        raise FlagError(f"--timeout {timeout:g}: give more than 0 seconds")
+    if not 0 < timeout <= TIMEOUT_LIMIT_S:
+        raise FlagError(f"--timeout {timeout:g}: give more than 0 and at most {TIMEOUT_LIMIT_S:g} seconds")
     asking = _Asking(topic, timeout, named=service, as_text=text)
     if value == STDIN:
         return asyncio.run(_ask_lines(asking, url, name))
@@ -96,8 +98,16 @@ class _Asking:
         return self._decode(given)
 
     async def ask(self, client: Client, value: Any) -> Any:
-        """Return the reply."""
-        return await client.request(self._topic, value, timeout_s=self._timeout_s, name=self._named)
+        """Return the reply.
+
+        Raises:
+            RequestError: There is none; the text names the topic and says why.
+            UsageError, PeerError: Nothing was asked, or nobody knows what has become of it.
+        """
+        try:
+            return await client.request(self._topic, value, timeout_s=self._timeout_s, name=self._named)
+        except RequestError as error:
+            raise type(error)(error.status, f"{self._topic}: {error.text}") from error
 
 
 def _shown(reply: Any, notices: Notices) -> bytes:
@@ -120,30 +130,47 @@ async def _ask_once(asking: _Asking, value: Any, url: str, name: str) -> int:
 async def _ask_lines(asking: _Asking, url: str, name: str) -> int:
     notices = Notices("request")
     output = Output(sys.stdout.fileno())
-    asked: deque[asyncio.Task[Any]] = deque()
+    # What was asked and is not shown yet, in the order of the lines: the number of each line, and its reply.
+    asked: deque[tuple[int, asyncio.Task[Any]]] = deque()
+    numbers = count(1)
     unanswered = 0
 
     async def show_first() -> None:
         """Show the oldest reply, when it is there."""
         nonlocal unanswered
+        line_number, answer = asked.popleft()
         try:
-            line = _shown(await asked.popleft(), notices)
+            line = _shown(await answer, notices)
         except HubError as error:
             line = b""
-            notices.say(str(error))
+            notices.say(f"line {line_number}: {error}")
         unanswered += not line
         await output.write(line)
 
     with Input(STDIN) as lines:
         async with connect(url, **notices.options(name)) as client:
             async for some in lines.lines():
-                for line in filter(None, some):
-                    asked.append(asyncio.create_task(asking.ask(client, asking.read(line))))
+                for line, number in zip(some, numbers, strict=False):
+                    if not line:
+                        continue
+                    asked.append((number, asyncio.create_task(asking.ask(client, _read(asking, line, number)))))
                     while len(asked) >= _OUTSTANDING:
                         await show_first()
-                while asked and (len(asked) >= _OUTSTANDING or asked[0].done()):
+                while asked and asked[0][1].done():
                     await show_first()
             while asked:
                 await show_first()
     await output.flush()
     return EXIT_UNANSWERED if unanswered else 0
+
+
+def _read(asking: _Asking, line: bytes, number: int) -> Any:
+    """Return what a line of standard input asks.
+
+    Raises:
+        UnreadableError: Nothing; the text names the line.
+    """
+    try:
+        return asking.read(line)
+    except UnreadableError as error:
+        raise UnreadableError(f"standard input: line {number}: {error}") from error

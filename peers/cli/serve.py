@@ -25,6 +25,7 @@ from hub.topics import RESERVED
 from peers.cli.errors import FlagError
 from peers.cli.formats import counted, escaped, json_text
 from peers.cli.notices import Notices
+from peers.cli.ranges import check_count
 from peers.cli.replay import decode_value
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import ServiceRequest, connect
@@ -63,10 +64,8 @@ def serve(  # noqa: PLR0913 -- one flag each
         raise FlagError(f"{RESERVED} is the hub's own: it answers requests under it by itself")
     if echo is (exec is not None):
         raise FlagError("give one of --exec CMD and --echo")
-    if limit is not None and limit < 1:
-        raise FlagError(f"--limit {limit}: give 1 or more")
-    if concurrency < 1:
-        raise FlagError(f"--concurrency {concurrency}: give 1 or more")
+    check_count("--limit", limit)
+    check_count("--concurrency", concurrency)
     answer: Answer = _echo if exec is None else lambda request: _run(exec, request)
     return asyncio.run(_serve(prefixes, answer, url, name, concurrency, limit))
 

@@ -11,11 +11,13 @@ from cyclopts import Group, Parameter
 
 from hub.topics import check_prefix
 from peers.cli.errors import FlagError
+from peers.cli.ranges import check_count
 from peers.cli.spark import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
+from peers.transport.endpoints import Endpoint
 
 if TYPE_CHECKING:
     from peers.spark.archiving.archive import Archived
@@ -52,6 +54,15 @@ class What:
         bool, _help("Go on where records were deleted from the journal before they were archived.", _WHAT)
     ] = False
 
+    def check(self) -> None:
+        """Check what can be checked before Java is started, which takes seconds.
+
+        Raises:
+            FlagError: `--from` names no place in a journal.
+        """
+        if self.start not in {"earliest", "latest"} and not (self.start.isascii() and self.start.isdigit()):
+            raise FlagError(f"--from {self.start}: give earliest, latest or an offset")
+
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
@@ -82,6 +93,9 @@ def archive(
     what, how = what or What(), how or How()
     topics = None if what.topics is None else _prefixes(what.topics)
     every_s = _every_s(how.every)
+    what.check()
+    check_count("--max-offsets", how.max_offsets)
+    Endpoint.parse_remote(url)
     with (engine or Engine()).running("archive") as job:
         from peers.spark.archiving.archive import archive as run  # noqa: PLC0415 -- Spark is loaded when a job runs
 

@@ -12,11 +12,13 @@ from cyclopts import Group, Parameter
 
 from hub.topics import check_prefix
 from peers.cli.errors import FlagError
+from peers.cli.ranges import check_positive
 from peers.cli.spark import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
 from peers.spark.selection import Selection
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
+from peers.transport.endpoints import Endpoint
 
 if TYPE_CHECKING:
     from peers.spark.progress import JobProgress
@@ -69,25 +71,27 @@ class How:
         timedelta(seconds=60)
     )
 
-    def pace(self) -> Pace:
-        """Return it.
+    def check(self) -> None:
+        """Check what can be checked before Java is started, which takes seconds.
 
         Raises:
-            UsageError: There are two, or one is none.
+            FlagError: There are two paces, or one is none.
         """
-        from peers.spark.replaying.pace import FullSpeed, Rate, Recorded  # noqa: PLC0415 -- numpy is part of an extra
-
         if sum((self.full_speed, self.rate is not None, self.speed is not None)) > 1:
             raise FlagError("--speed, --full-speed and --rate exclude each other")
-        max_pause_s = self.max_pause.total_seconds()
-        for flag, value in (("--speed", self.speed), ("--rate", self.rate), ("--max-pause", max_pause_s)):
-            if value is not None and value <= 0:
-                raise FlagError(f"{flag}: more than 0 expected, {value:g} given")
+        check_positive("--speed", self.speed, hint="1 is as recorded")
+        check_positive("--rate", self.rate, "messages a second")
+        check_positive("--max-pause", self.max_pause.total_seconds(), "seconds")
+
+    def pace(self) -> Pace:
+        """Return the pace."""
+        from peers.spark.replaying.pace import FullSpeed, Rate, Recorded  # noqa: PLC0415 -- numpy is part of an extra
+
         if self.full_speed:
             return FullSpeed()
         if self.rate is not None:
             return Rate(self.rate)
-        return Recorded(self.speed or 1.0, max_pause_s)
+        return Recorded(self.speed or 1.0, self.max_pause.total_seconds())
 
 
 def replay(
@@ -105,6 +109,8 @@ def replay(
     """
     what, how = what or What(), how or How()
     selection = what.selection()
+    how.check()
+    Endpoint.parse_remote(url)
     with (engine or Engine()).running("replay") as job:
         from peers.spark.replaying.replay import ReplayOrder  # noqa: PLC0415 -- Spark is loaded when a job runs
         from peers.spark.replaying.replay import replay as run  # noqa: PLC0415 -- the same

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from peers.cli.errors import FlagError
 from peers.cli.lines import STDIN
 from peers.cli.pace import MAX_PAUSE_S, TIME_FIELDS, Pace, Rate, Recorded
+from peers.cli.ranges import check_count, check_positive
 
 __all__ = ["RecordingFlags", "StreamFlags"]
 
@@ -26,10 +27,8 @@ class StreamFlags:
     ] = False
 
     def __post_init__(self) -> None:
-        if self.rate is not None and self.rate <= 0:
-            raise FlagError(f"--rate {self.rate:g}: give more than 0 messages a second")
-        if self.limit is not None and self.limit < 1:
-            raise FlagError(f"--limit {self.limit}: give 1 or more")
+        check_positive("--rate", self.rate, "messages a second")
+        check_count("--limit", self.limit)
 
 
 @Parameter(name="*")
@@ -56,7 +55,7 @@ class RecordingFlags:
     loop: Annotated[bool, Parameter(help="Begin again at the end, until --limit or Ctrl-C.", negative=())] = False
 
     def check(self, stream: StreamFlags) -> None:
-        """Raise UsageError where flags contradict each other."""
+        """Raise FlagError where flags contradict each other."""
         if self.ndjson is None:
             given = {
                 "--topic": self.template,
@@ -75,10 +74,8 @@ class RecordingFlags:
             raise FlagError("--time-field and --max-pause belong to --speed; the recorded pace is --speed 1")
         if self.speed is not None and stream.rate is not None:
             raise FlagError("--speed keeps the recorded pace and --rate a fixed one: give one of them")
-        if self.speed is not None and self.speed <= 0:
-            raise FlagError(f"--speed {self.speed:g}: give more than 0; 1 is as recorded")
-        if self.max_pause is not None and self.max_pause <= 0:
-            raise FlagError(f"--max-pause {self.max_pause:g}: give more than 0 seconds")
+        check_positive("--speed", self.speed, hint="1 is as recorded")
+        check_positive("--max-pause", self.max_pause, "seconds")
         if self.loop and self.ndjson == STDIN:
             raise FlagError("--loop needs a file that can be read again, not standard input")
 

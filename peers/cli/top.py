@@ -59,7 +59,7 @@ def top(
     once: Annotated[bool, Parameter(help="Print one table and end.", negative=())] = False,
 ) -> int:
     """Show what each client and peer of a hub does, until Ctrl-C."""
-    if interval < _ANNOUNCED_S:
+    if not interval >= _ANNOUNCED_S:  # so that `nan` is none either
         raise FlagError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
     asyncio.run(_show(url, name, sort, interval, once=once))
     return 0

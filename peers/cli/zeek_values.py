@@ -56,8 +56,10 @@ def event_of(name: str, arguments: str | None) -> Event:
     """Make an event of what the command line says.
 
     Raises:
-        UsageError: The arguments are no JSON array, or one of them is no value of Zeek.
+        FlagError: There is no name, the arguments are no JSON array, or one of them is no value of Zeek.
     """
+    if not name:
+        raise FlagError("--zeek-event: the name of the event is empty; give one such as Demo::block")
     try:
         given = msgspec.json.decode(arguments) if arguments else []
     except msgspec.DecodeError as error:
@@ -68,17 +70,29 @@ def event_of(name: str, arguments: str | None) -> Event:
 
 
 def _argument(given: Any, place: int) -> Value:
+    """Return the value of Zeek that an argument stands for.
+
+    Raises:
+        FlagError: There is none.
+    """
+    try:
+        return _value(given, place)
+    except ValueError as error:
+        raise FlagError(f"argument {place}: {error}") from error
+
+
+def _value(given: Any, place: int) -> Value:
     match given:
         case bool():
             return given
         case int():
             return Count(given) if given >= 0 else given
         case list():
-            return tuple(_argument(item, place) for item in given)
+            return tuple(_value(item, place) for item in given)
         case dict() if _TYPE in given:
             return _typed(given, place)
         case dict():
-            return value_of({key: _argument(item, place) for key, item in given.items()})
+            return value_of({key: _value(item, place) for key, item in given.items()})
         case _:
             return value_of(given)
 

@@ -76,6 +76,8 @@ class Lock:
             raise JournalUnavailableError(in_use)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), FILE_MODE)
+        except IsADirectoryError as error:
+            raise JournalUnavailableError(f"{path}: that is a folder; name a file in it") from error
         except OSError as error:
             text = f"{path}: {error.strerror}; does its folder exist, and may we write?"
             raise JournalUnavailableError(text) from error

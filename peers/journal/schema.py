@@ -19,6 +19,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ __all__ = [
     "BlockRow",
     "Write",
     "check_format",
+    "check_is_file",
     "check_version",
     "plain",
     "sealed_id",
@@ -103,6 +105,19 @@ class Write(NamedTuple):
     def crc(self) -> int:
         """The checksum of the row."""
         return zlib.crc32(self.query.encode(), zlib.crc32(_WRITE_NUMBERS.pack(*self[1:])))
+
+
+def check_is_file(path: str) -> None:
+    """Check that there is a file, before SQLite says of all else that it cannot be opened.
+
+    Raises:
+        JournalUnavailableError: There is none, or it is a folder.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise JournalUnavailableError(f"{path}: there is no such journal")
+    if place.is_dir():
+        raise JournalUnavailableError(f"{path}: that is a folder; a journal is a file")
 
 
 @contextmanager

@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
-from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
+from hub.errors import GoneError, JournalCorruptError, StorageError
 from hub.journal.block import Block, select
 from hub.journal.wanted import Wanted
 from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
 from peers.journal.damage import UNREADABLE, Damage, damage_at, sound_extent
-from peers.journal.schema import BlockRow, Write, check_version, stored_id, translated
+from peers.journal.schema import BlockRow, Write, check_is_file, check_version, stored_id, translated
 
 __all__ = ["LARGE_FACTOR", "Extent", "Fetched", "View"]
 
@@ -76,8 +75,7 @@ class View:
 
     def __init__(self, path: str, *, is_rescue: bool = False) -> None:
         self.path = path
-        if not Path(path).exists():
-            raise JournalUnavailableError(f"{path}: there is no such journal")
+        check_is_file(path)
         with translated(path):
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
             try:

@@ -73,20 +73,24 @@ def test_a_command_fails(running_hub: RunningHub) -> None:
     """Whoever asked is told the last line of its standard error, or its exit code."""
     command = 'read -r value; if [ "$value" = 1 ]; then echo first >&2; echo "no such thing" >&2; fi; exit 3'
     with serving(running_hub, "/cli/fails", "--exec", command):
-        assert ask(running_hub, "/cli/fails", "1") == (1, "", "hub: no such thing\n")
-        assert ask(running_hub, "/cli/fails", "2") == (1, "", "hub: the command ended with exit code 3\n")
+        assert ask(running_hub, "/cli/fails", "1") == (1, "", "hub: /cli/fails: no such thing\n")
+        assert ask(running_hub, "/cli/fails", "2") == (1, "", "hub: /cli/fails: the command ended with exit code 3\n")
         code, out, complaints = ask(running_hub, "/cli/fails", "-", stdin=b"1\n2\n")
         assert (code, out) == (1, "")
         assert complaints.splitlines() == [
-            "hub request: no such thing",
-            "hub request: the command ended with exit code 3",
+            "hub request: line 1: /cli/fails: no such thing",
+            "hub request: line 2: /cli/fails: the command ended with exit code 3",
         ]
 
 
 def test_what_is_not_answered(running_hub: RunningHub) -> None:
     """Nobody there, or nobody in time: a line on standard error, and exit code 1."""
-    assert ask(running_hub, "/cli/nobody", "1") == (1, "", "hub: nobody serves this topic\n")
-    assert ask(running_hub, "org.example.Nobody", "1", "--service") == (1, "", "hub: nobody has this name\n")
+    assert ask(running_hub, "/cli/nobody", "1") == (1, "", "hub: /cli/nobody: nobody serves this topic\n")
+    assert ask(running_hub, "org.example.Nobody", "1", "--service") == (
+        1,
+        "",
+        "hub: org.example.Nobody: nobody has this name\n",
+    )
     with serving(running_hub, "/cli/slow", "--exec", "sleep 60"):
         code, out, complaint = ask(running_hub, "/cli/slow", "1", "--timeout", "0.05")
         assert (code, out) == (1, "")
@@ -120,3 +124,19 @@ def test_bad_flags(running_hub: RunningHub, arguments: list[str], complaint: str
     assert result.returncode == 2
     assert complaint in result.stderr.decode()
     assert len(result.stderr.decode().splitlines()) == 1
+
+
+def test_each_line_that_is_not_answered_is_named(running_hub: RunningHub) -> None:
+    """Standard error says which line of standard input it was, counting empty ones, and which topic."""
+    done = hub("request", "/cli/nobody", "-", url=running_hub.tcp, stdin=b"1\n\n2\n")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode().splitlines() == [
+        "hub request: line 1: /cli/nobody: nobody serves this topic",
+        "hub request: line 3: /cli/nobody: nobody serves this topic",
+    ]
+
+
+def test_a_line_that_is_no_text_is_named(running_hub: RunningHub) -> None:
+    """It ends the command, as it does `hub pub`."""
+    done = hub("request", "/cli/nobody", "-", url=running_hub.tcp, stdin=b"\xff\n")
+    assert (done.returncode, done.stderr) == (1, b"hub: standard input: line 1: not UTF-8 at byte 0\n")

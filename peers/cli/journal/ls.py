@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from peers.cli.errors import FlagError
 from peers.cli.journal.damages import Damages
 from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import Tally, tallies
 from peers.cli.moments import moment
+from peers.cli.ranges import check_count
 from peers.journal.damage import Damage
 from peers.journal.schema import BlockRow
 from peers.journal.view import View
@@ -40,8 +40,7 @@ def ls(
     json: Annotated[bool, Parameter(help="One JSON object a line.", negative=())] = False,
 ) -> int:
     """List the blocks of a journal, the newest last, or its topics: exit code 3 if something is damaged."""
-    if limit is not None and limit < 1:
-        raise FlagError(f"--limit {limit}: give 1 or more")
+    check_count("--limit", limit)
     damages = Damages("ls")
     with opened(path) as view:
         (_list_topics if topics else _list_blocks)(view, damages, limit, json=json)

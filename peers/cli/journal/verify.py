@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from enum import IntEnum
-from pathlib import Path
 
 import apsw
 
-from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.errors import JournalCorruptError
 from peers.cli.journal.bar import Tell, shown_bar
 from peers.cli.journal.reading import JournalPath
 from peers.cli.journal.survey import Stretch, stray_blocks, survey
 from peers.cli.journal.tables import amount, show
 from peers.journal.checked import stored_writes
 from peers.journal.damage import UNREADABLE
-from peers.journal.schema import APPLICATION_ID, check_format, plain, translated
+from peers.journal.schema import APPLICATION_ID, check_format, check_is_file, plain, translated
 
 __all__ = ["Soundness", "verify"]
 
@@ -72,8 +71,7 @@ def _opened(path: str) -> Iterator[apsw.Connection]:
         JournalUnavailableError: There is none, or it is of another format, or cannot be read.
         JournalCorruptError: It is none.
     """
-    if not Path(path).exists():
-        raise JournalUnavailableError(f"{path}: there is no such journal")
+    check_is_file(path)
     with translated(path), closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
         connection.set_busy_timeout(_BUSY_MS)
         connection.set_progress_handler(lambda: False, _STEPS)

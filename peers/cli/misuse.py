@@ -1,0 +1,100 @@
+"""What cyclopts finds wrong with a command line, in one line: what is wrong, what would be right, where to read on.
+
+```
+hub: --timeout 10m: give a number, such as 1.5; see `hub sub --help`
+```
+
+cyclopts would draw a box of three lines or more, which no log and no `grep` takes. Its own words remain for what is
+rare. Not here: what is wrong with flags that cyclopts has read (`peers.cli.errors.FlagError`, raised by each command).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+
+from cyclopts.exceptions import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+__all__ = ["told"]
+
+_EXPECTED: dict[object, str] = {
+    bool: "yes or no",
+    int: "a whole number",
+    float: "a number, such as 1.5",
+    datetime: "a time, such as 2026-11-21T12:00:00Z",
+    timedelta: "a length of time with its unit, such as 10s, 5m or 1h",
+}
+"""What to give where a value could not be read, for each type that flags have."""
+
+
+def told(error: CycloptsError) -> str:
+    """Return one line on a command line that makes no sense."""
+    command = " ".join(["hub", *(error.command_chain or ())])
+    return f"{_flaw(error)}; see `{command} --help`"
+
+
+def _flaw(error: CycloptsError) -> str:
+    match error:
+        case CoercionError() if error.msg is None and error.token is not None:
+            return f"{_flag(error)} {error.token.value}: give {_expected(error.target_type)}"
+        case UnknownOptionError():
+            flag = error.token.keyword or error.token.value
+            names = [name for argument in error.argument_collection for name in argument.names]
+            return f"{flag}: there is no such flag{_closest(flag, names)}"
+        case UnknownCommandError():
+            command = (error.unused_tokens or [""])[0]
+            names = [name for name in (error.app or ()) if not name.startswith("-")]
+            return f"{command}: there is no such command{_closest(command, names) or _listed(names)}"
+        case UnusedCliTokensError():
+            return f"{' '.join(error.unused_tokens or ())}: that is more than this command takes"
+        case MissingArgumentError() if error.argument is not None:
+            return _missing(error.argument.name, is_flag_given=bool(error.keyword))
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _flag(error: CoercionError) -> str:
+    """Name the flag or the argument whose value could not be read."""
+    if error.token is not None and error.token.keyword is not None:
+        return error.token.keyword
+    return _argument_name(error.argument.name) if error.argument is not None else "an argument"
+
+
+def _argument_name(name: str) -> str:
+    return name.lstrip("-").upper()
+
+
+def _missing(name: str, *, is_flag_given: bool) -> str:
+    if is_flag_given:
+        return f"{name}: a value must follow it"
+    return f"{name if name.startswith('-') else _argument_name(name)} is missing"
+
+
+def _expected(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return _one_of(map(str, get_args(kind)))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _one_of(str(member.value) for member in kind)
+    return _EXPECTED.get(kind, f"what reads as {getattr(kind, '__name__', kind)}")
+
+
+def _one_of(choices: Iterable[str]) -> str:
+    return f"one of {', '.join(choices)}"
+
+
+def _closest(given: str, names: Iterable[str]) -> str:
+    close = get_close_matches(given, list(names), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"; there are {', '.join(names)}"
