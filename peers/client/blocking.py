@@ -38,7 +38,8 @@ from peers.client.journal import Committed, JournalState
 from peers.client.loop_thread import LoopThread
 from peers.client.names import KnownName
 from peers.client.publications import Target, checked_head, target
-from peers.client.requests import TIMEOUT_S, unfailed
+from peers.client.request_errors import unfailed
+from peers.client.requests import TIMEOUT_S
 from peers.client.service import CONCURRENCY, ServiceRequest
 from peers.client.settings import ClientSettings, Options
 from peers.client.stream import MessageStream

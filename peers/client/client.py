@@ -33,7 +33,8 @@ from peers.client.follower import Follower, Start
 from peers.client.journal import Committed, History, JournalState, time_us
 from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
 from peers.client.publications import target
-from peers.client.requests import TIMEOUT_S, unfailed
+from peers.client.request_errors import unfailed
+from peers.client.requests import TIMEOUT_S
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
 from peers.client.stream import CallbackSubscription, MessageStream, ReadPosition

@@ -21,7 +21,7 @@ from hub.errors import ConnectionLostError
 from peers.client.connection import Connection, Ending
 from peers.client.conversation import ABNORMAL, Conversation, Introduction
 from peers.client.routes import LocalRoutes
-from peers.client.sharing import SharingConnection
+from peers.client.sharing_connection import SharingConnection
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.shm import memory

@@ -27,7 +27,8 @@ from peers.client.blocks import Blocks
 from peers.client.connection import Connection, Ending, Told
 from peers.client.conversation import Introduction, Refusal, Unreadable
 from peers.client.dial import Destination, dial
-from peers.client.follower import Followers, Terms
+from peers.client.follower import Terms
+from peers.client.followers import Followers
 from peers.client.journal import FIRST_REQUEST, JournalAccess
 from peers.client.names import Names
 from peers.client.part import Part
@@ -38,7 +39,7 @@ from peers.client.requests import Requests
 from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
 from peers.client.services import Services
 from peers.client.settings import ClientSettings, ignore
-from peers.client.sharing import SharingConnection
+from peers.client.sharing_connection import SharingConnection
 from peers.client.subscriptions import Subscriptions
 from peers.client.values import BadMessage
 from peers.transport.backoff import Backoff

@@ -5,9 +5,8 @@ stream ◀─ pieces ─ reading: a client of its own, that fetches, until the s
        ◀─ live ─── line:    a client of its own, made when the end of the journal is near, and whenever it is lost
 ```
 
-Each of the two is a connection of its own. A line subscribes once in its life, so that all that it brings was recorded
-from the offset on that the hub's confirmation bears: over a connection with other subscriptions, messages that were
-queued for them could come behind it. And so a stream that is read slowly, or reads much, holds up no other.
+Each of the two is a connection of its own (`peers.client.line`), so that a stream that is read slowly, or reads much,
+holds up no other.
 
 Owner: one stream. Invariants: those of `Following`; a piece is asked for only while the stream is not full, so that it
 holds its `buffer_bytes`, a piece, and as much put aside.
@@ -18,27 +17,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, RejectedError
-from hub.topics import RESERVED, check_prefix
-from peers.client.connection import Connection
+from hub.topics import check_prefix
+from peers.client.followers import Followers
 from peers.client.following import Following, Phase, Want
 from peers.client.interest import Claim
-from peers.client.journal import JournalAccess, replaced
+from peers.client.journal import replaced
+from peers.client.line import Line, Subscribing
 from peers.client.recorded import recorded_batches
 from peers.client.routes import Wanted
 from peers.client.stream import MessageStream, ReadPosition
-from peers.client.subscriptions import Subscriptions
 from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
-__all__ = ["Follower", "Followers", "Line", "Start", "Terms"]
-
-_JOURNAL_EVENTS = RESERVED + "journal"
-"""Where a hub tells that its journal has failed."""
+__all__ = ["Follower", "Start", "Terms"]
 
 _WAIT_MS = 1_000
 """Longest wait for records that are not there yet, ms, before it is looked whether it is time to subscribe."""
@@ -52,23 +48,6 @@ _STABLE_S = 5.0
 _NOT_NOW = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
 
 _log = logging.getLogger("peers.client")
-
-
-class Line(Protocol):
-    """A connection with its parts, as far as they are needed here."""
-
-    journal: JournalAccess
-    subscriptions: Subscriptions
-
-    @property
-    def hub(self) -> Hello | None:
-        """The words with which the hub has introduced itself."""
-
-    async def open(self) -> None:
-        """Connect to the hub."""
-
-    async def close(self) -> None:
-        """End the connection to the hub."""
 
 
 class Start(NamedTuple):
@@ -116,7 +95,7 @@ class Follower:
         # The client that reads the journal; None before the first piece, and while it is not needed.
         self._reading: Line | None = None
         # The client that subscribes, or tries to; None while there is none.
-        self._line: _Live | None = None
+        self._line: Subscribing | None = None
         # The id of the journal that is read; None until a hub has told it. Offsets mean something in that one only.
         self._journal_id: bytes | None = None
         # Set while the stream has room: a piece is asked for only then.
@@ -296,7 +275,7 @@ class Follower:
         """Subscribe over a new connection."""
         if self._rest_s > 0:
             await asyncio.sleep(self._rest_s)
-        line = self._line = _Live(self)
+        line = self._line = Subscribing(self)
         try:
             offset = await line.open(self._terms.connect(False, _ignore), self._prefixes)
         except HubError as error:
@@ -309,7 +288,7 @@ class Follower:
             self._state.joined(offset)
             self._settle()
 
-    def receive(self, line: _Live, batch: Batch) -> None:
+    def receive(self, line: Subscribing, batch: Batch) -> None:
         """Take messages that were delivered."""
         if line is self._line:
             if self._state.put(batch):
@@ -317,7 +296,7 @@ class Follower:
             else:
                 self._settle()
 
-    def missed(self, line: _Live, messages: int) -> None:
+    def missed(self, line: Subscribing, messages: int) -> None:
         """Take note that messages were lost on their way here."""
         if line is self._line:
             if self._state.missed():
@@ -326,13 +305,13 @@ class Follower:
             else:
                 self._settle()
 
-    def doubt(self, line: _Live) -> None:
+    def doubt(self, line: Subscribing) -> None:
         """Give the subscription back, as the journal has failed: an offset told before may have been given again."""
         if line is self._line and self._state.phase in {Phase.JOINING, Phase.SEAM}:
             self._state.give_back()
             self._settle()
 
-    def lost(self, line: _Live, error: HubError | None) -> None:
+    def lost(self, line: Subscribing, error: HubError | None) -> None:
         """Take note that a connection that subscribes has ended."""
         if line is not self._line:
             return
@@ -382,123 +361,6 @@ class Follower:
     def _tell_closed(self) -> None:
         if self._ended and not self._closing:
             self._terms.followers.discard(self)
-
-
-class Followers:
-    """The streams of one client that begin in the journal, and have connections: a part of it."""
-
-    __slots__ = ("_open",)
-
-    def __init__(self) -> None:
-        # Followers that have begun to make connections and not closed them all.
-        self._open: set[Follower] = set()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def add(self, follower: Follower) -> None:
-        """Take in a follower that begins to make connections."""
-        self._open.add(follower)
-
-    def discard(self, follower: Follower) -> None:
-        """Let a follower go whose connections are closed, and that makes no more."""
-        self._open.discard(follower)
-
-    async def wait_closed(self) -> None:
-        """Wait until the connections of those that have ended are closed."""
-        for follower in list(self._open):
-            await follower.wait_closed()
-
-    @property
-    def waiting(self) -> bool:
-        """False: followers ask over connections of their own."""
-        return False
-
-    def connected(self, connection: Connection, hello: Hello) -> None:
-        """Do nothing: followers have connections of their own."""
-
-    def disconnected(self, *, again: bool) -> None:
-        """Do nothing: followers have connections of their own."""
-
-    def finish(self, ended: HubError) -> None:
-        """End all followers with their client."""
-        for follower in list(self._open):
-            follower.finish(None if isinstance(ended, ClosedError) else ended)
-
-
-class _Live:
-    """The sink of one connection that subscribes for a follower."""
-
-    __slots__ = ("_follower", "client", "journal_id")
-
-    def __init__(self, follower: Follower) -> None:
-        self._follower = follower
-        self.client: Line | None = None
-        self.journal_id = b""
-
-    async def open(self, client: Line, prefixes: tuple[str, ...]) -> int | None:
-        """Subscribe; return the offset where that begins, None if nobody knows.
-
-        Raises:
-            RejectedError, ConnectionLostError, ProtocolError: The hub refuses, or there is none.
-        """
-        await client.open()
-        self.client = client
-        self.journal_id = client.hub.journal if client.hub is not None else b""
-        subscriptions = client.subscriptions
-        await subscriptions.open(self, prefixes)
-        offset = subscriptions.began
-        await subscriptions.open(_Doubts(self._follower, self), (_JOURNAL_EVENTS,))
-        still = subscriptions.began
-        return None if offset is None or still is None or still < offset else offset
-
-    def hold(self) -> None:
-        """Read nothing more from the connection."""
-        if self.client is not None:
-            self.client.subscriptions.hold(self)
-
-    def let_go(self) -> None:
-        """Read on from the connection."""
-        if self.client is not None:
-            self.client.subscriptions.let_go(self)
-
-    def put(self, batch: Batch) -> None:
-        """Pass on messages that were delivered."""
-        self._follower.receive(self, batch)
-
-    def put_gap(self, lost_messages: int) -> None:
-        """Pass on that messages were lost here."""
-        self._follower.missed(self, lost_messages)
-
-    def put_break(self) -> None:
-        """Do nothing: this is never called, as such a connection is not made anew."""
-
-    def finish(self, error: Exception | None) -> None:
-        """Pass on that the connection has ended."""
-        self._follower.lost(self, error if isinstance(error, HubError) else None)
-
-
-class _Doubts:
-    """The sink of what a hub tells of its journal."""
-
-    __slots__ = ("_follower", "_line")
-
-    def __init__(self, follower: Follower, line: _Live) -> None:
-        self._follower = follower
-        self._line = line
-
-    def put(self, batch: Batch) -> None:  # noqa: ARG002 -- as others
-        """Doubt the offsets: the journal has failed, or works again."""
-        self._follower.doubt(self._line)
-
-    def put_gap(self, lost_messages: int) -> None:
-        """Do nothing: the other sink is told, too."""
-
-    def put_break(self) -> None:
-        """Do nothing: this is never called, as such a connection is not made anew."""
-
-    def finish(self, error: Exception | None) -> None:
-        """Do nothing: the other sink is told, too."""
 
 
 def _ignore(_: Hello) -> None:

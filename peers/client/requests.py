@@ -24,20 +24,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from hub.errors import (
-    BusyError,
-    ConnectionLostError,
-    HubError,
-    NoResponderError,
-    NotAllowedError,
-    RequestError,
-    RequestFailedError,
-    RequestOverflowError,
-    RequestTimeoutError,
-    RequestTooBigError,
-    ResponderGoneError,
-    UsageError,
-)
+from hub.errors import BusyError, ConnectionLostError, HubError, RequestTooBigError, UsageError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH
 from hub.names.grammar import check_name
 from hub.requests.layout import FLAG_NAMED, Reply, Request, Status
@@ -46,6 +33,7 @@ from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Refusal
 from peers.client.pending import Asked, Block, Many, Pending
 from peers.client.publications import BATCH_BYTES
+from peers.client.request_errors import another, error_of, readable, timed_out, unanswered
 from peers.client.values import encode_values, read_values
 from peers.client.waiters import Waiters
 from peers.shm.ring import joined
@@ -54,7 +42,7 @@ from peers.wire.reasons import reason_of
 
 A = TypeVar("A", Asked, Many)
 
-__all__ = ["TIMEOUT_S", "Requests", "error_of", "unfailed"]
+__all__ = ["TIMEOUT_LIMIT_S", "TIMEOUT_S", "Requests"]
 
 TIMEOUT_S = 30.0
 """Default of how long an answer may take, as a hub's."""
@@ -83,16 +71,6 @@ _REQUEST_OVERHEAD_BYTES = 64
 
 _TOPICS_LIMIT = 65_536
 """Most targets remembered as checked."""
-
-_ERRORS: dict[int, type[RequestError]] = {
-    Status.FAILED: RequestFailedError,
-    Status.NO_RESPONDER: NoResponderError,
-    Status.RESPONDER_GONE: ResponderGoneError,
-    Status.TIMED_OUT: RequestTimeoutError,
-    Status.OVERFLOW: RequestOverflowError,
-    Status.NOT_ALLOWED: NotAllowedError,
-    Status.TOO_BIG: RequestTooBigError,
-}
 
 
 class Requests:
@@ -237,7 +215,7 @@ class Requests:
         if reply.status == Status.OK:
             answers = read_values(reply.flags, reply.values)
             if any(isinstance(answer, ValueError) for answer in answers):
-                answers = [_readable(answer) for answer in answers]
+                answers = [readable(answer) for answer in answers]
         else:
             text = reason_of(reply)
             answers = [error_of(reply.status, text) for _ in range(reply.requests)]
@@ -273,8 +251,8 @@ class Requests:
         ready, self._ready = self._ready, deque()
         self._buffered_bytes = 0
         for block in ready:
-            block.fail(lambda: _again(ended))
-        self._pending.fail_all(lambda: _again(ended))
+            block.fail(lambda: another(ended))
+        self._pending.fail_all(lambda: another(ended))
         for timer in (self._timer, self._sweeper):
             if timer is not None:
                 timer.cancel()
@@ -317,7 +295,7 @@ class Requests:
 
     def _block(self, target: str, timeout_s: float, askers: A, start: int = 0, *, named: bool) -> Block[A]:
         if self._ended is not None:
-            raise _again(self._ended)
+            raise another(self._ended)
         if not 0 < timeout_s <= TIMEOUT_LIMIT_S:
             raise UsageError(f"timeout_s is {timeout_s:g}: give more than 0 and at most {TIMEOUT_LIMIT_S:g} seconds")
         deadline_s = self._loop.time() + timeout_s
@@ -360,7 +338,7 @@ class Requests:
         self._buffered_bytes -= size + _REQUEST_OVERHEAD_BYTES * requests
         timeout_ms = math.ceil((block.deadline_s - now_s) * 1000)
         if timeout_ms <= 0:
-            block.fail(_timed_out)
+            block.fail(timed_out)
             return 0
         if size + _HEAD_BYTES > self._frame_limit:
             text = f"{size} bytes of requests that waited are more than this hub takes at once"
@@ -392,7 +370,7 @@ class Requests:
         self._ready = deque(block for block in self._ready if block.deadline_s > now_s)
         for block in due:
             self._buffered_bytes -= block.size + _REQUEST_OVERHEAD_BYTES * block.requests
-            block.fail(_timed_out)
+            block.fail(timed_out)
         self._room.wake()
         self._watch()
 
@@ -401,43 +379,11 @@ class Requests:
         self._sweeper = None
         overdue = self._pending.overdue(self._loop.time() - OVERDUE_S)
         for first in overdue:
-            self._pending.refuse(first, _unanswered)
+            self._pending.refuse(first, unanswered)
         if self._pending:
             self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
         elif overdue:
             self._on_waiting()
-
-
-def unfailed(answers: list[Any]) -> list[Any]:
-    """Return answers; raise the first that is an error."""
-    for answer in answers:
-        if isinstance(answer, HubError):
-            raise answer
-    return answers
-
-
-def error_of(status: int, text: str) -> RequestError:
-    """Make the error for a status that is not OK."""
-    return _ERRORS.get(status, RequestError)(status, text)
-
-
-def _timed_out() -> RequestError:
-    return RequestTimeoutError(Status.TIMED_OUT, "there was no connection within the time that the request gives")
-
-
-def _unanswered() -> RequestError:
-    return RequestTimeoutError(Status.TIMED_OUT, "the hub has not answered, not even that there is no reply")
-
-
-def _again(error: HubError) -> HubError:
-    """Return an error for one more of those who get the same."""
-    return type(error)(*error.args)
-
-
-def _readable(answer: Any) -> Any:
-    if isinstance(answer, ValueError):
-        return RequestFailedError(Status.FAILED, f"the reply cannot be read: {answer}")
-    return answer
 
 
 @lru_cache(_TOPICS_LIMIT)

@@ -13,10 +13,7 @@ sealed here. What is in a `Block` goes as its handle; nothing is copied. Where t
 Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told
 soon what was taken, and once a turn what was released.
 
-`SharingConnection` is the shell: a frame and what goes with it are written together, in the order in which the
-conversation says them.
-
-Not here: the ring (`peers.shm.ring`), what a program sees
+Not here: the socket (`peers.client.sharing_connection`), the ring (`peers.shm.ring`), what a program sees
 (`peers.shm.views`), when publications leave.
 """
 
@@ -31,7 +28,6 @@ from hub.errors import BlockGoneError, CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
 from hub.requests.layout import Reply, Request
 from hub.stretch import Run
-from peers.client.connection import Connection
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes
 from peers.client.wire import WireConversation
@@ -39,7 +35,6 @@ from peers.shm import memory
 from peers.shm.descriptor import Account, Descriptor
 from peers.shm.received import SharedRun, ViewValues, copied
 from peers.shm.ring import Block, BlockFrame, BlockValues, Ring
-from peers.shm.transport import UnixTransport
 from peers.shm.views import KnownSegment, Mapping, ReadBlock, Received
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
@@ -55,7 +50,7 @@ from peers.wire.shared import (
     encode_segment,
 )
 
-__all__ = ["SharingConnection", "SharingConversation"]
+__all__ = ["SharingConversation"]
 
 _RING_REQUEST = 1
 """Number with which the hub is asked to take the ring; its answer is told from others by having a segment."""
@@ -406,34 +401,3 @@ class SharingConversation(WireConversation):
 def _head(head: bytes) -> tuple[int, int, bytes]:
     """Return kind, flags and key of a frame's head."""
     return head[4], head[5], head[HEADER_BYTES:]
-
-
-class SharingConnection(Connection):
-    """A connection whose transport hands memory over. Arguments are those of `Connection`."""
-
-    @property
-    def descriptors(self) -> deque[Descriptor]:
-        """The descriptors that came and were not taken."""
-        return cast("UnixTransport", self._transport).descriptors
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce the client to the hub."""
-        cast("SharingConversation", self.conversation).connection = self
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell those who wait for the connection that it is gone."""
-        super().connection_lost(exc)
-        cast("SharingConversation", self.conversation).forget()
-
-    def write_outgoing(self) -> None:
-        """Write what the conversation has to say, and hand over what goes with it."""
-        pieces = cast("SharingConversation", self.conversation).take_pieces()
-        transport = cast("UnixTransport | None", self._transport)
-        if transport is None or transport.is_closing():
-            return
-        for frame, descriptor in pieces:
-            if descriptor is None:
-                transport.write(frame)
-            else:
-                transport.hand_over(frame, descriptor, 1)
