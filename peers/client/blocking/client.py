@@ -1,17 +1,15 @@
-"""The blocking client: the asyncio client in a thread of its own, for programs without an event loop.
+"""`BlockingClient`: a client's connection to a hub, as threads see it.
 
 ```
-your threads ─ publish ─▶ Mailbox ─▶ │ loop thread │ ─▶ Client ─▶ hub
-             ◀─ batch ─ one call ─── │             │ ◀─
+your threads ─ publish ─▶ │ LoopThread: Mailbox ─▶ Client │ ─▶ hub
+             ◀─ batch ─── │ one call for many messages    │ ◀─
 ```
 
-Everything here may be called from any thread, except that functions given to the client (`on_dropped`,
-`subscribe_callback`, `serve` ...) are called in the loop thread: they must be quick, and must not call back into the
-client but for `publish_nowait`.
+It has the methods of `peers.client.client.Client` with the same arguments, and `timeout_s` where something is waited
+for; a test compares them. What a call returns that lives on (a stream, a service) is a face of its own, a file each.
 
-Cost, measured in docs/clients.md: publishing packs the value in the calling thread and appends it to a list under a
-lock; the loop is woken once for many. Reading crosses threads once per batch, not per message (about 0.1 ms each time).
-One thread and one loop per client.
+Owner: whoever has it; any thread may call. Invariants: what is published, asked and confirmed by one thread leaves in
+the order of its calls; values are packed in the thread that calls. Not here: the loop and its thread (`loop_thread`).
 """
 
 from __future__ import annotations
@@ -21,59 +19,32 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 from hub.batch import Message
-from peers.client.blocking_results import (
-    BlockingHistory,
-    BlockingService,
-    BlockingServiceName,
-    BlockingStream,
-    BlockingSubscription,
-)
+from peers.client.blocking.history import BlockingHistory
+from peers.client.blocking.loop_thread import LoopThread
+from peers.client.blocking.service import BlockingService
+from peers.client.blocking.service_name import BlockingServiceName
+from peers.client.blocking.stream import BlockingStream
+from peers.client.blocking.subscription import BlockingSubscription
 from peers.client.client import Client
-from peers.client.dial import Destination, Remote
+from peers.client.dial import Destination
 from peers.client.exchange import ClientStatistics
 from peers.client.journal import Committed, JournalState
-from peers.client.loop_thread import LoopThread
 from peers.client.names import KnownName
 from peers.client.publications import Target, checked_head, target
 from peers.client.request_errors import unfailed
 from peers.client.requests import TIMEOUT_S
 from peers.client.service import CONCURRENCY, ServiceRequest
-from peers.client.settings import ClientSettings, Options
+from peers.client.settings import ClientSettings
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.shm.ring import Block
-from peers.transport.endpoints import Endpoint
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES
 
-__all__ = [
-    "BlockingClient",
-    "BlockingHistory",
-    "BlockingService",
-    "BlockingServiceName",
-    "BlockingStream",
-    "BlockingSubscription",
-    "connect",
-]
-
-
-def connect(url: str, **options: Unpack[Options]) -> BlockingClient:
-    """Make a client of the hub at `url`, for `with`, or to be closed with `close`.
-
-    Args:
-        url: `tcp://host:port`, `unix:///path` or `ws://host:port[/path]`.
-        options: See `Options`.
-
-    Raises:
-        InvalidEndpointError, UsageError: The URL is none of a hub, or an option makes no sense.
-        ConnectionLostError, RejectedError, ProtocolError: There is no connection. The text says what to do.
-    """
-    client = BlockingClient(Remote(Endpoint.parse_remote(url)), ClientSettings(**options))
-    client.open()
-    return client
+__all__ = ["BlockingClient"]
 
 
 class BlockingClient:

@@ -1,0 +1,55 @@
+"""Clients for threads: the asyncio client in a thread of its own, for programs without an event loop.
+
+```
+your threads ─ publish ─▶ Mailbox ─▶ │ loop thread │ ─▶ Client ─▶ hub
+             ◀─ batch ─ one call ─── │             │ ◀─
+```
+
+Everything here may be called from any thread, except that functions given to the client (`on_dropped`,
+`subscribe_callback`, `serve` ...) are called in the loop thread: they must be quick, and must not call back into the
+client but for `publish_nowait`.
+
+Cost, measured in docs/clients.md: publishing packs the value in the calling thread and appends it to a list under a
+lock; the loop is woken once for many. Reading crosses threads once per batch, not per message (about 0.1 ms each time).
+One thread and one loop per client.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from peers.client.blocking.client import BlockingClient
+from peers.client.blocking.history import BlockingHistory
+from peers.client.blocking.service import BlockingService
+from peers.client.blocking.service_name import BlockingServiceName
+from peers.client.blocking.stream import BlockingStream
+from peers.client.blocking.subscription import BlockingSubscription
+from peers.client.dial import Remote
+from peers.client.settings import ClientSettings, Options
+from peers.transport.endpoints import Endpoint
+
+__all__ = [
+    "BlockingClient",
+    "BlockingHistory",
+    "BlockingService",
+    "BlockingServiceName",
+    "BlockingStream",
+    "BlockingSubscription",
+    "connect",
+]
+
+
+def connect(url: str, **options: Unpack[Options]) -> BlockingClient:
+    """Make a client of the hub at `url`, for `with`, or to be closed with `close`.
+
+    Args:
+        url: `tcp://host:port`, `unix:///path` or `ws://host:port[/path]`.
+        options: See `Options`.
+
+    Raises:
+        InvalidEndpointError, UsageError: The URL is none of a hub, or an option makes no sense.
+        ConnectionLostError, RejectedError, ProtocolError: There is no connection. The text says what to do.
+    """
+    client = BlockingClient(Remote(Endpoint.parse_remote(url)), ClientSettings(**options))
+    client.open()
+    return client
