@@ -22,7 +22,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 
-from peers.values.layout import I64, Tag, length_bytes
+from peers.values.layout import I64, V4_BITS, V4_PREFIX, Tag, length_bytes
 
 __all__ = ["PAYLOADS", "Code"]
 
@@ -43,21 +43,19 @@ class Code(IntEnum):
 
 
 _MSGPACK_TIMESTAMP = -1
-_V4_PREFIX = bytes(10) + b"\xff\xff"
-_V4_BITS = 96
 _SECOND_NS = 1_000_000_000
 _I64_LIMIT = 1 << 63
 
 
 def _address_extension(payload: bytes) -> bytes | None:
     if len(payload) == 4:
-        return b"\x06" + _V4_PREFIX + payload
+        return b"\x06" + V4_PREFIX + payload
     return b"\x06" + payload if len(payload) == 16 else None
 
 
 def _subnet_extension(payload: bytes) -> bytes | None:
     if len(payload) == 5 and payload[4] <= 32:
-        raw = _V4_PREFIX + payload[:4] + bytes((payload[4] + _V4_BITS,))
+        raw = V4_PREFIX + payload[:4] + bytes((payload[4] + V4_BITS,))
     elif len(payload) == 17 and payload[16] <= 128:
         raw = payload
     else:

@@ -27,6 +27,8 @@ __all__ = [
     "I64",
     "PROTOCOLS",
     "U64",
+    "V4_BITS",
+    "V4_PREFIX",
     "Budget",
     "Tag",
     "enter",
@@ -80,8 +82,11 @@ I64 = Struct(">q")
 _REAL = Struct(">d")
 _PORT = Struct(">HB")
 
-_V4_PREFIX = bytes(10) + b"\xff\xff"
-_V4_BITS = 96
+V4_PREFIX = bytes(10) + b"\xff\xff"
+"""What stands in front of an IPv4 address: all addresses take 16 bytes."""
+
+V4_BITS = 96
+"""Length of that prefix; a network's length counts it, too."""
 _V6_BITS = 128
 
 _INFINITY = float("inf")
@@ -212,8 +217,8 @@ def read_network(body: bytes, position: int) -> tuple[bytes, int]:
     network = body[position : position + 16]
     hosts = _V6_BITS - bits
     masked = (int.from_bytes(network, "big") >> hosts << hosts).to_bytes(16, "big")
-    if bits >= _V4_BITS and masked.startswith(_V4_PREFIX):
-        return masked[12:], bits - _V4_BITS
+    if bits >= V4_BITS and masked.startswith(V4_PREFIX):
+        return masked[12:], bits - V4_BITS
     return masked, bits
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from struct import Struct
 
-from peers.values.layout import I64, PROTOCOLS
+from peers.values.layout import I64, PROTOCOLS, V4_PREFIX
 
 __all__ = [
     "address_body",
@@ -44,7 +44,6 @@ _SIX_DECIMALS_LIMIT = 8e9
 _LONGEST_REAL = 24
 """Longest text with six decimals, characters: numbers of 10^17 and more are written with an exponent."""
 
-_V4_PREFIX = bytes(10) + b"\xff\xff"
 _SECOND = 1_000_000_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _I64_LIMIT = 1 << 63
@@ -84,7 +83,7 @@ def _special_text(number: float) -> str:
 @lru_cache(_CACHED)
 def address_text(packed: bytes) -> str:
     """Return the text of 16 bytes, or of the 4 of IPv4."""
-    if packed.startswith(_V4_PREFIX) and len(packed) == 16:
+    if packed.startswith(V4_PREFIX) and len(packed) == 16:
         packed = packed[12:]
     if len(packed) == 4:
         return "%d.%d.%d.%d" % tuple(packed)  # noqa: UP031  the fastest way
@@ -115,7 +114,7 @@ def _packed_address(text: str) -> bytes | None:
         packed = ip_address(text).packed
     except ValueError:
         return None
-    return packed if len(packed) == 16 else _V4_PREFIX + packed
+    return packed if len(packed) == 16 else V4_PREFIX + packed
 
 
 def subnet_text(network: bytes, bits: int) -> str:

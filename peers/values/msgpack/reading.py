@@ -1,12 +1,8 @@
-"""Broker values in msgpack, to and from Broker's binary format; nothing is lost either way.
+"""From msgpack to binary bodies, without making Python values in between.
 
-None, booleans, integers, reals, vectors and strings of UTF-8 are plain msgpack. All other types are extensions, see
-`extensions`.
-
-`from_msgpack` also takes what other clients publish: maps are tables, `bin` is a string, float32 is a real, the
-timestamp extension (-1) is a timestamp, integers beyond 63 bits are counts.
-
-Cost: about 0.5 µs per value. No state, no I/O.
+A table leads from each first byte to its reader, which gets the position of that byte and returns the binary form and
+the position behind the value. What msgpack cannot tell apart becomes what Broker has: `bin` and `str` are both strings.
+No state, no I/O.
 """
 
 from __future__ import annotations
@@ -15,9 +11,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-import msgpack
-
-from peers.values.binary import decode, encode
 from peers.values.errors import InvalidDataError
 from peers.values.extensions import PAYLOADS, Code
 from peers.values.layout import (
@@ -25,220 +18,17 @@ from peers.values.layout import (
     I64,
     U64,
     Budget,
-    Tag,
-    enter,
     length_bytes,
     need_distinct,
-    read_bytes,
-    read_network,
-    read_port,
-    read_real,
     real_bytes,
-    refuse_tag,
     with_positions,
 )
-from peers.values.values import Value
 
-__all__ = ["default", "ext_hook", "from_msgpack", "to_msgpack"]
+__all__ = ["from_msgpack"]
 
-_CODES = frozenset(Code)
 _SET, _TABLE = int(Code.SET), int(Code.TABLE)  # looking a member up takes 70 ns
-_V4_PREFIX = bytes(10) + b"\xff\xff"
-_REAL = Struct(">d")
 _FIRST_COUNT = 1 << 63
 """The smallest number that is too large for Broker's integers, and so becomes a count."""
-
-
-# For clients.
-
-
-def ext_hook(code: int, data: bytes) -> Value | msgpack.ExtType:
-    """Return the value of an extension: the `ext_hook` of a `msgpack.Unpacker`.
-
-    Args:
-        code: The code of the extension.
-        data: Its payload.
-
-    Returns:
-        A value of a type in `values`; an `ExtType` if the code is not one of those in `extensions`.
-
-    Raises:
-        InvalidDataError: The payload is not what the code says.
-    """
-    if code not in _CODES:
-        return msgpack.ExtType(code, data)
-    return decode(from_msgpack(_extension(code, data)))
-
-
-def default(value: Any) -> Any:
-    """Return what stands for a type of `values` in msgpack: the `default` of a `msgpack.Packer`.
-
-    The Packer must be made with `strict_types=True`, else it takes a `Count` for an integer.
-
-    Raises:
-        InvalidDataError: `value` has no Broker form.
-    """
-    return msgpack.unpackb(to_msgpack(encode(value)), strict_map_key=False)
-
-
-# Writing. Every writer gets the position behind the tag, returns msgpack and the position behind the value.
-
-_Writer = Callable[[bytes, int, int, Budget], tuple[bytes, int]]
-
-_pack = msgpack.Packer().pack
-
-
-def to_msgpack(body: bytes) -> bytes:
-    """Return the msgpack form of a value.
-
-    Args:
-        body: The value in the binary format.
-
-    Raises:
-        InvalidDataError: The body is no value.
-    """
-    return with_positions(_to_msgpack, body)
-
-
-def _to_msgpack(body: bytes) -> tuple[bytes, int]:
-    return _WRITERS[body[0]](body, 1, 0, Budget())
-
-
-def _extension(code: int, payload: bytes) -> bytes:
-    size = len(payload)
-    first = _FIXED_EXTENSIONS.get(size)
-    if first is not None:
-        return bytes((first, code)) + payload
-    if size < 0x100:
-        return bytes((0xC7, size, code)) + payload
-    header = b"\xc8" + size.to_bytes(2, "big") if size < 0x1_0000 else b"\xc9" + size.to_bytes(4, "big")
-    return header + bytes((code,)) + payload
-
-
-_FIXED_EXTENSIONS = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
-"""First bytes of extensions, by the length of their payloads."""
-
-
-def _array_header(items: int) -> bytes:
-    if items < 16:
-        return bytes((0x90 | items,))
-    return b"\xdc" + items.to_bytes(2, "big") if items < 0x1_0000 else b"\xdd" + items.to_bytes(4, "big")
-
-
-def _need(body: bytes, position: int, size: int) -> bytes:
-    if position + size > len(body):
-        raise IndexError
-    return body[position : position + size]
-
-
-def _write_none(_body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return b"\xc0", position
-
-
-def _write_boolean(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return (b"\xc3" if body[position] else b"\xc2"), position + 1
-
-
-def _write_integer(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return _pack(I64.unpack_from(body, position)[0]), position + 8
-
-
-def _write_real(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return b"\xcb" + _REAL.pack(read_real(body, position)), position + 8
-
-
-def _write_string(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raw, position = read_bytes(body, position)
-    try:
-        return _pack(raw.decode()), position
-    except UnicodeDecodeError:
-        return _extension(Code.RAW_STRING, raw), position
-
-
-def _write_address(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raw = _need(body, position, 16)
-    return _extension(Code.ADDRESS, raw[12:] if raw.startswith(_V4_PREFIX) else raw), position + 16
-
-
-def _write_subnet(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    network, bits = read_network(body, position)
-    return _extension(Code.SUBNET, network + bytes((bits,))), position + 17
-
-
-def _write_port(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    read_port(body, position)
-    return _extension(Code.PORT, body[position : position + 3]), position + 3
-
-
-def _number_writer(code: int) -> _Writer:
-    """Return a writer for a type whose payload is the 8 bytes that it is in Broker."""
-
-    def write(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-        return _extension(code, _need(body, position, 8)), position + 8
-
-    return write
-
-
-def _write_enum(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raw, position = read_bytes(body, position)
-    return _extension(Code.ENUM, raw), position
-
-
-def _write_items(body: bytes, position: int, count: int, depth: int, budget: Budget) -> tuple[list[bytes], int]:
-    items = []
-    for _ in range(count):
-        packed, position = _WRITERS[body[position]](body, position + 1, depth, budget)
-        items.append(packed)
-    return items, position
-
-
-def _write_vector(body: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-    count, position = enter(body, position, 1, depth, budget)
-    items, position = _write_items(body, position, count, depth + 1, budget)
-    return _array_header(count) + b"".join(items), position
-
-
-def _write_set(body: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-    start = position
-    count, position = enter(body, position, 1, depth, budget)
-    items, position = _write_items(body, position, count, depth + 1, budget)
-    need_distinct(set(items), count, start)
-    return _extension(Code.SET, _array_header(count) + b"".join(items)), position
-
-
-def _write_table(body: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-    start = position
-    count, position = enter(body, position, 2, depth, budget)
-    items, position = _write_items(body, position, 2 * count, depth + 1, budget)
-    need_distinct(set(items[::2]), count, start)
-    return _extension(Code.TABLE, _array_header(2 * count) + b"".join(items)), position
-
-
-def _refuse(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    refuse_tag(body, position)
-
-
-_WRITERS: list[_Writer] = [
-    _write_none,
-    _write_boolean,
-    _number_writer(Code.COUNT),
-    _write_integer,
-    _write_real,
-    _write_string,
-    _write_address,
-    _write_subnet,
-    _write_port,
-    _number_writer(Code.TIMESTAMP),
-    _number_writer(Code.TIMESPAN),
-    _write_enum,
-    _write_set,
-    _write_table,
-    _write_vector,
-    *[_refuse] * (256 - len(Tag)),
-]
-
-
-# Reading. Every reader gets the position of the first byte, returns the binary form and the position behind the value.
 
 _Reader = Callable[[bytes, int, int, Budget], tuple[bytes, int]]
 
@@ -258,6 +48,12 @@ def from_msgpack(packed: bytes) -> bytes:
 
 def _from_msgpack(packed: bytes) -> tuple[bytes, int]:
     return _READERS[packed[0]](packed, 0, 0, Budget())
+
+
+def _need(body: bytes, position: int, size: int) -> bytes:
+    if position + size > len(body):
+        raise IndexError
+    return body[position : position + size]
 
 
 def _sized(size_bytes: int, make: Callable[[bytes, int, int], bytes]) -> _Reader:
