@@ -225,6 +225,11 @@ class Session(Generic[R]):
         """How many bytes of an incomplete frame are held."""
         return self._incoming.held_bytes
 
+    @property
+    def unfinished(self) -> int:
+        """None: every envelope is one frame."""
+        return 0
+
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
         if not self._outgoing:

@@ -641,7 +641,10 @@ class Connection(asyncio.Protocol):
         return step.next_s
 
     def _is_stuck(self, now_s: float) -> bool:
-        if self._has_acted or self._putting_off or self._is_held_back or self._is_stalled:
-            self._has_acted = False
+        unfinished = self._session.unfinished
+        if self._putting_off or self._is_held_back or self._is_stalled:
             self._progress.forget()
-        return self._progress.is_stuck(now_s, self._session.held_bytes)
+        elif self._has_acted:
+            self._progress.go_on(unfinished)
+        self._has_acted = False
+        return self._progress.is_stuck(now_s, self._session.held_bytes, unfinished)

@@ -48,6 +48,13 @@ class Session(Protocol):
     def held_bytes(self) -> int:
         """How much is held of a frame or message that is not complete."""
 
+    @property
+    def unfinished(self) -> int:
+        """The number of the message whose first frames have come, but not its last one; 0 if there is none.
+
+        Only where a message may have several frames. Others stand between them, and say nothing of its progress.
+        """
+
     def feed(self, data: bytes) -> None:
         """Take what was read."""
 

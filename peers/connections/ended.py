@@ -28,7 +28,7 @@ class _EndedSession:
     closed = True
     has_more = False
     has_outgoing = False
-    held_bytes = 0
+    held_bytes = unfinished = 0
     rejected_messages = 0
 
     def feed(self, data: bytes) -> None:

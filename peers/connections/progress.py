@@ -3,6 +3,8 @@
 Each byte is a sign of life, so a far side that sends the rest of a frame very slowly is never silent. It is cut when,
 for `FRAME_S`, no frame was completed and the one that has begun grew by less than `SLOWEST_BYTES_PER_S`.
 
+A message may come in several frames, with others between them (WebSocket). Then the whole message is what must get on.
+
 Plain rules; the clock and what is held are arguments. Owner: one connection, which asks at each look for signs of life.
 """
 
@@ -22,22 +24,34 @@ SLOWEST_BYTES_PER_S = 1024
 class Progress:
     """The frame that one far side is sending."""
 
-    __slots__ = ("_at_first_bytes", "_since_s")
+    __slots__ = ("_at_first_bytes", "_since_s", "_unfinished")
 
     def __init__(self) -> None:
         self._since_s = math.inf  # when the frame that is incomplete now was first seen; infinity while there is none
         self._at_first_bytes = 0  # what was held of it then
+        self._unfinished = 0  # the number of the message that it belongs to; 0 if it is a message by itself
 
     def forget(self) -> None:
-        """This side did not read, or a frame was completed: what is held now is looked at as something new."""
+        """This side did not read: what is held now is looked at as something new."""
         self._since_s = math.inf
 
-    def is_stuck(self, now_s: float, held_bytes: int) -> bool:
-        """Look at what is held of an incomplete frame; no frame was completed since the last look."""
+    def go_on(self, unfinished: int) -> None:
+        """A frame was completed, so that what is held now is something new, unless it belongs to the same message."""
+        if not unfinished or unfinished != self._unfinished:
+            self.forget()
+
+    def is_stuck(self, now_s: float, held_bytes: int, unfinished: int = 0) -> bool:
+        """Look at what is held.
+
+        Args:
+            now_s: The time.
+            held_bytes: Of a frame, or of a message of several frames, that is not complete.
+            unfinished: The number of that message; 0 if it is one frame.
+        """
         if not held_bytes:
             self.forget()
         elif self._since_s == math.inf:
-            self._since_s, self._at_first_bytes = now_s, held_bytes
+            self._since_s, self._at_first_bytes, self._unfinished = now_s, held_bytes, unfinished
         else:
             for_s = now_s - self._since_s
             return for_s >= FRAME_S and held_bytes - self._at_first_bytes < SLOWEST_BYTES_PER_S * for_s

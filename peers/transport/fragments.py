@@ -37,7 +37,10 @@ class Message(NamedTuple):
 class Fragments:
     """Puts messages together."""
 
-    __slots__ = ("_count", "_opcode", "_payload")
+    __slots__ = ("_begun", "_count", "_opcode", "_payload")
+
+    _begun: int
+    """How many messages of several frames have begun so far."""
 
     _payload: bytearray | None
     """The payload so far of a message whose last frame did not come yet. The first of several frames sets it; it is
@@ -50,6 +53,7 @@ class Fragments:
     """How many frames of that message came so far; without a meaning between messages."""
 
     def __init__(self) -> None:
+        self._begun = 0
         self._payload = None
         self._opcode = Opcode.TEXT
         self._count = 0
@@ -58,6 +62,11 @@ class Fragments:
     def held_bytes(self) -> int:
         """How many bytes of an incomplete message are held."""
         return len(self._payload or b"")
+
+    @property
+    def unfinished(self) -> int:
+        """The number of the message that is incomplete, from 1; 0 between messages."""
+        return 0 if self._payload is None else self._begun
 
     def take(self, frame: Frame) -> Message | None:
         """Return the message that this frame completes; None for others, such as control frames.
@@ -70,6 +79,7 @@ class Fragments:
                 if frame.fin:
                     return Message(frame.opcode, bytes(frame.data))
                 self._opcode, self._payload, self._count = frame.opcode, bytearray(frame.data), 1
+                self._begun += 1
             case Opcode.CONT if self._payload is not None:
                 self._count += 1
                 if self._count > FRAGMENTS_LIMIT:

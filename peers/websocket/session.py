@@ -263,6 +263,11 @@ class Session:
         held = len(self._head) + self._fragments.held_bytes
         return held + (len(self._protocol.reader.buffer) if self._protocol is not None else 0)
 
+    @property
+    def unfinished(self) -> int:
+        """The number of the message of which fragments have come, but not the last one; 0 if there is none."""
+        return self._fragments.unfinished
+
     def feed(self, data: bytes) -> None:
         """Take what was read; ask `next_event` for what it says."""
         view = memoryview(data)

@@ -268,6 +268,11 @@ class Session(Generic[R]):
         """How many bytes of an incomplete frame are held; 0 if what was read ends with a whole frame."""
         return self._scanner.held_bytes
 
+    @property
+    def unfinished(self) -> int:
+        """None: every message here is one frame."""
+        return 0
+
     def close(self, code: int, text: str) -> None:
         """End the conversation from this side."""
         if self.phase is not Phase.CLOSED:

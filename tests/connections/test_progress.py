@@ -27,7 +27,20 @@ def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
 
 def test_each_frame_has_its_time() -> None:
     """What is held after a completed frame, or a time in which this side did not read, is looked at anew."""
+    for renew in (Progress.forget, lambda progress: progress.go_on(0)):
+        progress = Progress()
+        for number in range(5):
+            renew(progress)
+            assert not progress.is_stuck(100.0 + FRAME_S * number, 20)
+
+
+def test_frames_within_a_message_are_no_progress_of_it() -> None:
+    """A message of several frames must get on itself; the next message has its own time."""
     progress = Progress()
-    for number in range(5):
-        progress.forget()
-        assert not progress.is_stuck(100.0 + FRAME_S * number, 20)
+    assert not progress.is_stuck(100.0, 20, 1)
+    progress.go_on(1)
+    assert progress.is_stuck(100.0 + FRAME_S, 21, 1)
+    progress.go_on(2)
+    assert not progress.is_stuck(100.0 + FRAME_S, 20, 2)
+    progress.go_on(2)
+    assert progress.is_stuck(100.0 + 2 * FRAME_S, 21, 2)

@@ -80,6 +80,23 @@ async def test_silence_is_broken_by_a_ping(hub: Hub) -> None:
     assert len(hub.node.connections) == 1
 
 
+async def test_a_frame_that_drips(hub: Hub) -> None:
+    """A frame that gets on by a byte now and then is ended, though each byte is a sign of life."""
+    client = await hub.client(name="me")
+    (connection,) = hub.connections
+    session = connection._session
+    await client.send(publication("/a", bytes(60_000))[:1000])
+    for _ in range(12):
+        held = session.held_bytes
+        await client.send(b"x")
+        await wait_until(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        hub.later(10)
+        if session.closed:
+            break
+    assert session.closed
+    assert await client.end() == (1002, "a frame has been incomplete for more than 60 s")
+
+
 async def test_no_answer_is_the_end(hub: Hub) -> None:
     """10 s after the PING, with CLOSE 1002."""
     client = await hub.client(name="silent")

@@ -62,6 +62,48 @@ async def test_silence_without_an_answer(hub: Hub) -> None:
     assert not hub.node.core.handlers
 
 
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (frame(Opcode.TEXT, bytes(60_000))[:1000], b"x"),
+        (frame(Opcode.TEXT, bytes(1000), fin=False), frame(Opcode.CONT, b"x", fin=False)),
+        (frame(Opcode.TEXT, bytes(1000), fin=False), frame(Opcode.PING) + frame(Opcode.CONT, b"x", fin=False)),
+    ],
+    ids=["bytes", "fragments", "fragments and pings"],
+)
+async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> None:
+    """A message that gets on by a byte now and then is ended, however it is cut, and whatever stands between."""
+    client = await hub.client(name="me")
+    (connection,) = hub.connections
+    session = connection._session
+    await client.send(begun)
+    for _ in range(12):
+        held = session.held_bytes
+        await client.send(piece)
+        await until(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        hub.later(10)
+        if session.closed:
+            break
+    assert session.closed
+    answer = await client.frame()
+    while answer[0] != Opcode.CLOSE:
+        answer = await client.frame()
+    assert answer[1][2:] == b"a frame has been incomplete for more than 60 s"
+    await until(lambda: not hub.node.core.handlers)
+
+
+async def test_messages_that_are_always_begun(hub: Hub) -> None:
+    """Whoever completes a message and begins the next one goes on for ever, though something is always incomplete."""
+    client = await hub.client(name="me")
+    begun = frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
+    await client.send(begun)
+    for _ in range(12):
+        await client.send(frame(Opcode.CONT, b'"request":4}') + begun)
+        assert await client.message() == {"type": "pong", "request": 4}
+        hub.later(10)
+    assert hub.handler("me")
+
+
 async def test_traffic_is_a_sign_of_life(hub: Hub) -> None:
     """Who says something within the time is not asked."""
     client = await hub.client(name="me")

@@ -203,6 +203,11 @@ class BridgeSession:
         """Size of what is held of an incomplete answer or message."""
         return self._fragments.held_bytes + len(self._protocol.reader.buffer)
 
+    @property
+    def unfinished(self) -> int:
+        """The number of the message of which fragments have come, but not the last one; 0 if there is none."""
+        return self._fragments.unfinished
+
     def feed(self, data: bytes) -> None:
         """Take what was read; ask `next_event` for what it says."""
         view = memoryview(data)
