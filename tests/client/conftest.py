@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hub.settings import Settings
-from peers.transport.endpoints import Endpoint
-from tests.client.hubs import Hub
-from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
+from tests.hubs.fixtures import StartHub, default_url, pytest_asyncio_loop_factories, start_hub, uncaught
+from tests.hubs.hub import Hub
 
-StartHub = Callable[..., Awaitable[Hub]]
-
-
-@pytest.fixture
-async def start_hub() -> AsyncIterator[StartHub]:
-    """Start hubs; all are stopped when the test is over."""
-    uncaught: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
-    hubs: list[Hub] = []
-
-    async def start(url: str | Endpoint = "tcp://127.0.0.1:0", settings: Settings | None = None) -> Hub:
-        hub = Hub(settings or Settings())
-        await hub.listen(url if isinstance(url, Endpoint) else Endpoint.parse(url))
-        hubs.append(hub)
-        return hub
-
-    yield start
-    for hub in hubs:
-        await hub.stop()
-    assert not uncaught
+__all__ = ["default_url", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
 
 
 @pytest.fixture(params=["tcp", "unix", "ws"])

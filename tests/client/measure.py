@@ -19,7 +19,7 @@ import structlog
 from hub.settings import Settings
 from peers.client import MessageStream, QueueWish, blocking, connect
 from peers.transport.endpoints import Endpoint
-from tests.client.hubs import Hub
+from tests.hubs.hub import Hub
 
 MESSAGES = 400_000
 QUEUE = QueueWish(messages=1_000_000, bytes=256 * 1024 * 1024)

@@ -22,7 +22,7 @@ import uvloop
 from hub.settings import Settings
 from peers.client import Client, ServiceRequest, connect
 from peers.transport.endpoints import Endpoint
-from tests.client.hubs import Hub
+from tests.hubs.hub import Hub
 
 REQUESTS = 300_000
 OUTSTANDING = 1024

@@ -11,7 +11,7 @@ from typing import Any, Self
 from hub.settings import JournalSettings, Settings
 from peers.client import Client, MessageStream
 from peers.transport.endpoints import Endpoint
-from tests.client.hubs import Hub
+from tests.hubs.hub import Hub
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -25,8 +25,7 @@ class RecordingHub(Hub):
 
     def __init__(self, path: Path, **journal: Any) -> None:
         super().__init__(Settings(journal=JournalSettings(path=str(path), **({"commit_s": 0.001} | journal))))
-        assert self._journal is not None
-        self.journal = self._journal
+        assert self.journal is not None
         self._stopped = False
 
     async def start(self, url: str | Endpoint) -> None:

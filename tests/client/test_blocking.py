@@ -27,7 +27,9 @@ from peers.client.blocking import BlockingClient, connect
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings
 from peers.transport.endpoints import Endpoint
-from tests.client.hubs import Hub, quick_backoff, settings_of
+from tests.client.told import quick_backoff
+from tests.hubs.hub import Hub
+from tests.hubs.settings import settings_of
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ class HubThread:
 
         async def work() -> Hub:
             hub = Hub(settings or Settings())
-            await hub.listen(Endpoint.parse(endpoint) if isinstance(endpoint, str) else endpoint)
+            await hub.listen(endpoint)
             self._hubs.append(hub)
             return hub
 
@@ -113,7 +115,7 @@ def test_publish_and_subscribe(hub: Hub) -> None:
         assert next(messages.iterate(timeout_s=60)).value == "last"
         assert list(messages.iterate(timeout_s=0.01)) == []
         assert client.hub is not None
-        assert client.hub.name == "test hub"
+        assert client.hub.name == "hub"
         assert client.dropped_messages == messages.lost_messages == messages.breaks == 0
 
 

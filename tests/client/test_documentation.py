@@ -15,8 +15,8 @@ import pytest
 
 import peers.client
 from hub.settings import JournalSettings, Settings
-from tests.client.hubs import Hub
 from tests.client.test_blocking import HubThread
+from tests.hubs.hub import Hub
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("clients.md", "requests.md")

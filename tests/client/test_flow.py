@@ -15,9 +15,11 @@ from hub.settings import JournalSettings, Settings
 from peers.client import ConnectionLostError, Message, ProtocolError, QueueWish, connect
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
-from tests.client.conftest import StartHub
-from tests.client.hubs import PAYLOAD, Hub, Told, flood, until
 from tests.client.scripted import ScriptedHub
+from tests.client.told import PAYLOAD, Told, flood
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
 
 MANY = 20_000
 """More kilobytes than the sockets of both sides and the stream hold together."""
@@ -29,7 +31,7 @@ async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int,
     async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
             await flood(publisher, "/a", range(MANY))
-            await until(lambda: offered(hub) == MANY)
+            await eventually(lambda: offered(hub) == MANY)
             assert client.statistics().paused
             assert messages.buffered_bytes < 100_000 + 300_000
             assert hub.handler("slow").statistics().queued_messages == 50
@@ -38,7 +40,7 @@ async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int,
                 got.extend((message.value[0], messages.lost_messages) for message in messages.batch_nowait())
                 return len(got) + client.dropped_messages == MANY
 
-            await until(all_accounted)
+            await eventually(all_accounted)
             assert client.statistics().paused is False
             await publisher.publish("/a", [MANY, b""])
             got.append(((await anext(messages)).value[0], messages.lost_messages))
@@ -88,14 +90,14 @@ async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
     async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
             await flood(publisher, "/a", range(MANY))
-            await until(lambda: hub.node.core.statistics().published_messages_total == MANY)
+            await eventually(lambda: hub.node.core.statistics().published_messages_total == MANY)
             got: list[Message] = []
 
             def back_again() -> bool:
                 got.extend(messages.batch_nowait())
                 return client.statistics().connections == 2
 
-            await until(back_again)
+            await eventually(back_again)
             await publisher.publish("/a", [MANY, b""])
             while not got or got[-1].value[0] != MANY:
                 got += await messages.batch()
@@ -113,7 +115,7 @@ async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub)
     async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=10_000) as messages:
             await flood(publisher, "/a", range(2000))
-            await until(lambda: client.statistics().paused)
+            await eventually(lambda: client.statistics().paused)
             async with client.subscribe("/b"):
                 assert hub.prefixes("slow") == {"/a": 1, "/b": 1}
                 assert client.statistics().paused
@@ -131,7 +133,7 @@ async def test_a_full_stream_does_not_keep_publications_from_being_confirmed(
     async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=10_000):
             await flood(publisher, "/a", range(2000))
-            await until(lambda: client.statistics().paused)
+            await eventually(lambda: client.statistics().paused)
             assert await client.publish_confirmed("/b", 1) > 0
             assert client.statistics().paused
 
@@ -141,7 +143,7 @@ async def test_closing_a_full_stream(hub: Hub) -> None:
     async with connect(hub.url) as publisher, connect(hub.url) as client, client.subscribe("/b") as other:
         async with client.subscribe("/a", buffer_bytes=10_000):
             await flood(publisher, "/a", range(2000))
-            await until(lambda: client.statistics().paused)
+            await eventually(lambda: client.statistics().paused)
         assert client.statistics().paused is False
         await publisher.publish("/b", "through")
         assert (await anext(other)).value == "through"
@@ -154,7 +156,7 @@ async def test_still_full_after_a_reconnect(hub: Hub) -> None:
         await told.connected.get()
         async with client.subscribe("/a", buffer_bytes=10_000) as messages:
             await flood(publisher, "/a", range(1000))
-            await until(lambda: client.statistics().paused)
+            await eventually(lambda: client.statistics().paused)
             held = messages.buffered_bytes
             assert held > 10_000
             client._exchange.connection.abort()  # type: ignore[union-attr]
@@ -217,7 +219,7 @@ async def test_a_hub_that_is_gone_without_a_word() -> None:
     told = Told()
     async with ScriptedHub() as hub, told.connect(hub.url, ping_after_s=0.01, ping_timeout_s=0.01) as client:
         assert await told.disconnected.get() == "the hub does not answer to PING (1006)"
-        await until(lambda: client.statistics().connections >= 2)
+        await eventually(lambda: client.statistics().connections >= 2)
 
 
 async def test_a_reader_that_stalls_is_not_taken_for_dead() -> None:
@@ -244,7 +246,7 @@ async def test_overslept() -> None:
         await hub.next(Kind.PING)
         hub.send(encode_close(CloseCode.PROTOCOL_ERROR, "no answer to PING within 10 s"))
         assert await told.disconnected.get() == "no answer to PING within 10 s (1002)"
-        await until(lambda: client.statistics().connections == 2)
+        await eventually(lambda: client.statistics().connections == 2)
 
 
 async def test_nonsense_from_the_hub() -> None:
@@ -262,7 +264,7 @@ async def test_a_hub_that_says_nothing() -> None:
         with pytest.raises(ConnectionLostError, match=r"does not answer as a hub within 0\.25 s"):
             await connect(hub.url, connect_timeout_s=0.25)
         connecting = asyncio.ensure_future(_connect(hub.url))
-        await until(lambda: hub.connections == 2)
+        await eventually(lambda: hub.connections == 2)
         connecting.cancel()
         await asyncio.wait([connecting])
         await hub.ends.get()

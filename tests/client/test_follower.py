@@ -23,9 +23,9 @@ from hub.errors import (
 )
 from peers.client import MessageStream, QueueWish, blocking, connect
 from peers.client.following import Phase
-from tests.client.conftest import StartHub
-from tests.client.hubs import Told, quick_backoff
 from tests.client.recording import Publishing, Reading, RecordingHub, until
+from tests.client.told import Told, quick_backoff
+from tests.hubs.fixtures import StartHub
 
 StartRecording = Callable[..., Awaitable[RecordingHub]]
 

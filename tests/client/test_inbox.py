@@ -10,7 +10,7 @@ from hub.batch import Batch
 from peers.client import ConnectionLostError, Message
 from peers.client.inbox import Inbox
 from peers.client.values import decode_batch
-from tests.client.hubs import until
+from tests.hubs.eventually import eventually
 
 
 def inbox_of(taken: list[int] | None = None) -> Inbox:
@@ -94,7 +94,7 @@ async def test_several_readers() -> None:
     await asyncio.sleep(0)
     inbox.put(batch(1))
     inbox.put(batch(2))
-    await until(lambda: sum(task.done() for task in reading) == 2)
+    await eventually(lambda: sum(task.done() for task in reading) == 2)
     inbox.finish()
     results = await asyncio.gather(*reading, return_exceptions=True)
     assert sorted(result.value for result in results if isinstance(result, Message)) == [1, 2]

@@ -21,7 +21,7 @@ from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess
 from peers.wire.control import Notice
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.records import Commit, Fetch, Records, Stage
-from tests.client.hubs import until
+from tests.hubs.eventually import eventually
 
 JOURNAL = b"0123456789abcdef"
 OTHER = b"fedcba9876543210"
@@ -162,7 +162,7 @@ async def test_what_cannot_be_answered_now_is_asked_again(bench: Bench, code: in
     for times in (1, 2, 3):
         assert len(bench.connection.sent) == times
         bench.access.receive(bench.error(code))
-        await until(lambda times=times: asking.done() or len(bench.connection.sent) > times)  # type: ignore[misc]
+        await eventually(lambda times=times: asking.done() or len(bench.connection.sent) > times)  # type: ignore[misc]
     with pytest.raises(RejectedError) as caught:
         await asking
     assert caught.value.code == code

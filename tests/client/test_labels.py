@@ -16,8 +16,10 @@ from peers.client import Message, connect
 from peers.client.blocking import BlockingClient
 from peers.client.blocking import connect as connect_blocking
 from peers.client.publications import target
-from tests.client.conftest import StartHub
-from tests.client.hubs import Hub, Told, until
+from tests.client.told import Told
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
 
 NAME = "org.example.Door"
 
@@ -81,7 +83,7 @@ async def test_rules_are_subscribed_to_again(hub: Hub) -> None:
     ):
         await hub.crash()
         await told.disconnected.get()
-        await until(lambda: len(hub.node.core.rules) == 1 and hub.prefixes("reader") == {"/t": 1})
+        await eventually(lambda: len(hub.node.core.rules) == 1 and hub.prefixes("reader") == {"/t": 1})
         client.publish_nowait("/x", 1, labels=["a"])
         assert await anext(one) == await anext(two) == ("/x", 1)
         await one.close()

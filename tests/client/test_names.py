@@ -18,8 +18,10 @@ from hub.errors import (
 from hub.names.claim import Announced, Wish
 from peers.client import KnownName, connect
 from peers.client.blocking import connect as connect_blocking
-from tests.client.hubs import Hub, Told, until
+from tests.client.told import Told
 from tests.hub.fakes import handler_of
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import Hub
 
 NAME = "org.example.Player"
 
@@ -117,7 +119,7 @@ async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
         with pytest.raises(RejectedError, match=r"name a\.a is owned by client \d+ 'other'"):
             await lost.wait_owned()
         assert "is owned by" in lost.reason
-        await until(lambda: waits.reason == "queued")
+        await eventually(lambda: waits.reason == "queued")
         hub.node.core.detach(others, "done")
         await waits.wait_owned()
 
@@ -159,14 +161,13 @@ async def test_without_a_connection(hub: Hub) -> None:
     told = Told()
     async with told.connect(hub.url) as client, connect(hub.url) as other:
         await told.connected.get()
-        hub.open.clear()
         held = await client.claim("a.b")
         await hub.crash()
         await told.disconnected.get()
         claimed = await client.claim(NAME)
         assert claimed.owned
-        await until(lambda: held.owned)
-        await until(lambda: other.statistics().connected)
+        await eventually(lambda: held.owned)
+        await eventually(lambda: other.statistics().connected)
         waits = await other.claim(NAME, queue=True)
         waiting = asyncio.ensure_future(waits.wait_owned())
         await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.hubs import Hub
 from tests.client.test_blocking import HubThread
+from tests.hubs.hub import Hub
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "names-and-labels.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

@@ -16,8 +16,11 @@ from hub.settings import Settings
 from peers.client import Client, InvalidValueError, connect
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import decode_batch
-from tests.client.conftest import StartHub
-from tests.client.hubs import Hub, Told, settings_of, until
+from tests.client.told import Told
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.settings import settings_of
 
 
 class Recorder:
@@ -34,7 +37,7 @@ class Recorder:
 
     async def wait_messages(self, count: int) -> None:
         """Wait until so many have come."""
-        await until(lambda: self.count >= count)
+        await eventually(lambda: self.count >= count)
 
     def send_gap(self, lost_messages: int) -> None:
         """Nothing is lost here."""
@@ -160,7 +163,7 @@ async def test_refused_at_once(hub: Hub) -> None:
 
 async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> None:
     """What the hub would end the connection for is refused by the call; the limit is the connected hub's own."""
-    hub = await start_hub(listen_url, settings_of(frame_bytes=16 * 1024))
+    hub = await start_hub(listen_url, settings=settings_of(frame_bytes=16 * 1024))
     recorder = record(hub)
     async with connect(hub.url) as client:
         with pytest.raises(RejectedError, match="the hub takes at most") as caught:
@@ -182,7 +185,7 @@ async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
         await told.disconnected.get()
         for size in (10, 100_000, 20):
             client.publish_nowait("/a", bytes(size))
-        hub = await start_hub(hub.endpoint, settings_of(frame_bytes=16 * 1024))
+        hub = await start_hub(hub.endpoint, settings=settings_of(frame_bytes=16 * 1024))
         recorder = record(hub)
         error = await told.rejected.get()
         await recorder.wait_messages(2)

@@ -12,16 +12,19 @@ from peers.client import Client, Hello, QueueWish, connect
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
-from tests.client.conftest import StartHub
-from tests.client.hubs import Hub, Told, settings_of, until
 from tests.client.scripted import ScriptedHub
+from tests.client.told import Told
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.settings import settings_of
 
 
 async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
     """After a restart of the hub on the same port the client is back: subscriptions hold, buffered messages arrive."""
     told = Told()
     async with told.connect(hub.url, name="me") as client, client.subscribe("/a", "/b") as messages:
-        assert (await told.connected.get()).name == "test hub"
+        assert (await told.connected.get()).name == "hub"
         client.publish_nowait("/a", 1)
         assert (await anext(messages)).value == 1
         await hub.stop()
@@ -44,7 +47,7 @@ async def test_the_hub_stops_in_good_order(start_hub: StartHub, hub: Hub) -> Non
         await hub.drain()
         assert await told.disconnected.get() == "the hub stops (1001)"
         await start_hub(hub.endpoint)
-        await until(lambda: client.statistics().connections == 2)
+        await eventually(lambda: client.statistics().connections == 2)
 
 
 async def test_again_and_again(hub: Hub) -> None:
@@ -78,7 +81,7 @@ async def test_subscriptions_made_without_a_connection(start_hub: StartHub, hub:
         await closed.close()
         hub = await start_hub(hub.endpoint)
         await opening
-        await until(lambda: hub.prefixes("me") == {"/new": 1, "/kept": 1})
+        await eventually(lambda: hub.prefixes("me") == {"/new": 1, "/kept": 1})
 
 
 async def test_requests_under_way(hub: Hub) -> None:
@@ -91,19 +94,19 @@ async def test_requests_under_way(hub: Hub) -> None:
         await asyncio.sleep(0)
         await hub.crash()
         await asyncio.gather(opening, closing)
-        await until(lambda: hub.prefixes("me") == {"/a": 1})
+        await eventually(lambda: hub.prefixes("me") == {"/a": 1})
 
 
 async def test_many_prefixes_again(start_hub: StartHub, listen_url: str) -> None:
     """More prefixes than one request to the hub holds are subscribed again in portions."""
-    hub = await start_hub(listen_url, settings_of(frame_bytes=8 * 1024))
+    hub = await start_hub(listen_url, settings=settings_of(frame_bytes=8 * 1024))
     told = Told()
     async with told.connect(hub.url, name="me") as client:
         streams = [client.subscribe(f"/{number:0>1000}") for number in range(30)]
         await asyncio.gather(*(stream.open() for stream in streams))
         await hub.crash()
         await told.disconnected.get()
-        await until(lambda: client.statistics().connected and len(hub.prefixes("me")) == 30)
+        await eventually(lambda: client.statistics().connected and len(hub.prefixes("me")) == 30)
 
 
 async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
@@ -112,7 +115,7 @@ async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
     async with told.connect(hub.url) as client, client.subscribe("/a", "/b") as messages:
         await hub.stop()
         await told.disconnected.get()
-        await start_hub(hub.endpoint, settings_of(prefixes_per_client=1))
+        await start_hub(hub.endpoint, settings=settings_of(prefixes_per_client=1))
         with pytest.raises(RejectedError, match="refuses what it had granted before: 2 prefixes"):
             await messages.batch()
         with pytest.raises(RejectedError):
@@ -123,7 +126,7 @@ async def test_without_reconnecting(hub: Hub) -> None:
     """With `reconnect=False` a lost connection ends the client: everything that waits, and every call after, raises."""
     async with connect(hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
         client.publish_nowait("/a", 1)
-        await until(lambda: messages.buffered_bytes)
+        await eventually(lambda: messages.buffered_bytes)
         waiting = asyncio.ensure_future(client.wait_closed())
         await hub.crash()
         with pytest.raises(ConnectionLostError):
@@ -202,11 +205,11 @@ async def test_what_was_granted(hub: Hub) -> None:
     async with connect(hub.url, name="me", queue=wish) as client:
         assert isinstance(client.hub, Hello)
         assert client.hub.id == hub.node.id
-        assert client.hub.name == "test hub"
+        assert client.hub.name == "hub"
         assert client.hub.queue is not None
         assert (client.hub.queue.messages, client.hub.queue.bytes) == (5, 4096)
         assert client.hub.queue.overflow == "drop-oldest"
-        await until(lambda: hub.node.core.handlers)
+        await eventually(lambda: hub.node.core.handlers)
         assert hub.handler("me").limits.messages == 5
 
 
@@ -223,7 +226,7 @@ async def test_not_a_hub(start_hub: StartHub) -> None:
 
 async def test_the_hub_is_full(start_hub: StartHub, listen_url: str) -> None:
     """A hub without room for another connection is told as such, and not dialled again by the first attempt."""
-    hub = await start_hub(listen_url, settings_of(connections=1))
+    hub = await start_hub(listen_url, settings=settings_of(connections=1))
     async with connect(hub.url):
         with pytest.raises(ConnectionLostError, match="1 connections are open"):
             await connect(hub.url)
@@ -261,7 +264,7 @@ async def test_overflow_is_retried(start_hub: StartHub) -> None:
     async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
         hub.handler("me").close(CloseCode.OVERFLOW, "queue full, 7 messages lost")
         assert await told.disconnected.get() == "queue full, 7 messages lost (4008)"
-        await until(lambda: client.statistics().connections == 2)
+        await eventually(lambda: client.statistics().connections == 2)
         client.publish_nowait("/a", 1)
         assert (await anext(messages)).value == 1
 

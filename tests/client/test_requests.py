@@ -26,8 +26,11 @@ from peers.client import (
     UsageError,
     connect,
 )
-from tests.client.conftest import StartHub
-from tests.client.hubs import Hub, Told, quick_backoff, settings_of, until
+from tests.client.told import Told, quick_backoff
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.settings import settings_of
 
 
 def double(request: ServiceRequest) -> Any:
@@ -233,7 +236,7 @@ async def test_a_service_that_is_lost(hub: Hub) -> None:
         server = await connect(hub.url)
         await server.serve("/wait", wait).open()
         future = client.request_nowait("/wait", 1)
-        await until(lambda: server.statistics().served_requests == 1)
+        await eventually(lambda: server.statistics().served_requests == 1)
         await server.close()
         with pytest.raises(ResponderGoneError):
             await future
@@ -251,7 +254,7 @@ async def test_a_service_that_is_closed_finishes_what_it_has(hub: Hub) -> None:
         service = server.serve("/wait", wait, concurrency=2)
         async with service:
             futures = [client.request_nowait("/wait", number) for number in range(5)]
-            await until(lambda: service.requests == 5)
+            await eventually(lambda: service.requests == 5)
             assert service.running == 2
             asyncio.get_running_loop().call_soon(go.set)
         assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
@@ -270,7 +273,7 @@ async def test_a_service_that_does_not_end(hub: Hub) -> None:
         service = server.serve("/wait", wait, concurrency=1)
         async with service:
             futures = [client.request_nowait("/wait", number) for number in range(3)]
-            await until(lambda: service.requests == 3)
+            await eventually(lambda: service.requests == 3)
         for future in futures:
             with pytest.raises(RequestFailedError, match="was closed"):
                 await future
@@ -322,7 +325,7 @@ async def test_a_lost_connection(start_hub: StartHub, listen_url: str) -> None:
         server.serve("/a", double),
     ):
         futures = [client.request_nowait("/wait", number) for number in range(3)]
-        await until(lambda: service.requests == 3)
+        await eventually(lambda: service.requests == 3)
         await hub.crash()
         for future in futures:
             with pytest.raises(ConnectionLostError):
@@ -348,7 +351,7 @@ async def test_closing(hub: Hub) -> None:
     async with connect(hub.url, close_timeout_s=0.01) as server, server.serve("/wait", wait) as service:
         client = await connect(hub.url)
         future = client.request_nowait("/wait", 1)
-        await until(lambda: service.requests == 1)
+        await eventually(lambda: service.requests == 1)
         unsent = client.request_nowait("/wait", 2)
         await client.close()
         for each in (future, unsent):
@@ -362,7 +365,7 @@ async def test_closing(hub: Hub) -> None:
             await client.serve("/a", double).open()
         again = await connect(hub.url, reconnect=False)
         lost = again.request_nowait("/wait", 1)
-        await until(lambda: service.requests == 2)
+        await eventually(lambda: service.requests == 2)
         await hub.crash()
         with pytest.raises(ConnectionLostError):
             await lost
@@ -413,7 +416,7 @@ async def test_a_full_stream_does_not_hold_answers_back(hub: Hub) -> None:
         for _ in range(20):
             await server.publish("/m", bytes(500))
         await server.drain()
-        await until(lambda: client.statistics().paused)
+        await eventually(lambda: client.statistics().paused)
         assert await client.request("/a", 21) == 42
         assert len([await anext(messages) for _ in range(20)]) == 20
 
@@ -440,7 +443,7 @@ async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) ->
         await first.stop()
         await told.disconnected.get()
         large, small = client.request_nowait("/a", bytes(50_000)), client.request_nowait("/b", 1)
-        await start_hub(first.endpoint, settings_of(frame_bytes=30_000))
+        await start_hub(first.endpoint, settings=settings_of(frame_bytes=30_000))
         with pytest.raises(RequestTooBigError):
             await large
         with pytest.raises(NoResponderError):

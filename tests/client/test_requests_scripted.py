@@ -18,8 +18,9 @@ from peers.client import requests as module
 from peers.client.services import FIRST_REQUEST
 from peers.wire.control import Notice, decode_subscription, encode_notice
 from peers.wire.kinds import Kind
-from tests.client.hubs import quick_backoff, until
 from tests.client.scripted import ScriptedHub
+from tests.client.told import quick_backoff
+from tests.hubs.eventually import eventually
 
 pack = msgspec.msgpack.encode
 
@@ -99,7 +100,7 @@ async def test_replies_that_nobody_waits_for(scripted: ScriptedHub) -> None:
         scripted.send(Reply(first, Status.OK, pack("late")).encode())
         with pytest.raises(NoResponderError, match="nobody"):
             await future
-        await until(lambda: client.statistics().late_replies == 4)
+        await eventually(lambda: client.statistics().late_replies == 4)
 
 
 async def test_a_hub_that_forgets(scripted: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +183,7 @@ async def test_serving_waits_for_a_connection(scripted: ScriptedHub) -> None:
     client = await connect(scripted.url, backoff=quick_backoff())
     gone = await served(scripted, client, "/gone")
     scripted.hang_up()
-    await until(lambda: not client.statistics().connected)
+    await eventually(lambda: not client.statistics().connected)
     await gone.close()
     await served(scripted, client, "/a")
     await client.close()
@@ -205,11 +206,11 @@ async def test_a_reply_for_a_lost_connection(scripted: ScriptedHub) -> None:
         await opening
         for first in (5, 6):
             scripted.send(Request(b"/a", first, 0, pack("old")).encode())
-        await until(lambda: service.requests == 2)
+        await eventually(lambda: service.requests == 2)
         scripted.hang_up()
         await scripted.next(Kind.SERVE)
         scripted.send(Request(b"/a", 5, 0, pack("new")).encode())
-        await until(lambda: service.requests == 3)
+        await eventually(lambda: service.requests == 3)
         go.set()
         reply = Reply.decode(await scripted.next(Kind.REPLY))
         assert (reply.first, msgspec.msgpack.decode(reply.values)) == (5, "new")
@@ -231,5 +232,5 @@ async def test_failures_are_logged_once_for_each_kind(scripted: ScriptedHub, cap
         with caplog.at_level(logging.WARNING, "peers.client"):
             values = BATCH_COUNT.pack(10) + bytes(range(10))
             scripted.send(Request(b"/a", 5, 0, values, FLAG_BATCH).encode())
-            await until(lambda: service.failures == 10)
+            await eventually(lambda: service.failures == 10)
     assert len([record for record in caplog.records if "has failed" in record.message]) == 2

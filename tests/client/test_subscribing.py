@@ -12,9 +12,12 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, InvalidTopicError, RejectedError, UsageError
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from peers.client import Message, MessageStream, connect
-from tests.client.conftest import StartHub
-from tests.client.hubs import Hub, Told, settings_of, until
+from tests.client.told import Told
 from tests.hub.fakes import publish
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.settings import settings_of
 
 
 async def read(messages: MessageStream, count: int) -> list[Message]:
@@ -104,7 +107,7 @@ async def test_a_callback_as_context(hub: Hub) -> None:
     async with connect(hub.url, name="me") as client:
         async with await client.subscribe_callback("/a", print):
             assert hub.prefixes("me") == {"/a": 1}
-        await until(lambda: not hub.prefixes("me"))
+        await eventually(lambda: not hub.prefixes("me"))
 
 
 async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
@@ -165,7 +168,7 @@ async def test_a_bad_prefix(hub: Hub) -> None:
 
 async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
     """A subscription that the hub refuses raises, for all who waited for it; others are unaffected."""
-    hub = await start_hub(listen_url, settings_of(prefixes_per_client=2))
+    hub = await start_hub(listen_url, settings=settings_of(prefixes_per_client=2))
     async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
         too_many = client.subscribe("/b", "/c")
         same = client.subscribe("/c")
@@ -183,7 +186,7 @@ async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
 
 async def test_more_prefixes_than_one_request_holds(start_hub: StartHub, listen_url: str) -> None:
     """Prefixes that do not fit into one request are refused with advice, before the hub would close because of them."""
-    hub = await start_hub(listen_url, settings_of(frame_bytes=8 * 1024))
+    hub = await start_hub(listen_url, settings=settings_of(frame_bytes=8 * 1024))
     async with connect(hub.url) as client:
         with pytest.raises(RejectedError, match="subscribe in portions"):
             await client.subscribe(*(f"/{number:0>1000}" for number in range(10))).open()
@@ -212,7 +215,7 @@ async def test_the_end_of_a_stream(hub: Hub) -> None:
     with pytest.raises(UsageError, match="opened once"):
         await stream.open()
     client.publish_nowait("/a", 1)
-    await until(lambda: stream.buffered_bytes and other.buffered_bytes)
+    await eventually(lambda: stream.buffered_bytes and other.buffered_bytes)
     other.close_nowait()
     assert [message async for message in other] == []
     await client.close()

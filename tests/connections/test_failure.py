@@ -19,9 +19,9 @@ from peers.node.node import Node
 from peers.wire.control import encode_close, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from tests.connections.pretend import PretendLoop, PretendTransport
 from tests.hub.fakes import FakeOutlet, handler_of
-from tests.tcp.pretend import PretendLoop, PretendTransport
-from tests.tcp.raw_client import publication
+from tests.hubs.raw_client import publication
 
 HELLO = Hello(protocol=1, role="client").encode()
 SORRY = encode_close(CloseCode.INTERNAL_ERROR, "internal error of the hub")

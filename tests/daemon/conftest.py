@@ -14,7 +14,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.endpoints import Endpoint
 from tests.daemon.hub_process import HubProcess
-from tests.tcp.raw_client import RawClient
+from tests.hubs.raw_client import RawClient
 
 StartDaemon = Callable[..., Awaitable[Daemon]]
 Connect = Callable[..., Awaitable[RawClient]]

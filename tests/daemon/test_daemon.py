@@ -24,8 +24,8 @@ from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hub.fakes import FakeOutlet
-from tests.tcp.hubs import wait_until
-from tests.tcp.raw_client import RawClient, numbered
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient, numbered
 
 
 def is_listening(endpoint: Endpoint) -> bool:
@@ -78,14 +78,14 @@ async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -
     far = await start_daemon()
     near = await start_daemon(peers=[far.endpoints[0].location])
     reader = await connect(far.endpoints[0], "/a")
-    await wait_until(lambda: any(list(one.prefixes) == ["/a"] for one in near.node.core.handlers.values()))
+    await eventually(lambda: any(list(one.prefixes) == ["/a"] for one in near.node.core.handlers.values()))
     publisher = await connect(near.endpoints[0])
     await publisher.publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
     publisher.close()
     await near.stop()
     assert not near.node.connections
-    await wait_until(lambda: len(far.node.links) == 0)
+    await eventually(lambda: len(far.node.links) == 0)
 
 
 async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_stopping_does_not_wait_for_who_does_not_read(start_daemon: StartD
         await publisher.send(numbered("/flood", range(500), padding=1000))
         await publisher.ping()
     await daemon.stop()
-    await wait_until(lambda: not daemon.node.connections)
+    await eventually(lambda: not daemon.node.connections)
     assert not daemon.node.core.handlers
     assert await publisher.end() == (CloseCode.GOING_AWAY, "the hub stops")
 

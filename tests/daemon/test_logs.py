@@ -21,8 +21,8 @@ from hub.overflow import Overflow
 from hub.settings import LogSettings
 from peers.daemon.logs import RateLimit, configure, report_suppressed
 from peers.websocket.session import Session
-from tests.websocket.raw_client import text as websocket_text
-from tests.websocket.raw_client import upgrade
+from tests.hubs.raw_websocket import text as websocket_text
+from tests.hubs.raw_websocket import upgrade
 from tests.websocket.reading import events_of
 
 HOSTILE = "\x1b[31m\r\n2026-01-01 00:00:00 [info     ] forged\x00\u202e\u2028\x9b\ud800"

@@ -17,7 +17,7 @@ from peers.wire.control import decode_close
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect, StartProcess
-from tests.tcp.raw_client import RawClient, numbered
+from tests.hubs.raw_client import RawClient, numbered
 
 TCP = ("--listen", "tcp://127.0.0.1:0")
 ROOMY = ("--queue-messages", "1000000", "--queue-max-messages", "1000000")

@@ -12,7 +12,7 @@ from peers.daemon.daemon import Daemon
 from peers.values import Count
 from peers.values.event import Event
 from tests.daemon.conftest import StartDaemon
-from tests.tcp.hubs import wait_until
+from tests.hubs.eventually import eventually
 
 EVENT = Event("Demo::hello", "text", Count(3))
 
@@ -35,15 +35,15 @@ async def test_over_brokers_protocol(start_daemon: StartDaemon, scheme: str) -> 
     far = await start_daemon("tcp://127.0.0.1:0", peers=[near.endpoints[1].location])
     async with connect(far.endpoints[0].location) as reader, connect(near.endpoints[0].location) as publisher:
         async with reader.subscribe("/zeek/") as messages:
-            await wait_until(lambda: zeeks(near) == ["/zeek/"])
+            await eventually(lambda: zeeks(near) == ["/zeek/"])
             await publisher.publish("/zeek/demo", EVENT)
             await publisher.publish("/zeek/demo", {"plain": [1, True]})
             first, second = await anext(messages), await anext(messages)
         assert Event.of(first.value) == EVENT
         assert second.value["plain"] == (1, True)
-        await wait_until(lambda: zeeks(near) == [])
+        await eventually(lambda: zeeks(near) == [])
     await near.stop()
-    await wait_until(lambda: not far.node.core.handlers or not zeeks(far))
+    await eventually(lambda: not far.node.core.handlers or not zeeks(far))
 
 
 async def test_over_a_websocket(start_daemon: StartDaemon) -> None:
@@ -57,7 +57,7 @@ async def test_over_a_websocket(start_daemon: StartDaemon) -> None:
         here.subscribe("/zeek/") as heard,
         there.subscribe("/up/", "/else/") as sent,
     ):
-        await wait_until(lambda: "/zeek/" in wanted(far) and "/up/" in zeeks(near))
+        await eventually(lambda: "/zeek/" in wanted(far) and "/up/" in zeeks(near))
         await there.publish("/zeek/demo", EVENT)
         assert Event.of((await anext(heard)).value) == EVENT
         await here.publish("/else/x", "not sent")

@@ -12,9 +12,9 @@ from hub.settings import Settings
 from peers.client import connect
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import ID_BYTES, Hello
-from tests.client.hubs import Hub
-from tests.tcp import raw_client as tcp
-from tests.websocket import raw_client as websocket
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_websocket import RawWebSocket
 
 
 async def test_the_hub_of_a_client_is_gone() -> None:
@@ -34,14 +34,14 @@ async def test_the_hub_of_a_client_is_gone() -> None:
 
 async def tcp_client(endpoint: Endpoint) -> Callable[[], None]:
     """Greet a hub; return what closes the socket."""
-    client = await tcp.RawClient.connect(endpoint)
+    client = await RawClient.connect(endpoint)
     await client.greet()
     return client.close
 
 
 async def websocket_client(endpoint: Endpoint) -> Callable[[], None]:
     """The same over a WebSocket."""
-    client = await websocket.RawClient.connect(endpoint)
+    client = await RawWebSocket.connect(endpoint)
     await client.shake_hands()
     await client.say("hello")
     await client.message()

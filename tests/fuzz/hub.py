@@ -26,7 +26,7 @@ from peers.transport.endpoints import Endpoint
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.websocket.raw_client import frame, text, upgrade
+from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.wire.pair import Table
 
 __all__ = ["CLIENT", "LINK", "FuzzedHub", "Wire"]

@@ -30,7 +30,7 @@ from peers.wire.shared import Segment, encode_released, encode_segment
 from tests.broker.recorded import CONNECTIONS, connection
 from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
 from tests.fuzz.target import Target
-from tests.websocket.raw_client import MASK, apply_mask, request, upgrade
+from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
 
 __all__ = ["HUB_TARGETS", "in_messages", "messages_in", "refitted_frames", "zeek_messages"]
 

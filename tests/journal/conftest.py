@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from tests.hubs.fixtures import pytest_asyncio_loop_factories, uncaught
 
-import pytest
-
-from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
-
-
-@pytest.fixture
-async def uncaught() -> AsyncIterator[None]:
-    """Fail where the loop has met an error."""
-    found: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
-    yield
-    assert not found
+__all__ = ["pytest_asyncio_loop_factories", "uncaught"]

@@ -23,8 +23,8 @@ from peers.journal.schema import Write
 from peers.journal.staging import Committed
 from peers.wire.records import Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
+from tests.hubs.eventually import eventually
 from tests.journal.files import everything, opened, records
-from tests.tcp.hubs import wait_until
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -326,7 +326,7 @@ async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(await bench.commit("t", query="q", batch=0), RejectedError)
         found = await bench.read(start=offset - 1, wait_ms=1)
         assert (found.next, found.head) == (offset, offset)
-    await wait_until(lambda: not bench.journal.trouble)
+    await eventually(lambda: not bench.journal.trouble)
     assert await bench.confirmed("again") == offset
     assert await bench.commit("t", query="q", batch=0) == Committed(offset + 1, 0, again=False)
     seen = bench.journal.statistics()

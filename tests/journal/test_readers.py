@@ -18,8 +18,8 @@ from peers.journal.readers import Readers
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, Records, decode_records, encode_fetch
+from tests.hubs.eventually import eventually
 from tests.journal.files import fill, opened, records
-from tests.tcp.hubs import wait_until
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -134,7 +134,7 @@ async def test_a_process_that_dies_while_nobody_waits(asked: Asked) -> None:
     await asked.read()
     (pid,) = pids(asked)
     os.kill(pid, signal.SIGKILL)
-    await wait_until(lambda: not len(asked.readers))
+    await eventually(lambda: not len(asked.readers))
     assert (await asked.read()).head == 100
 
 

@@ -16,7 +16,7 @@ from peers.journal.recorder import JOURNAL_TOPIC, Recorder
 from peers.journal.schema import Write
 from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress
 from tests.hub.fakes import Turn
-from tests.tcp.hubs import wait_until
+from tests.hubs.eventually import eventually
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -298,7 +298,7 @@ async def test_it_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(recorder_module, "_PROBE_S", 0.0)
     for epoch in (1, 2, 3):
         await bench.fail()
-        await wait_until(lambda: bool(bench.submitted))
+        await eventually(lambda: bool(bench.submitted))
         assert bench.submitted == [Probe(epoch)]
 
 

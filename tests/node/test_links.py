@@ -1,4 +1,4 @@
-"""Which of two links to the same hub stays; the rules one by one. Crossed dialling is played through in tests/tcp."""
+"""Which of two links to the same hub stays; the rules one by one. Crossed dialling is played through in tests/links."""
 
 from __future__ import annotations
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hub.settings import Settings
 from peers.transport.endpoints import Endpoint
-from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
+from tests.hubs.fixtures import kept_hubs, pytest_asyncio_loop_factories, uncaught
 from tests.shm.hubs import SharingHub
+
+__all__ = ["pytest_asyncio_loop_factories", "uncaught"]
 
 StartHub = Callable[..., Awaitable[SharingHub]]
 
@@ -31,27 +31,22 @@ def memfds() -> int:
 
 
 @pytest.fixture
-async def start_hub(tmp_path: Path) -> AsyncIterator[StartHub]:
+async def start_hub(tmp_path: Path, uncaught: None) -> AsyncIterator[StartHub]:  # noqa: ARG001 -- looks afterwards
     """Start hubs on Unix sockets; when the test is over, all are stopped, and have left nothing behind."""
     gc.collect()
     before = memfds()
-    uncaught: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
-    hubs: list[SharingHub] = []
+    async with kept_hubs() as hubs:
 
-    async def start(settings: Settings | None = None) -> SharingHub:
-        hub = SharingHub(settings or Settings(), "hub", b"")
-        await hub.listen(f"unix://{tmp_path}/{len(hubs)}.sock")
-        hubs.append(hub)
-        return hub
+        async def start(*, settings: Settings | None = None) -> SharingHub:
+            hub = SharingHub(settings or Settings())
+            await hub.listen(f"unix://{tmp_path}/{len(hubs)}.sock")
+            hubs.append(hub)
+            return hub
 
-    yield start
-    for hub in hubs:
-        await hub.stop()
-        assert hub.node.shared.descriptors.open == 0
+        yield start
+    assert all(hub.node.shared.descriptors.open == 0 for hub in hubs)
     gc.collect()
     assert memfds() == before
-    assert not uncaught
 
 
 @pytest.fixture

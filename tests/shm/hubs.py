@@ -7,24 +7,21 @@ import mmap
 import os
 import socket
 from collections import deque
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame
+from hub.frame import FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, encode_frame
 from hub.settings import Settings, SharedMemorySettings
-from peers.connections.connection import Connection
-from peers.connections.listener import bind
-from peers.connections.tcp import tcp_connection
 from peers.shm import memory
 from peers.shm.descriptor import Descriptor
-from peers.transport.endpoints import Endpoint
 from peers.wire.control import Notice, decode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.shared import Handle, Segment, decode_handle, encode_segment
-from tests.tcp.hubs import Hub
-from tests.tcp.raw_client import READ_BYTES, RawClient
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_socket import READ_BYTES
 
 
 def shared_settings(**limits: Any) -> Settings:
@@ -75,13 +72,9 @@ class SharingClient(RawClient):
     descriptors: deque[Descriptor]
     """Taken from the hub."""
 
-    @classmethod
-    async def connect(cls, endpoint: Endpoint, *, receive_bytes: int | None = None) -> Self:
-        """Connect, and say nothing."""
-        client = await super().connect(endpoint, receive_bytes=receive_bytes)
-        assert isinstance(client, cls)
-        client.descriptors = deque()
-        return client
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.descriptors = deque()
 
     async def hand_over(self, frame: bytes, *descriptors: Descriptor) -> None:
         """Send a frame with descriptors."""
@@ -104,21 +97,6 @@ class SharingClient(RawClient):
         """Close the socket, and what came."""
         super().close()
         self.descriptors.clear()
-
-    async def frame(self) -> Frame:
-        """Return the next frame; descriptors that came are in `descriptors`."""
-        while True:
-            if len(self._buffer) >= HEADER_BYTES:
-                body_bytes, kind, flags, key_bytes = HEADER.unpack_from(self._buffer)
-                start, end = HEADER_BYTES + key_bytes, HEADER_BYTES + key_bytes + body_bytes
-                if len(self._buffer) >= end:
-                    frame = Frame(kind, flags, bytes(self._buffer[HEADER_BYTES:start]), bytes(self._buffer[start:end]))
-                    del self._buffer[:end]
-                    return frame
-            data = await self._receive()
-            if not data:
-                raise EOFError(f"{len(self._buffer)} bytes of an incomplete frame")
-            self._buffer += data
 
     async def _receive(self) -> bytes:
         while True:
@@ -173,18 +151,4 @@ class SharingHub(Hub):
 
     async def over_tcp(self, *prefixes: str, **hello: Any) -> RawClient:
         """A client over TCP, of the same hub."""
-
-        def make() -> Connection:
-            connection = tcp_connection(self.node, self.node.settings.queue)
-            connection.lost = asyncio.get_running_loop().create_future()
-            self.connections.append(connection)
-            return connection
-
-        server, endpoint = await bind(Endpoint.parse("tcp://127.0.0.1:0"), make, asyncio.get_running_loop())
-        client = await RawClient.connect(endpoint)
-        self._clients.append(client)
-        await client.greet(**hello)
-        server.close()
-        if prefixes:
-            await client.subscribe(*prefixes)
-        return client
+        return await self.client(*prefixes, endpoint=await self.listen(), **hello)

@@ -19,9 +19,9 @@ from peers.shm.descriptor import Descriptor
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_released, encode_segment
+from tests.hubs.raw_client import RawClient, publication
 from tests.shm.conftest import StartHub
 from tests.shm.hubs import Ring, SharingClient, SharingHub, handle_frame, memfd, shared_settings
-from tests.tcp.raw_client import RawClient, publication
 
 VALUES = msgpack.packb(b"x" * 100_000)
 SEAL_WRITE, SEAL_SHRINK, SEAL_GROW = 0x8, 0x2, 0x4
@@ -244,7 +244,7 @@ async def test_segments_that_are_not_what_they_say(hub: SharingHub, reader: RawC
 
 async def test_too_many_segments(start_hub: StartHub, ring: Ring) -> None:
     """One more than the limit is refused."""
-    hub = await start_hub(shared_settings(segments=2))
+    hub = await start_hub(settings=shared_settings(segments=2))
     publisher = await hub.sharing()
     await publisher.open_segment(ring)
     await publisher.open_segment(ring)

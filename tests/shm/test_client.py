@@ -10,10 +10,10 @@ from hub.errors import BlockGoneError, BusyError, GoneError, UsageError
 from peers.client import Client, InvalidValueError, ServiceRequest, connect
 from peers.client.blocking import connect as connect_blocking
 from peers.shm.views import View
-from tests.client.hubs import quick_backoff
+from tests.client.told import quick_backoff
+from tests.hubs.eventually import eventually
 from tests.shm.conftest import StartHub, memfds
 from tests.shm.hubs import SharingHub, shared_settings
-from tests.tcp.hubs import wait_until
 
 LARGE = bytes(range(256)) * 1000
 MIB = 1 << 20
@@ -46,7 +46,7 @@ async def test_who_does_not_want_it_gets_bytes(hub: SharingHub) -> None:
 
 async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
     """Everything works, as bytes; blocks too."""
-    hub = await start_hub(shared_settings(over_bytes=0))
+    hub = await start_hub(settings=shared_settings(over_bytes=0))
     async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
         client.publish_nowait("/a", LARGE)
         block = await client.allocate(len(LARGE))
@@ -111,7 +111,7 @@ async def test_blocks(hub: SharingHub) -> None:
 async def confirmed(hub: SharingHub, client: Client) -> None:
     """Let a client's ring be known to the hub."""
     client.allocate_nowait(1)
-    await wait_until(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
+    await eventually(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
     assert hub.node.shared.segments > 0
 
 
@@ -264,9 +264,9 @@ async def test_another_connection_takes_the_ring_again(hub: SharingHub) -> None:
         for connection in hub.connections:
             connection.abort()
         async with connect(url_of(hub), views=True) as viewer, viewer.subscribe("/a") as views:
-            await wait_until(lambda: publisher.statistics().connections == 2)
-            await wait_until(lambda: hub.node.shared.segments == 1)
-            await wait_until(lambda: publisher._exchange.blocks._conversation._ring_number > 1)  # type: ignore[union-attr]
+            await eventually(lambda: publisher.statistics().connections == 2)
+            await eventually(lambda: hub.node.shared.segments == 1)
+            await eventually(lambda: publisher._exchange.blocks._conversation._ring_number > 1)  # type: ignore[union-attr]
             for _ in range(8):
                 publisher.publish_nowait("/a", await publisher.allocate(MIB))
                 with (await anext(views)).view() as memory:
@@ -295,7 +295,7 @@ async def test_what_waits_in_a_stream_keeps_few_descriptors(hub: SharingHub) -> 
         for number in range(150):
             await publisher.publish("/a", [number, LARGE])
             await publisher.drain()
-        await wait_until(lambda: reader.statistics().received_messages == 150)
+        await eventually(lambda: reader.statistics().received_messages == 150)
         assert 0 < memfds() <= 64
         for number in range(150):
             assert (await anext(messages)).value == [number, LARGE]

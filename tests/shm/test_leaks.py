@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.hubs.eventually import eventually
 from tests.shm.conftest import memfds
 from tests.shm.hubs import SharingHub
-from tests.tcp.hubs import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -57,9 +57,9 @@ async def test_a_client_that_is_killed(hub: SharingHub, end: signal.Signals) -> 
     assert hub.node.shared.segments == 1
     process.send_signal(end)
     await process.wait()
-    await wait_until(lambda: len(hub.node.core.handlers) == 1)
+    await eventually(lambda: len(hub.node.core.handlers) == 1)
     reader.close()
-    await wait_until(lambda: not hub.node.core.handlers)
+    await eventually(lambda: not hub.node.core.handlers)
     gc.collect()
     reader.descriptors.clear()
     assert memfds() == 0
@@ -76,6 +76,6 @@ async def test_a_reader_that_takes_nothing(hub: SharingHub) -> None:
         await publisher.ping()
     assert 0 < hub.node.shared.descriptors.open <= hub.node.settings.shm.client_descriptors
     reader.close()
-    await wait_until(lambda: len(hub.node.core.handlers) == 1)
+    await eventually(lambda: len(hub.node.core.handlers) == 1)
     assert hub.node.shared.descriptors.open == 0
     assert memfds() == 0

@@ -8,10 +8,10 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.shared import DESCRIPTORS, Handle, encode_released
+from tests.hubs.eventually import settle
+from tests.hubs.raw_client import publication
 from tests.shm.conftest import StartHub
 from tests.shm.hubs import SharingHub, handle_frame, memfd, shared_settings
-from tests.tcp.hubs import settle
-from tests.tcp.raw_client import publication
 
 LARGE = msgpack.packb(b"x" * 200_000)
 
@@ -56,7 +56,7 @@ async def test_nothing_is_lost_at_the_hand_over(hub: SharingHub) -> None:
 
 async def test_whoever_reads_no_descriptors_is_given_no_more_than_its_share(start_hub: StartHub) -> None:
     """Then its queue fills; once it says what it has taken, it gets the rest in order."""
-    hub = await start_hub(shared_settings(client_descriptors=3))
+    hub = await start_hub(settings=shared_settings(client_descriptors=3))
     reader = await hub.sharing("/a", name="reader")
     values = [msgpack.packb([number, b"x" * 100_000]) for number in range(8)]
     for first in (0, 3, 6):  # each publisher with its own share
@@ -77,7 +77,7 @@ async def test_whoever_reads_no_descriptors_is_given_no_more_than_its_share(star
 
 async def test_beyond_the_limit_of_descriptors_it_is_copied(start_hub: StartHub) -> None:
     """A publisher whose messages wait in queues holds no more descriptors of the hub than its share."""
-    hub = await start_hub(shared_settings(client_descriptors=2))
+    hub = await start_hub(settings=shared_settings(client_descriptors=2))
     publisher, reader = await hub.sharing(), await hub.sharing("/a", name="reader")
     for _ in range(6):
         await publisher.publish_shared("/a", LARGE)
@@ -118,7 +118,7 @@ async def test_a_client_that_asks_for_none_gets_none(hub: SharingHub) -> None:
 
 async def test_a_hub_may_not_want_it(start_hub: StartHub) -> None:
     """With `shm.over_bytes` 0, nothing is granted."""
-    hub = await start_hub(shared_settings(over_bytes=0))
+    hub = await start_hub(settings=shared_settings(over_bytes=0))
     client = await hub.raw()
     assert (await client.greet(shared=1)).shared == 0
 

@@ -100,7 +100,7 @@ async def test_readers_are_told_when_the_publisher_goes(hub: SharingHub, ring: R
 
 async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: Ring) -> None:
     """Then it may bring another."""
-    hub = await start_hub(shared_settings(segments=1))
+    hub = await start_hub(settings=shared_settings(segments=1))
     publisher = await hub.sharing()
     number = await publisher.open_segment(ring)
     await publisher.send(encode_segment(Segment(number, 0)))
@@ -110,7 +110,7 @@ async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: 
 
 async def test_what_comes_behind_a_later_block_comes_as_bytes(start_hub: StartHub, ring: Ring) -> None:
     """A request overtakes messages that wait: its block is later, and to release it must not release theirs."""
-    hub = await start_hub(shared_settings(client_descriptors=1))
+    hub = await start_hub(settings=shared_settings(client_descriptors=1))
     publisher, other, reader = await hub.sharing(), await hub.sharing(), await hub.sharing("/a", name="reader")
     await reader.send(encode_subscription(Kind.SERVE, ["/s"], 1))
     await reader.notice()

@@ -12,8 +12,8 @@ import pytest
 
 from peers.shm.descriptor import Account, Descriptor
 from peers.shm.transport import UnixTransport
+from tests.hubs.eventually import eventually
 from tests.shm.hubs import memfd
-from tests.tcp.hubs import wait_until
 
 
 class Recorder(asyncio.Protocol):
@@ -83,13 +83,13 @@ async def pair() -> AsyncIterator[Pair]:
     yield pair
     pair.transport.abort()
     pair.far.close()
-    await wait_until(lambda: "lost" in pair.protocol.told)
+    await eventually(lambda: "lost" in pair.protocol.told)
 
 
 async def test_both_ways(pair: Pair) -> None:
     """What is written arrives, in order."""
     pair.far.send(b"hello")
-    await wait_until(lambda: pair.protocol.data == b"hello")
+    await eventually(lambda: pair.protocol.data == b"hello")
     pair.transport.write(b"a")
     pair.transport.writelines([b"b", b"c", bytearray(b"d")])
     pair.transport.write(b"")
@@ -148,7 +148,7 @@ async def test_descriptors_come_before_their_frames(pair: Pair) -> None:
         descriptor = memfd(bytes([number]))
         socket.send_fds(pair.far, [b"<%d>" % number], [descriptor.number])
     pair.far.send(b"end")
-    await wait_until(lambda: pair.protocol.data == b"plain<0><1><2>end")
+    await eventually(lambda: pair.protocol.data == b"plain<0><1><2>end")
     assert [os.pread(one.number, 1, 59) for one in pair.transport.descriptors] == [b"\0", b"\1", b"\2"]
     assert not os.get_inheritable(pair.transport.descriptors[0].number)
 
@@ -163,7 +163,7 @@ async def test_reading_can_be_paused(pair: Pair) -> None:
     assert not pair.protocol.data
     assert not pair.transport.is_reading()
     pair.transport.resume_reading()
-    await wait_until(lambda: pair.protocol.data == b"later")
+    await eventually(lambda: pair.protocol.data == b"later")
 
 
 async def test_closing_writes_what_waits(pair: Pair) -> None:
@@ -190,21 +190,21 @@ async def test_aborting_does_not(pair: Pair) -> None:
     pair.transport.hand_over(b"frame", descriptor)
     del descriptor
     pair.transport.abort()
-    await wait_until(lambda: "lost" in pair.protocol.told)
+    await eventually(lambda: "lost" in pair.protocol.told)
     assert not is_open(number)
 
 
 async def test_the_end_of_the_stream_closes(pair: Pair) -> None:
     """Unless the protocol keeps it open."""
     pair.far.shutdown(socket.SHUT_WR)
-    await wait_until(lambda: pair.protocol.told == ["eof", "lost"])
+    await eventually(lambda: pair.protocol.told == ["eof", "lost"])
 
 
 async def test_half_open() -> None:
     """A protocol that keeps it open may write on, and end its own direction behind what waits."""
     pair = Pair(keep_open=True)
     pair.far.shutdown(socket.SHUT_WR)
-    await wait_until(lambda: pair.protocol.told == ["eof"])
+    await eventually(lambda: pair.protocol.told == ["eof"])
     pair.transport.write(b"x" * 1_000_000)
     pair.transport.write_eof()
     pair.transport.write_eof()
@@ -214,9 +214,9 @@ async def test_half_open() -> None:
     while found < 1_000_000:
         found += len(pair.read())
         await asyncio.sleep(0)
-    await wait_until(lambda: pair.far.recv(1) == b"")
+    await eventually(lambda: pair.far.recv(1) == b"")
     pair.transport.close()
-    await wait_until(lambda: "lost" in pair.protocol.told)
+    await eventually(lambda: "lost" in pair.protocol.told)
     pair.far.close()
 
 
@@ -225,7 +225,7 @@ async def test_a_far_side_that_has_gone(pair: Pair) -> None:
     pair.transport.pause_reading()
     pair.far.close()
     pair.transport.write(b"x")
-    await wait_until(lambda: "lost" in pair.protocol.told)
+    await eventually(lambda: "lost" in pair.protocol.told)
     assert isinstance(pair.protocol.error, BrokenPipeError)
 
 
@@ -234,7 +234,7 @@ async def test_a_protocol_that_raises(pair: Pair) -> None:
     told: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     pair.far.send(b"raise")
-    await wait_until(lambda: "lost" in pair.protocol.told)
+    await eventually(lambda: "lost" in pair.protocol.told)
     assert isinstance(told[0]["exception"], ValueError)
 
 
@@ -243,7 +243,7 @@ async def test_its_protocol_can_be_changed(pair: Pair) -> None:
     other = Recorder()
     pair.transport.set_protocol(other)
     pair.far.send(b"x")
-    await wait_until(lambda: other.data == b"x")
+    await eventually(lambda: other.data == b"x")
     pair.transport.set_protocol(pair.protocol)
     with pytest.raises(TypeError):
         pair.transport.set_protocol(asyncio.BaseProtocol())

@@ -19,7 +19,7 @@ from peers.verbs.publish import Publication
 from peers.websocket.messages import Confirmed, RefusedError
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.session import Closing, SubscriptionChange
-from tests.websocket.raw_client import binary, decode, frame, request, text, upgrade
+from tests.hubs.raw_websocket import binary, decode, frame, request, text, upgrade
 from tests.websocket.reading import events_of
 
 FRAME_LIMIT = 10_000

@@ -13,7 +13,7 @@ from hub.tags.envelope import tagged
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.websocket.framing import encode_message
 from peers.websocket.zeek.batches import SPLIT_LIMIT_MESSAGES, texts, zeek_form
-from tests.websocket.zeek.clients import body_of, count
+from tests.websocket.zeek.messages import body_of, count
 
 
 def broker(topic: str, *numbers: int) -> bytes:

@@ -23,9 +23,9 @@ from peers.websocket.messages import Confirmed, Dropped, Error, Pong, RefusedErr
 from peers.websocket.session import AnsweredError, Session
 from peers.websocket.zeek import PATH, VERSION, ZeekCodec
 from peers.wire.session import Closing, SubscriptionChange
-from tests.websocket.raw_client import frame, upgrade
+from tests.hubs.raw_websocket import frame, upgrade
 from tests.websocket.reading import events_of
-from tests.websocket.zeek.clients import body_of, count
+from tests.websocket.zeek.messages import body_of, count
 
 
 def opened() -> tuple[Session, ZeekCodec]:

@@ -1,0 +1,24 @@
+"""Hubs that listen for WebSockets, and Zeeks that do what a test tells them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.connections.bridge.zeeks import Zeek
+
+
+@pytest.fixture
+def default_url() -> str:
+    """Where hubs listen unless a test says otherwise."""
+    return "ws://127.0.0.1:0"
+
+
+@pytest.fixture
+async def zeek() -> AsyncIterator[Zeek]:
+    """A Zeek that listens; it is stopped when the test is over."""
+    zeek = Zeek()
+    await zeek.start()
+    yield zeek
+    await zeek.crash()

@@ -1,0 +1,417 @@
+"""The bridge to a Zeek over real sockets: it comes up, heals, asks for what is wanted, and carries both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+import structlog
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Opcode
+
+from hub.delivery import Role
+from hub.errors import InvalidTopicError
+from hub.handler import Handler
+from hub.overflow import Overflow, QueueLimits
+from peers.connections import bridge as module
+from peers.connections.bridge import RENEW_S, BridgeConversation
+from peers.connections.bridge_dialler import bridge_dialler
+from peers.connections.connection import Connection
+from peers.transport.endpoints import Endpoint
+from tests.connections.bridge.zeeks import Bridged, Zeek, linked, publishing
+from tests.connections.websocket.zeek.clients import ZeekClient
+from tests.hub.fakes import publish
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_websocket import RawWebSocket, frame
+from tests.hubs.slow_journal import SlowJournal
+from tests.websocket.zeek.messages import count
+
+
+def leaf(hub: Hub) -> Handler:
+    """The handler of the only Zeek."""
+    (found,) = [handler for handler in hub.node.core.handlers.values() if handler.role is Role.LEAF]
+    return found
+
+
+async def test_events_of_a_zeek(hub: Hub, zeek: Zeek) -> None:
+    """What clients of the hub want is asked for; what comes goes to those who want it, of both APIs."""
+    reader, other = await ZeekClient.subscribed(hub, "/zeek/"), await hub.websocket("/zeek/dns", "$hub/peer/joined")
+    async with Bridged(hub, zeek.endpoint):
+        connection, prefixes = await zeek.greet()
+        assert prefixes == ["/zeek/"]
+        assert connection.request is not None
+        assert connection.request.headers["X-Application-Name"] == "topichub"
+        joined = await other.message()
+        assert (joined["topic"], joined["values"][0]["role"]) == ("$hub/peer/joined", "leaf")
+        await connection.send(count("/zeek/dns", 1).decode())
+        await connection.send(count("/zeek/ssh", 2).decode())
+        await connection.send(count("/elsewhere", 3).decode())
+        assert [await reader.text(), await reader.text()] == [count("/zeek/dns", 1), count("/zeek/ssh", 2)]
+        assert await reader.settle() == []
+
+
+async def test_nothing_is_sent_unless_listed(hub: Hub, zeek: Zeek) -> None:
+    """A Zeek gets what is published under the prefixes that its endpoint lists, but not its own messages."""
+    publisher = await hub.websocket()
+    async with Bridged(hub, publishing(zeek, "/to/", "/to/")):
+        connection, prefixes = await zeek.greet()
+        assert prefixes == []
+        await linked(hub)
+        await publisher.publish("/other", 1)
+        await publisher.publish("/to/zeek", True)
+        await connection.send(count("/to/zeek", 5).decode())
+        await publisher.publish("/to/zeek", "x")
+        assert (
+            await connection.recv() == '{"type":"data-message","topic":"/to/zeek","@data-type":"boolean","data":true}'
+        )
+        assert await connection.recv() == '{"type":"data-message","topic":"/to/zeek","@data-type":"string","data":"x"}'
+
+
+async def test_an_endpoint_without_a_list_publishes_nothing(hub: Hub, zeek: Zeek) -> None:
+    """The leaf has no subscription at all."""
+    async with Bridged(hub, zeek.endpoint):
+        await zeek.greet()
+        await linked(hub)
+        assert leaf(hub).prefixes == {}
+
+
+async def test_what_has_no_form_is_counted(hub: Hub, zeek: Zeek) -> None:
+    """The rest arrives."""
+    publisher = await hub.websocket(subprotocol="hub.v1.msgpack")
+    async with Bridged(hub, publishing(zeek, "/to")):
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        await publisher.send(_with_extension())
+        await publisher.publish("/to", True)
+        assert str(await connection.recv()).endswith('"data":true}')
+        assert leaf(hub).dropped_messages == 1
+
+
+def _with_extension() -> bytes:
+    return frame(Opcode.BINARY, b"\x83\xa4type\xa7publish\xa5topic\xa3/to\xa5value\xd4\x70x")
+
+
+async def test_it_heals(hub: Hub, zeek: Zeek) -> None:
+    """The Zeek restarts: it is asked again, for what is wanted by then, and the reason is logged."""
+    with structlog.testing.capture_logs() as logs:
+        async with Bridged(hub, zeek.endpoint) as bridge:
+            await zeek.greet()
+            await linked(hub)
+            await zeek.stop()
+            await eventually(lambda: bridge.attempts > 3)
+            reader = await ZeekClient.subscribed(hub, "/a")
+            await zeek.start()
+            connection, prefixes = await zeek.greet()
+            assert prefixes == ["/a"]
+            await connection.send(count("/a", 1).decode())
+            assert await reader.text() == count("/a", 1)
+        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
+    assert told[0] == "closed with 1001"
+    assert len(told) == len(set(told))
+
+
+async def test_other_wishes_are_asked_for_over_a_new_connection(hub: Hub, zeek: Zeek) -> None:
+    """All that came to be wanted within the interval at once; not again for what is covered, or not wanted any more."""
+    reader = await hub.websocket("/a")
+    async with Bridged(hub, zeek.endpoint) as bridge:
+        first, prefixes = await zeek.greet()
+        assert prefixes == ["/a"]
+        await linked(hub)
+        with patch.object(module, "RENEW_S", 0.0):
+            await reader.say("subscribe", prefixes=["/a/b"])
+            await reader.say("unsubscribe", prefixes=["/a"])
+            await reader.barrier()
+            assert bridge.attempts == 1
+            await reader.say("subscribe", prefixes=["/c", "/d"])
+            second, prefixes = await zeek.greet()
+        assert prefixes == ["/a/b", "/c", "/d"]
+        with pytest.raises(ConnectionClosed) as closed:
+            await first.recv()
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1000, "the hub wants other topics")
+        await linked(hub)
+        await second.send(count("/c", 1).decode())
+        message = await _data_message(reader)
+        assert message["topic"] == "/c"
+
+
+async def _data_message(reader: RawWebSocket) -> dict[str, object]:
+    while (message := await reader.message())["type"] != "messages":
+        assert message["type"] in {"confirmed", "dropped"}
+        if message["type"] == "dropped":  # Broker's values have no form in the hub's own protocol
+            return {"topic": "/c"}
+    return message
+
+
+async def test_not_more_than_once_in_an_interval(hub: Hub, zeek: Zeek) -> None:
+    """The new connection waits until the old one is old enough."""
+    reader = await hub.websocket()
+    async with Bridged(hub, zeek.endpoint) as bridge:
+        await zeek.greet()
+        await linked(hub)
+        with patch.object(hub.clock, "call_at", create=True) as call_at:
+            before_s = hub.clock.time()
+            await reader.say("subscribe", prefixes=["/a"])
+            await reader.say("subscribe", prefixes=["/b"])
+            await reader.barrier()
+            call_at.assert_called_once()
+            at_s, renew = call_at.call_args.args
+            assert before_s < at_s <= before_s + RENEW_S
+        assert bridge.attempts == 1
+        renew()
+        _, prefixes = await zeek.greet()
+        assert prefixes == ["/a", "/b"]
+
+
+async def test_wishes_before_the_ack_are_not_forgotten(hub: Hub, zeek: Zeek) -> None:
+    """What comes to be wanted while the Zeek has not answered yet is asked for next."""
+    async with Bridged(hub, zeek.endpoint):
+        connection = await zeek.connections.get()
+        assert await connection.recv() == "[]"
+        with patch.object(module, "RENEW_S", 0.0):
+            await hub.websocket("/a")
+            await connection.send('{"type":"ack","endpoint":"e","version":"v"}')
+            _, prefixes = await zeek.greet()
+        assert prefixes == ["/a"]
+
+
+async def test_errors_are_logged_with_their_context(hub: Hub, zeek: Zeek) -> None:
+    """What the Zeek refuses, what the hub cannot read, and topics that it does not take; the link stays."""
+    reader = await ZeekClient.subscribed(hub, "/a")
+    with structlog.testing.capture_logs() as logs:
+        async with Bridged(hub, zeek.endpoint) as bridge:
+            connection, _ = await zeek.greet()
+            for text in (
+                '{"type":"error","code":"deserialization_failed","context":"input #1 failed to create Zeek event"}',
+                "What?",
+                count("$hub/x", 1).decode(),
+                count("/a", 1).decode(),
+            ):
+                await connection.send(text)
+            assert await reader.text() == count("/a", 1)
+            assert bridge.attempts == 1
+    told = [(line["event"], line["reason"]) for line in logs if "refused" in line["event"]]
+    assert told == [
+        ("zeek refused a message", "deserialization_failed: input #1 failed to create Zeek event"),
+        ("message of zeek refused", "contained malformed JSON -> caf::pec::unexpected_character(1, 1)"),
+        ("message of zeek refused", "topic '$hub/x': $hub/ is the hub's own"),
+    ]
+    assert hub.node.rejected_messages == 2
+
+
+async def test_a_server_that_is_no_zeek(hub: Hub) -> None:
+    """A hub's answer to an unknown path, and an address without anybody: told, and dialled again."""
+    with structlog.testing.capture_logs() as logs:
+        for url in ("ws://127.0.0.1:1", "ws://a..b:7"):
+            async with Bridged(hub, Endpoint.parse(url)) as bridge:
+                await eventually(lambda bridge=bridge: bridge.attempts > 2)  # type: ignore[misc]
+        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
+    assert len(told) == 2
+    assert "efused" in told[0] or "Connect call failed" in told[0]
+    assert "label empty" in told[1]
+
+
+async def test_two_hubs(start_hub: StartHub) -> None:
+    """A hub is a Zeek for another hub: what is published there is heard here."""
+    near, far = await start_hub(), await start_hub()
+    reader, publisher = await ZeekClient.subscribed(near, "/a"), await ZeekClient.subscribed(far)
+    async with Bridged(near, far.endpoint):
+        await eventually(lambda: any("/a" in handler.prefixes for handler in far.node.core.handlers.values()))
+        assert far.handler("topichub").address.startswith("127.0.0.1:")
+        await publisher.publish("/a", 1)
+        assert await reader.text() == count("/a", 1)
+        await eventually(lambda: leaf(near).name != "")
+        assert str(UUID(leaf(near).name)) == leaf(near).name
+
+
+async def test_no_ack(hub: Hub, zeek: Zeek) -> None:
+    """A Zeek that does not acknowledge is given up, and dialled again."""
+    async with Bridged(hub, zeek.endpoint) as bridge:
+        connection = await zeek.connections.get()
+        assert await connection.recv() == "[]"
+        hub.later(6)
+        with pytest.raises(ConnectionClosed) as closed:
+            await connection.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.reason == "no ack within 5 s"
+        await eventually(lambda: bridge.attempts == 2)
+
+
+async def test_silence(hub: Hub, zeek: Zeek) -> None:
+    """A Zeek that is silent is asked for a sign of life, and given up if there is none."""
+    async with Bridged(hub, zeek.endpoint) as bridge:
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        heard_s = hub.clock.time()
+        (bridged,) = [
+            one
+            for one in hub.node.connections
+            if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
+        ]
+        hub.later(21)
+        await eventually(lambda: bridged._liveness.heard_s > heard_s)  # the pong
+        connection.transport.pause_reading()
+        hub.later(21)
+        hub.later(11)
+        hub.later(3)
+        await eventually(lambda: bridge.attempts == 2)
+        assert bridged.reason == "no answer to the ping within 10 s (1002)"
+
+
+async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
+    """Its queue does what the policy says: here the connection ends, and another is made."""
+    core = hub.node.core
+    limits = QueueLimits(messages=50, overflow=Overflow.DISCONNECT)
+    with structlog.testing.capture_logs() as logs:
+        async with Bridged(hub, publishing(zeek, "/to"), limits) as bridge:
+            connection, _ = await zeek.greet()
+            connection.transport.pause_reading()
+            await linked(hub)
+            handler = leaf(hub)
+            while not handler.closed:
+                publish(core, "/to", "x" * 10_000)
+                core.flush()
+            await eventually(lambda: bridge.attempts == 2)
+        told = [line["reason"] for line in logs if line["event"] == "no link to peer"]
+    assert told[0].startswith("queue full (50 messages, ")
+
+
+async def test_the_hub_stops(hub: Hub, zeek: Zeek) -> None:
+    """What is queued is written, then Close with 1001; a new connection is not made."""
+    async with Bridged(hub, publishing(zeek, "/to")):
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        publish(hub.node.core, "/to", True)
+        hub.node.draining = True
+        for one in list(hub.node.connections):
+            one.drain()
+        assert str(await connection.recv()).endswith('"data":true}')
+        with pytest.raises(ConnectionClosed) as closed:
+            await connection.recv()
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "the hub stops")
+
+
+async def test_cancelled_it_leaves_nothing(hub: Hub, zeek: Zeek) -> None:
+    """The connection is given back, and the leaf is gone."""
+    async with Bridged(hub, zeek.endpoint):
+        await zeek.greet()
+        await linked(hub)
+    await eventually(lambda: not hub.node.connections)
+    assert not hub.node.core.handlers
+
+
+async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
+    """Told when the bridge is made, not when it dials."""
+    with pytest.raises(InvalidTopicError, match="control character"):
+        bridge_dialler(hub.node, publishing(zeek, "/a\n"), QueueLimits())  # type: ignore[arg-type]
+
+
+async def test_more_than_one_read(hub: Hub, zeek: Zeek) -> None:
+    """What comes at once is worked on in turns, in order and without a loss."""
+    reader = await ZeekClient.subscribed(hub, "/a")
+    async with Bridged(hub, zeek.endpoint):
+        connection, _ = await zeek.greet()
+        texts = [count("/a", number) for number in range(2000)]
+        for text in texts:
+            await connection.send(text.decode())
+        assert [await reader.text() for _ in texts] == texts
+
+
+async def test_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
+    """What it does not take at once waits in the queue, and all of it arrives."""
+    core = hub.node.core
+    async with Bridged(hub, publishing(zeek, "/to")):
+        connection, _ = await zeek.greet()
+        connection.transport.pause_reading()
+        await linked(hub)
+        handler, total = leaf(hub), 0
+        while handler.writable or handler.statistics().queued_messages < 20:
+            publish(core, "/to", "x" * 10_000)
+            core.flush()
+            total += 1
+        connection.transport.resume_reading()
+        for _ in range(total):
+            assert len(await connection.recv()) > 10_000
+        assert handler.writable
+        assert handler.dropped_messages == 0
+
+
+async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
+    """It dials nobody any more."""
+    hub.node.draining = True
+    dialler = bridge_dialler(hub.node, zeek.endpoint, QueueLimits())
+    await dialler.run()
+    assert dialler.attempts == 0
+    assert zeek.connections.empty()
+
+
+async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> None:
+    """A connection that is there and not wanted any more is given back."""
+    connect = hub.clock.create_connection
+
+    async def too_late(*arguments: Any, **named: Any) -> None:
+        await connect(*arguments, **named)
+        raise TimeoutError
+
+    with structlog.testing.capture_logs() as logs, patch.object(hub.clock, "create_connection", too_late, create=True):
+        async with Bridged(hub, zeek.endpoint) as bridge:
+            await eventually(lambda: bridge.attempts > 2)
+    assert "no connection within 5 s" in {line.get("reason") for line in logs}
+    await eventually(lambda: not hub.node.connections)
+
+
+async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
+    """Close stands behind what was queued."""
+    core = hub.node.core
+    async with Bridged(hub, publishing(zeek, "/to")):
+        connection, _ = await zeek.greet()
+        connection.transport.pause_reading()
+        await linked(hub)
+        handler, total = leaf(hub), 0
+        while handler.writable:
+            publish(core, "/to", "x" * 10_000)
+            core.flush()
+            total += 1
+        hub.node.draining = True
+        for one in list(hub.node.connections):
+            one.drain()
+        connection.transport.resume_reading()
+        for _ in range(total):
+            await connection.recv()
+        with pytest.raises(ConnectionClosed) as closed:
+            await connection.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1001
+
+
+async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: Hub, zeek: Zeek) -> None:
+    """Others are; once the journal has caught up, what the Zeek had to say is taken."""
+    journal = hub.node.journal = SlowJournal(hub.node.core, "/recorded", buffer_bytes=1)
+    reader = await ZeekClient.subscribed(hub, "/")
+    async with Bridged(hub, zeek.endpoint) as bridge:
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        (bridged,) = [
+            one
+            for one in hub.node.connections
+            if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
+        ]
+        await connection.send(count("/elsewhere", 1).decode())
+        assert await reader.text() == count("/elsewhere", 1)
+        assert bridged._transport.is_reading()
+        await connection.send(count("/recorded", 2).decode())
+        assert await reader.text() == count("/recorded", 2)
+        assert not bridged._transport.is_reading()
+        await connection.send(count("/recorded", 3).decode())
+        for _ in range(10):  # it cannot answer to pings now, and is not taken for dead
+            bridged._liveness.heard_s -= 1000
+            assert bridged.check(hub.node.loop.time()) > hub.node.loop.time()
+        assert await reader.settle() == []
+        journal.write()
+        assert await reader.text() == count("/recorded", 3)
+        assert bridge.attempts == 1

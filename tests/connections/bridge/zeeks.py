@@ -1,0 +1,113 @@
+"""A pretend Zeek: the websockets library's server, which does what the test tells it; and bridges to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.http11 import Request, Response
+
+from hub.overflow import QueueLimits
+from peers.connections.bridge_dialler import bridge_dialler
+from peers.connections.dialler import Dialler
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
+from peers.websocket.zeek import PATH
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import Hub
+from tests.websocket.zeek.messages import ACK
+
+
+class Zeek:
+    """A server. Each connection waits in `connections` until the test takes it."""
+
+    def __init__(self) -> None:
+        self.connections: asyncio.Queue[ServerConnection] = asyncio.Queue()
+        self.port = 0
+        self._all: list[ServerConnection] = []
+        self._server: Server
+
+    async def start(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        self._server = await serve(
+            self._take, "127.0.0.1", self.port, process_request=self._answer, compression=None, ping_interval=None
+        )
+        self.port = next(iter(self._server.sockets)).getsockname()[1]
+
+    async def stop(self) -> None:
+        """Close everything."""
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def crash(self) -> None:
+        """Go without a word."""
+        for connection in self._all:
+            connection.transport.abort()
+        await self.stop()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens."""
+        return Endpoint.parse(f"ws://127.0.0.1:{self.port}")
+
+    def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.path != PATH:
+            return connection.respond(HTTPStatus.BAD_REQUEST, f"invalid path; try {PATH}\n")
+        return None
+
+    async def _take(self, connection: ServerConnection) -> None:
+        self._all.append(connection)
+        await self.connections.put(connection)
+        await connection.wait_closed()
+
+    async def greet(self) -> tuple[ServerConnection, list[str]]:
+        """Take the next connection, read the array, acknowledge it; return both."""
+        connection = await self.connections.get()
+        prefixes = json.loads(await connection.recv())
+        await connection.send(ACK)
+        return connection, prefixes
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingEndpoint:
+    """An endpoint with a list of what is sent there."""
+
+    host: str
+    port: int
+    location: str
+    publish: tuple[str, ...]
+    scheme: Scheme = Scheme.ZEEK_WS
+
+
+class Bridged:
+    """A bridge that runs as long as the block does."""
+
+    def __init__(self, hub: Hub, endpoint: Any, queue: QueueLimits | None = None) -> None:
+        self.bridge = bridge_dialler(hub.node, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
+        self._hub = hub
+
+    async def __aenter__(self) -> Dialler:
+        self._task = asyncio.ensure_future(self.bridge.run())
+        return self.bridge
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def publishing(zeek: Zeek, *prefixes: str) -> PublishingEndpoint:
+    """The endpoint of a Zeek that gets what is published under these prefixes."""
+    endpoint = zeek.endpoint
+    return PublishingEndpoint(endpoint.host, endpoint.port, endpoint.location, prefixes)
+
+
+async def linked(hub: Hub) -> None:
+    """Wait until the hub has the ack."""
+    await eventually(lambda: any(handler.name.startswith("eeee") for handler in hub.node.core.handlers.values()))

@@ -1,0 +1,37 @@
+"""Hubs that peer with Zeeks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from hub.settings import Settings
+from tests.connections.broker.hubs import ZeekHub
+from tests.connections.broker.scripted import HIGH
+from tests.hubs.fixtures import kept_hubs
+
+PLAIN = "zeek+tcp://127.0.0.1:0"
+
+StartHub = Callable[..., Awaitable[ZeekHub]]
+
+
+@pytest.fixture
+async def start_hub(uncaught: None) -> AsyncIterator[StartHub]:  # noqa: ARG001 -- looks afterwards
+    """Start hubs; all are stopped when the test is over."""
+    async with kept_hubs() as hubs:
+
+        async def start(url: str = PLAIN, *, settings: Settings | None = None, hub_id: bytes = HIGH) -> ZeekHub:
+            hub = ZeekHub(settings or Settings(), "hub", hub_id)
+            await hub.listen()
+            await hub.listen_for_zeeks(url)
+            hubs.append(hub)
+            return hub
+
+        yield start
+
+
+@pytest.fixture
+async def hub(start_hub: StartHub) -> ZeekHub:
+    """One hub with default settings, whose id is higher than that of most endpoints."""
+    return await start_hub()

@@ -1,0 +1,75 @@
+"""Hubs in the test's own loop that listen for Broker endpoints and dial them, beside a port for ordinary clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hub.overflow import QueueLimits
+from hub.settings import Settings
+from peers.connections.broker import broker_connection
+from peers.connections.broker_dialler import broker_dialler
+from peers.connections.broker_peerings import Peerings
+from peers.connections.connection import Connection
+from peers.connections.dialler import Dialler
+from peers.connections.listener import bind
+from peers.connections.tls import server_context
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
+from tests.connections.broker.scripted import LOW, Endpointlike
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import Hub
+
+__all__ = ["ZeekHub"]
+
+
+class ZeekHub(Hub):
+    """One hub with a listener for clients and one for Zeeks."""
+
+    def __init__(self, settings: Settings, name: str, hub_id: bytes) -> None:
+        super().__init__(settings, name, hub_id)
+        self.peerings = Peerings(self.node)
+        self.zeeks: list[Connection] = []
+        self.zeek_endpoint: Endpoint
+        self._far_sides: list[Endpointlike] = []
+
+    async def listen_for_zeeks(self, url: str) -> None:
+        """Open the listener."""
+        endpoint = Endpoint.parse(url)
+        tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
+        queue = endpoint.queue.applied_to(self.node.settings.queue)
+        listener, self.zeek_endpoint = await bind(
+            endpoint,
+            lambda: self._make_zeek(queue),
+            asyncio.get_running_loop(),
+            tls,
+            on_tls_failure=self.peerings.fail_tls,
+        )
+        self._listeners.append(listener)
+
+    def _make_zeek(self, queue: QueueLimits) -> Connection:
+        connection = broker_connection(self.peerings, queue)
+        self.zeeks.append(connection)
+        return connection
+
+    def dial_zeek(self, url: str) -> Dialler:
+        """Peer with an endpoint, again and again."""
+        backoff = Backoff(base_s=0.001, cap_s=0.005)
+        return self._dialling(
+            broker_dialler(self.peerings, Endpoint.parse_peer(url), self.node.settings.queue, backoff)
+        )
+
+    async def zeek(self, *prefixes: str, own_id: bytes = LOW) -> Endpointlike:
+        """A Broker endpoint that is peered and subscribes to these."""
+        far = await Endpointlike.connect(self.zeek_endpoint, own_id)
+        self._far_sides.append(far)
+        await far.peer(*prefixes)
+        peered = len(self.peerings.registry)
+        await eventually(lambda: own_id in self.peerings.registry)
+        assert peered <= len(self.peerings.registry)
+        return far
+
+    async def stop(self) -> None:
+        """End everything at once; connections whose TLS has failed were none of the node's."""
+        for far in self._far_sides:
+            far.close()
+        await super().stop()

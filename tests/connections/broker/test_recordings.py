@@ -1,0 +1,123 @@
+"""The hub as a whole against peers that play what real endpoints have said, over real sockets, with TLS and without."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+import pytest
+
+from hub.frame import KIND_MESSAGES, encode_frame
+from hub.settings import Settings, ZeekSettings
+from peers.broker.envelope import EnvelopeType, encode_envelope
+from peers.broker.handshake_messages import NIL_ID
+from peers.connections.tls import client_context
+from peers.values import decode, to_text
+from tests.broker.recorded import HIGH, connection, errors, framed
+from tests.connections.broker.conftest import PLAIN, StartHub
+from tests.connections.broker.hubs import ZeekHub
+from tests.connections.broker.scripted import LOW, Endpointlike
+from tests.connections.test_tls import certified
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient
+
+CLOSED_HERE = {12, 13}
+"""Where the recorded endpoint waited for the rest of a frame that it would not have taken: the hub closes at once."""
+
+
+async def texts(reader: RawClient, count: int) -> list[str]:
+    """The next so many messages, as the recordings write them."""
+    got: list[str] = []
+    async for frame in reader.frames():
+        got.append(f"recv data({frame.key.decode()}, {to_text(decode(frame.body))})")
+        if len(got) == count:
+            break
+    return got
+
+
+@pytest.mark.parametrize("case", errors(), ids=lambda case: f"{case['stream']}: {case['what']}")
+async def test_all_that_is_wrong(hub: ZeekHub, case: dict[str, Any]) -> None:
+    """The recorded answer byte for byte, the connection closed or open as recorded, and what is good is delivered."""
+    reader = await hub.client("/a")
+    far = await Endpointlike.connect(hub.zeek_endpoint)
+    far.write(bytes.fromhex(case["c2s"]))
+    if "half-close" in case["what"]:
+        far.write_eof()
+    answer = bytes.fromhex(case["s2c"])
+    if case["stream"] in CLOSED_HERE:
+        assert (await far.everything()).startswith(answer)
+    else:
+        assert await far.exactly(len(answer)) == answer
+        if case["afterwards"] == "closed":
+            assert await far.everything() == b""
+        else:
+            assert hub.zeeks[0] in hub.node.connections
+            assert not hub.zeeks[0].reason
+    far.close()
+    good = [line for line in case["received"] if line.startswith("recv data")]
+    assert await texts(reader, len(good)) == good if good else True
+    await eventually(lambda: hub.zeeks[0] not in hub.node.connections)
+
+
+TLS = {
+    "plain": (PLAIN, ZeekSettings(), None),
+    "anonymous": ("zeek://127.0.0.1:0", ZeekSettings(), ZeekSettings()),
+    "certificates": ("zeek://127.0.0.1:0", certified("hub"), certified("zeek")),
+}
+
+
+@pytest.mark.parametrize("mode", TLS)
+async def test_a_whole_conversation(start_hub: StartHub, mode: str) -> None:
+    """All types both ways: a client gets every value as it was sent, the endpoint gets the recorded bytes."""
+    url, settings, far_settings = TLS[mode]
+    hub = await start_hub(url, settings=Settings(zeek=settings))
+    recorded = connection("n01-low-connects-to-high")
+    theirs, ours = recorded["connector"], recorded["acceptor"]
+    reader, publisher = await hub.client("/test/server"), await hub.client()
+    context: ssl.SSLContext | None = client_context(far_settings) if far_settings is not None else None
+    far = await Endpointlike.connect(hub.zeek_endpoint, LOW, tls=context)
+    far.write(*map(framed, theirs.handshake))
+    handshake = b"".join(map(framed, ours.handshake))
+    assert await far.exactly(len(handshake)) == handshake
+    far.hub_id = HIGH
+
+    sent = [each for each in theirs.of_type(EnvelopeType.DATA) if each.topic.startswith(b"/test/server")]
+    far.write(*map(encode_envelope, sent))
+    got = []
+    async for frame in reader.frames():
+        got.append((frame.key, frame.body))
+        if len(got) == len(sent):
+            break
+    assert got == [(each.topic, each.payload) for each in sent]
+
+    wanted = theirs.filter
+    due = [
+        each
+        for each in ours.of_type(EnvelopeType.DATA)
+        if each.receiver == NIL_ID and each.topic.decode().startswith(wanted)
+    ]
+    assert len(due) > 50
+    await publisher.send(*(encode_frame(KIND_MESSAGES, each.payload, key=each.topic, flags=0b10) for each in due))
+    bytes_due = b"".join(map(encode_envelope, due))
+    assert await far.exactly(len(bytes_due)) == bytes_due
+
+    goodbye = theirs.of_type(EnvelopeType.PING)[-1]
+    far.write(encode_envelope(goodbye))
+    pong = encode_envelope(ours.of_type(EnvelopeType.PONG)[-1])
+    assert await far.exactly(len(pong)) == pong
+    far.close()
+    await eventually(lambda: hub.zeeks[0] not in hub.node.connections)
+
+
+async def test_every_cut(hub: ZeekHub) -> None:
+    """A handshake and a message that come byte by byte are the same to the hub."""
+    reader = await hub.client("/test/server")
+    recorded = connection("n01-low-connects-to-high")["connector"]
+    first = next(each for each in recorded.of_type(EnvelopeType.DATA))
+    far = await Endpointlike.connect(hub.zeek_endpoint)
+    for byte in b"".join(map(framed, recorded.handshake)) + encode_envelope(first):
+        far.write(bytes((byte,)))
+        await asyncio.sleep(0)
+    assert await texts(reader, 1) == [f"recv data({first.topic.decode()}, {to_text(decode(first.payload))})"]
+    far.close()

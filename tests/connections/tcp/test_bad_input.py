@@ -1,0 +1,295 @@
+"""Bad input over real sockets: one clear answer for each, everybody else unaffected, and the reason always arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass
+
+import msgpack
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import BATCH_COUNT, HEADER, encode_frame
+from peers.wire.control import encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.settings import settings_of
+
+HELLO = Hello(protocol=1, role="client").encode()
+
+
+def messages(topic: bytes, body: bytes = b"\xc0", flags: int = 0) -> bytes:
+    """One MESSAGES frame under any topic."""
+    return encode_frame(Kind.MESSAGES, body, key=topic, flags=flags)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What a client sends, and what it is told."""
+
+    stream: bytes
+    code: int
+    text: str
+    greeted: bool = True
+
+
+FATAL = {
+    "garbage": Bad(b"\xff" * 100, CloseCode.TOO_BIG, "routing key of 65535 bytes, limit 6144", greeted=False),
+    "an HTTP request": Bad(b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", CloseCode.TOO_BIG, "routing key of", greeted=False),
+    "a TLS handshake": Bad(
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", CloseCode.TOO_BIG, "body of", greeted=False
+    ),
+    "a large first frame": Bad(
+        HEADER.pack(65_537, Kind.HELLO, 0, 0), CloseCode.TOO_BIG, "body of 65537 bytes, limit 65536", greeted=False
+    ),
+    "messages first": Bad(
+        publication("/a", 1), CloseCode.PROTOCOL_ERROR, "MESSAGES is not expected before HELLO", greeted=False
+    ),
+    "a subscription first": Bad(
+        encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
+        CloseCode.PROTOCOL_ERROR,
+        "SUBSCRIBE is not expected before HELLO",
+        greeted=False,
+    ),
+    "PING first": Bad(
+        encode_frame(Kind.PING, b""), CloseCode.PROTOCOL_ERROR, "PING is not expected before HELLO", greeted=False
+    ),
+    "HELLO that is no map": Bad(
+        encode_frame(Kind.HELLO, b"\xc0"), CloseCode.PROTOCOL_ERROR, "HELLO: Expected `object`", greeted=False
+    ),
+    "HELLO of another protocol": Bad(
+        Hello(protocol=2, role="client").encode(),
+        CloseCode.PROTOCOL_ERROR,
+        "HELLO: protocol 2, this side speaks 1",
+        greeted=False,
+    ),
+    "HELLO of no role": Bad(
+        encode_frame(Kind.HELLO, msgpack.packb({"protocol": 1, "role": "cat"})),
+        CloseCode.PROTOCOL_ERROR,
+        "HELLO: Invalid enum value 'cat'",
+        greeted=False,
+    ),
+    "HELLO of a hub with a short id": Bad(
+        Hello(protocol=1, role="hub", id=b"short").encode(), CloseCode.PROTOCOL_ERROR, "16 bytes", greeted=False
+    ),
+    "HELLO nested deep": Bad(
+        encode_frame(Kind.HELLO, b"\x81\xa1x" + b"\x91" * 60_000), CloseCode.PROTOCOL_ERROR, "HELLO: ", greeted=False
+    ),
+    "HELLO twice": Bad(HELLO, CloseCode.PROTOCOL_ERROR, "HELLO is not expected with a client"),
+    "an unknown kind": Bad(encode_frame(99, b""), CloseCode.PROTOCOL_ERROR, "unknown kind 99"),
+    "kind 0": Bad(encode_frame(0, b""), CloseCode.PROTOCOL_ERROR, "unknown kind 0"),
+    "what is for a later version": Bad(
+        encode_frame(Kind.ROUTING, b""), CloseCode.PROTOCOL_ERROR, "ROUTING is not expected with a client"
+    ),
+    "a notice": Bad(
+        encode_frame(Kind.NOTICE, b"\x80"), CloseCode.PROTOCOL_ERROR, "NOTICE is not expected with a client"
+    ),
+    "a body over the limit": Bad(
+        HEADER.pack((16 << 20) + 1, Kind.MESSAGES, 0, 2), CloseCode.TOO_BIG, "body of 16777217 bytes, limit 16777216"
+    ),
+    "a key over the limit": Bad(
+        HEADER.pack(0, Kind.MESSAGES, 0, 6145), CloseCode.TOO_BIG, "routing key of 6145 bytes, limit 6144"
+    ),
+    "a large PING": Bad(encode_frame(Kind.PING, bytes(129)), CloseCode.TOO_BIG, "PING of 129 bytes"),
+    "a CLOSE without a code": Bad(encode_frame(Kind.CLOSE, b""), CloseCode.PROTOCOL_ERROR, "CLOSE: 0 bytes"),
+    "garbage after HELLO": Bad(b"\xff" * 100, CloseCode.TOO_BIG, "routing key of 65535 bytes"),
+    "refused messages and then garbage": Bad(messages(b"") * 5 + b"\xff" * 8, CloseCode.TOO_BIG, "routing key of"),
+}
+
+REFUSED = {
+    "an empty topic": Bad(messages(b""), CloseCode.BAD_DATA, "topic is empty"),
+    "a long topic": Bad(messages(b"/" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long, the limit is 1024 bytes"),
+    "the longest key": Bad(messages(b"/" * 6144), CloseCode.BAD_DATA, "is 6144 bytes long"),
+    "a topic that is not UTF-8": Bad(messages(b"/\xff"), CloseCode.BAD_DATA, "is not UTF-8 at byte 1"),
+    "a topic with a surrogate": Bad(messages(b"/\xed\xa0\x80"), CloseCode.BAD_DATA, "is not UTF-8 at byte 1"),
+    "a topic with NUL": Bad(messages(b"/a\0b"), CloseCode.BAD_DATA, "control character U+0000 at character 2"),
+    "a topic with an escape": Bad(messages(b"/\x1b[2J"), CloseCode.BAD_DATA, "control character U+001B"),
+    "the hub's own topic": Bad(messages(b"$hub/overflow"), CloseCode.NOT_ALLOWED, "$hub/ is the hub's own"),
+    "unknown flags": Bad(messages(b"/a", flags=128), CloseCode.BAD_DATA, "flags 0b10000000"),
+    "a batch of none": Bad(messages(b"/a", BATCH_COUNT.pack(0), 1), CloseCode.BAD_DATA, "BATCH: a body of 4 bytes"),
+    "a batch of too many": Bad(
+        messages(b"/a", BATCH_COUNT.pack(2**32 - 1) + b"\xc0", 1), CloseCode.BAD_DATA, "BATCH: a body of 5 bytes"
+    ),
+    "a batch without a count": Bad(messages(b"/a", b"", 1), CloseCode.BAD_DATA, "BATCH: a body of 0 bytes"),
+    "a subscription that is none": Bad(encode_frame(Kind.SUBSCRIBE, b"\xc0"), CloseCode.BAD_DATA, "SUBSCRIBE: "),
+    "a subscription nested deep": Bad(
+        encode_frame(Kind.SUBSCRIBE, b"\x91" * 100_000), CloseCode.BAD_DATA, "SUBSCRIBE: "
+    ),
+    "a subscription bomb": Bad(
+        encode_frame(Kind.SUBSCRIBE, b"\x92\x00\xdd\xff\xff\xff\xff"), CloseCode.BAD_DATA, "SUBSCRIBE: "
+    ),
+    "a long prefix": Bad(
+        encode_subscription(Kind.SUBSCRIBE, ["/" * 1025]), CloseCode.BAD_DATA, "prefix '///", greeted=True
+    ),
+    "a prefix with a control character": Bad(
+        encode_subscription(Kind.SUBSCRIBE, ["/a\x7f"]), CloseCode.BAD_DATA, "control character U+007F"
+    ),
+    "a prefix that is not UTF-8": Bad(
+        encode_frame(Kind.SUBSCRIBE, b"\x92\x00\x91\xa1\xff"), CloseCode.BAD_DATA, "SUBSCRIBE: "
+    ),
+    "an unsubscription that is none": Bad(encode_frame(Kind.UNSUBSCRIBE, b""), CloseCode.BAD_DATA, "UNSUBSCRIBE: "),
+}
+
+
+@dataclass
+class Others:
+    """A publisher and a subscriber that have nothing to do with it."""
+
+    publisher: RawClient
+    subscriber: RawClient
+
+    async def are_unaffected(self) -> None:
+        """What one publishes the other gets, and nothing else."""
+        await self.publisher.publish("/others", "still here")
+        assert await self.subscriber.values(1) == [("/others", "still here")]
+        assert await self.publisher.ping() == []
+        assert await self.subscriber.ping() == []
+
+
+@pytest.fixture
+async def others(hub: Hub) -> Others:
+    """Two clients of the same hub."""
+    return Others(await hub.client(name="publisher"), await hub.client("/", name="subscriber"))
+
+
+@pytest.mark.parametrize("name", FATAL)
+async def test_what_ends_the_connection(hub: Hub, others: Others, name: str) -> None:
+    """CLOSE with the code and a text that names the cause is the last that comes; then the stream ends in order."""
+    bad = FATAL[name]
+    client = await hub.raw()
+    if bad.greeted:
+        await client.greet(name="bad")
+    await client.send(bad.stream)
+    code, text = await client.end()
+    assert code == bad.code
+    assert bad.text in text
+    assert [handler.name for handler in hub.node.core.handlers.values()] == ["publisher", "subscriber"]
+    await others.are_unaffected()
+    client.close()
+    await settle()
+    assert len(hub.node.connections) == 2
+
+
+@pytest.mark.parametrize("name", ["garbage", "an unknown kind", "a body over the limit", "HELLO twice"])
+async def test_the_reason_arrives_while_the_client_sends_on(hub: Hub, others: Others, name: str) -> None:
+    """What comes behind the error is thrown away, not answered by a reset that would destroy the reason."""
+    bad = FATAL[name]
+    client = await hub.raw()
+    if bad.greeted:
+        await client.greet()
+    await client.send(bad.stream)
+    for _ in range(50):
+        await client.send(publication("/others", "late") * 1000)
+    code, text = await client.end()
+    assert code == bad.code
+    assert bad.text in text
+    await client.send(publication("/others", "late") * 1000)
+    await others.are_unaffected()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_is_refused(hub: Hub, others: Others, name: str) -> None:
+    """A notice with the code and the cause; what stands before and behind is taken, the connection goes on."""
+    bad = REFUSED[name]
+    client = await hub.client("/mine")
+    await client.send(publication("/mine", 1), bad.stream, publication("/mine", 2))
+    found = []
+    for _ in range(3):
+        frame = await client.frame()
+        found.append(frame.kind)
+        if frame.kind == Kind.NOTICE:
+            notice = msgpack.unpackb(frame.body)
+            assert notice["kind"] == "error"
+            assert notice["code"] == bad.code
+            assert bad.text in notice["text"]
+    assert sorted(found) == [Kind.MESSAGES, Kind.MESSAGES, Kind.NOTICE]
+    assert await client.ping() == []
+    assert await others.subscriber.values(2) == [("/mine", 1), ("/mine", 2)]
+    await others.are_unaffected()
+
+
+async def test_refused_messages_are_counted(hub: Hub) -> None:
+    """For the client in its notice, for the hub in the node's counter once the client is gone."""
+    client = await hub.client()
+    await client.send(messages(b"") * 3 + messages(b"$hub/x", BATCH_COUNT.pack(4) + b"\xc0" * 4, 1))
+    notices = [await client.notice(), await client.notice()]
+    assert [notice.count for notice in notices] == [3, 4]
+    client.close()
+    await settle()
+    assert hub.node.rejected_messages == 7
+
+
+async def test_refused_messages_go_nowhere(hub: Hub) -> None:
+    """Not even to who wants everything."""
+    client = await hub.client()
+    everything = await hub.client("")
+    await client.send(*(bad.stream for bad in REFUSED.values()))
+    await client.publish("/end", 1)
+    assert await everything.values(1) == [("/end", 1)]
+
+
+async def test_bad_clients_all_at_once(hub: Hub, others: Others) -> None:
+    """Many of them, of every sort, together, some gone before they could read the reason."""
+
+    async def misbehave(bad: Bad, *, rude: bool) -> None:
+        client = await hub.raw()
+        if bad.greeted:
+            await client.greet()
+        with contextlib.suppress(ConnectionError):
+            await client.send(bad.stream)
+        if rude:
+            client.reset()
+        else:
+            await client.end()
+
+    await asyncio.gather(*(misbehave(bad, rude=rude) for bad in FATAL.values() for rude in (False, True) * 3))
+    await others.are_unaffected()
+
+
+async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:
+    """A client that leaves in the middle of a frame leaves nothing."""
+    for size in (1, 7, 9, len(HELLO) - 1):
+        client = await hub.raw()
+        await client.send(HELLO[:size])
+        client.finish()
+        with pytest.raises(EOFError):
+            await client.frame()
+    await others.are_unaffected()
+    await settle()
+    assert len(hub.node.connections) == 2
+
+
+async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> None:
+    """The limit is that of the settings."""
+    hub = await start_hub(settings=settings_of(handshake_bytes=4096, frame_bytes=8192))
+    client = await hub.raw()
+    await client.send(HEADER.pack(4097, Kind.HELLO, 0, 0))
+    assert await client.end() == (CloseCode.TOO_BIG, "body of 4097 bytes, limit 4096")
+    client = await hub.client()
+    await client.send(HEADER.pack(8193, Kind.MESSAGES, 0, 0))
+    assert await client.end() == (CloseCode.TOO_BIG, "body of 8193 bytes, limit 8192")
+
+
+async def test_a_frame_of_eight_million_prefixes(hub: Hub, others: Others) -> None:
+    """It is refused as a whole, before it costs seconds."""
+    client = await hub.client(name="greedy")
+    body = b"\x92\x00\xdd" + (8_000_000).to_bytes(4) + b"\xa1/" * 8_000_000
+    await client.send(encode_frame(Kind.SUBSCRIBE, body))
+    notice = await client.notice()
+    assert (notice.code, "length <= 10000" in notice.text) == (CloseCode.BAD_DATA, True)
+    assert not hub.handler("greedy").prefixes
+    await others.are_unaffected()
+
+
+async def test_urgent_data_is_no_trouble(hub: Hub, others: Others) -> None:
+    """A byte out of band, which is another one's idea of TCP, is passed over."""
+    client = await hub.client()
+    client._sock.send(b"!", socket.MSG_OOB)
+    assert await client.ping() == []
+    await others.are_unaffected()

@@ -1,0 +1,377 @@
+"""Clients of a hub over real sockets: subscribing, publishing, order, and how they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.batch import decode_values
+from hub.errors import CloseCode
+from hub.frame import Frame, encode_frame
+from hub.overflow import Overflow, QueueLimits
+from hub.settings import Settings
+from peers.wire.control import Notice, decode_notice, encode_close, encode_subscription
+from peers.wire.hello import SOFTWARE, Hello, QueueWish
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.settings import settings_of
+
+ROOMY = QueueLimits(messages=1_000_000)
+
+
+async def test_hello_is_answered(start_hub: StartHub) -> None:
+    """With the hub's name, its id, the frame it takes, and the queue that was granted."""
+    hub = await start_hub(name="north", hub_id=bytes(range(16)))
+    client = await hub.raw()
+    assert await client.greet(name="reader") == Hello(
+        protocol=1,
+        role="hub",
+        id=bytes(range(16)),
+        name="north",
+        software=SOFTWARE,
+        queue=QueueWish(8192, 64 << 20, Overflow.DROP_OLDEST),
+        frame=16 << 20,
+    )
+
+
+async def test_publish_and_subscribe(hub: Hub) -> None:
+    """A message reaches who wants it, as it was sent, and nobody else."""
+    wanting, other = await hub.client("/a"), await hub.client("/b")
+    publisher = await hub.client()
+    await publisher.publish("/a/x", {"k": [1, 2.5, None, b"\x00"]})
+    await publisher.publish("/b", "sentinel")
+    assert await wanting.values(1) == [("/a/x", {"k": [1, 2.5, None, b"\x00"]})]
+    assert await other.values(1) == [("/b", "sentinel")]
+    assert await publisher.ping() == []
+
+
+async def test_frames_go_on_as_they_came(hub: Hub) -> None:
+    """The hub does not look into bodies: batches stay batches, what is no msgpack stays what it is."""
+    subscriber, publisher = await hub.client("/"), await hub.client()
+    sent = [
+        Frame(Kind.MESSAGES, 1, b"/a", b"\x00\x00\x00\x03\xc0\xc1\xff"),
+        Frame(Kind.MESSAGES, 0, b"/a", b""),
+        Frame(Kind.MESSAGES, 2, b"/b", b"broker's own"),
+        Frame(Kind.MESSAGES, 3, b"/b", b"\x00\x00\x00\x01x"),
+    ]
+    await publisher.send(*(encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags) for frame in sent))
+    assert [await subscriber.frame() for _ in sent] == sent
+
+
+async def test_everything_in_one_packet(hub: Hub) -> None:
+    """A client need not wait: HELLO, SUBSCRIBE and messages at once; the confirmation precedes the messages."""
+    client = await hub.raw()
+    await client.send(
+        Hello(protocol=1, role="client").encode(),
+        publication("/a", "before"),
+        encode_subscription(Kind.SUBSCRIBE, ["/a"], 7),
+        publication("/a", "behind"),
+        encode_frame(Kind.PING, b"x"),
+    )
+    assert (await client.frame()).kind == Kind.HELLO
+    assert await client.notice() == Notice("confirmed", request=7)
+    assert await client.frame() == Frame(Kind.PONG, 0, b"", b"x")
+    assert await client.values(1) == [("/a", "behind")]
+
+
+async def test_a_publisher_gets_its_own_messages(hub: Hub) -> None:
+    """If it subscribes to them."""
+    client = await hub.client("/a")
+    await client.publish("/a", 1, 2, 3)
+    assert await client.values(3) == [("/a", 1), ("/a", 2), ("/a", 3)]
+
+
+async def test_confirmation_precedes_messages(hub: Hub) -> None:
+    """Also while the topic is busy: nothing of it comes before the confirmation, everything behind it comes."""
+    publisher = await hub.client("/a")
+    subscriber = await hub.client()
+    for first in range(0, 2000, 100):
+        await publisher.send(*(publication("/a", number) for number in range(first, first + 100)))
+        if first == 1000:
+            assert await subscriber.subscribe("/a") == []
+    await publisher.values(2000)
+    rest = [frame for frame in await subscriber.ping() if frame.kind == Kind.MESSAGES]
+    numbers = [value for frame in rest for value in decode_values(frame)]
+    assert numbers == list(range(numbers[0], 2000))
+
+
+async def test_unsubscribing(hub: Hub) -> None:
+    """After its confirmation nothing more comes."""
+    client = await hub.client("/a", "/b")
+    await client.publish("/a", 1)
+    assert await client.values(1) == [("/a", 1)]
+    assert await client.unsubscribe("/a", "/never subscribed") == []
+    await client.publish("/a", 2)
+    await client.publish("/b", 3)
+    assert await client.values(1) == [("/b", 3)]
+
+
+async def test_subscriptions_are_counted(hub: Hub) -> None:
+    """Twice subscribed is twice to unsubscribe; once is each message, however many prefixes match."""
+    client = await hub.client("/a", "/a", "/", "/a/b")
+    await client.publish("/a/b", 1)
+    await client.unsubscribe("/a", "/", "/a/b")
+    await client.publish("/a/b", 2)
+    await client.unsubscribe("/a")
+    await client.publish("/a/b", 3)
+    await client.subscribe("/a")
+    await client.publish("/a/b", 4)
+    assert await client.values(1) == [("/a/b", 4)]
+
+
+async def test_who_has_unsubscribed_what_came_before(hub: Hub) -> None:
+    """The same, seen from the messages."""
+    client = await hub.client("/a", "/a")
+    await client.publish("/a", 1)
+    assert await client.values(1) == [("/a", 1)]
+    await client.unsubscribe("/a")
+    await client.publish("/a", 2)
+    assert await client.values(1) == [("/a", 2)]
+
+
+async def test_many_messages_in_order(start_hub: StartHub) -> None:
+    """50,000 messages in 300 topics, single and in batches, cut anywhere: all arrive, in the order they were sent."""
+    hub = await start_hub(settings=settings_of(queue=ROOMY))
+    source = random.Random(7)  # noqa: S311 -- repeatable
+    sent: list[tuple[str, Any]] = []
+    stream = bytearray()
+    while len(sent) < 50_000:
+        topic = f"/sensor/{source.randrange(300)}"
+        count = source.choice((1, 1, 1, 1, 9))
+        values = list(range(len(sent), len(sent) + count))
+        sent += [(topic, value) for value in values]
+        stream += publication(topic, *values)
+    subscriber, partial, publisher = await hub.client("/sensor/"), await hub.client("/sensor/1"), await hub.client()
+
+    async def publish() -> None:
+        position = 0
+        while position < len(stream):
+            end = position + source.randrange(1, 60_000)
+            await publisher.send(bytes(stream[position:end]))
+            position = end
+
+    expected = [one for one in sent if one[0].startswith("/sensor/1")]
+    _, all_of_them, some_of_them = await asyncio.gather(
+        publish(), subscriber.values(len(sent)), partial.values(len(expected))
+    )
+    assert all_of_them == sent
+    assert some_of_them == expected
+    assert hub.node.core.statistics().published_messages_total == len(sent)
+
+
+async def test_fan_out(hub: Hub) -> None:
+    """Each of many subscribers gets everything, in order."""
+    subscribers = [await hub.client("/a", name=f"reader {number}") for number in range(30)]
+    publisher = await hub.client()
+    await publisher.send(*(publication("/a", number) for number in range(500)))
+    for subscriber in subscribers:
+        assert await subscriber.values(500) == [("/a", number) for number in range(500)]
+    assert {hub.handler(f"reader {number}").delivered_messages for number in range(30)} == {500}
+
+
+async def test_a_frame_in_many_pieces(hub: Hub) -> None:
+    """However slowly a frame comes, it is one frame."""
+    subscriber, publisher = await hub.client("/a"), await hub.client()
+    for byte in publication("/a", "slowly"):
+        await publisher.send(bytes([byte]))
+        await settle()
+    assert await subscriber.values(1) == [("/a", "slowly")]
+
+
+async def test_a_large_message(hub: Hub) -> None:
+    """The largest body that fits goes through, whole."""
+    subscriber, publisher = await hub.client("/a"), await hub.client()
+    value = bytes(range(256)) * (1 << 16)
+    value = value[:-5]  # the value's own header
+    _, ((topic, got),) = await asyncio.gather(publisher.publish("/a", value), subscriber.values(1))
+    assert topic == "/a"
+    assert got == value
+
+
+async def test_unix_sockets(start_hub: StartHub, tmp_path: Path) -> None:
+    """Speak the same protocol."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    subscriber, publisher = await hub.client("/a", name="reader"), await hub.client()
+    await publisher.publish("/a", 1)
+    assert await subscriber.values(1) == [("/a", 1)]
+    assert hub.handler("reader").address == f"unix:{tmp_path}/hub.sock"
+
+
+# Coming and going.
+
+
+async def test_clients_are_announced(hub: Hub) -> None:
+    """Under `$hub/client/`, with their name and, when they leave, the reason."""
+    watcher = await hub.client("$hub/client/")
+    client = await hub.client(name="guest")
+    await client.send(encode_close(CloseCode.DONE, "had enough"))
+    (_, joined), (_, left) = await watcher.values(2)
+    assert joined["name"] == "guest"
+    assert joined["role"] == "client"
+    assert left == joined | {"reason": "had enough (1000)"}
+
+
+async def say_goodbye(client: RawClient) -> None:
+    """With CLOSE and a text."""
+    await client.send(encode_close(CloseCode.DONE, "bye"))
+
+
+async def say_little(client: RawClient) -> None:
+    """With CLOSE and no text."""
+    await client.send(encode_close(CloseCode.GOING_AWAY, ""))
+
+
+async def hang_up(client: RawClient) -> None:
+    """Without CLOSE."""
+    client.finish()
+
+
+async def drop_dead(client: RawClient) -> None:
+    """With a reset."""
+    client.reset()
+
+
+LEAVING: dict[Callable[[RawClient], Coroutine[Any, Any, None]], str] = {
+    say_goodbye: "bye (1000)",
+    say_little: "closed with 1001",
+    hang_up: "the far side closed without CLOSE",
+    drop_dead: "reset",
+}
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+async def test_who_leaves_leaves_nothing(hub: Hub, leave: Callable[[RawClient], Coroutine[Any, Any, None]]) -> None:
+    """Handlers, subscriptions, routes and deadlines are gone with the connection, whichever way it ended."""
+    watcher = await hub.client("$hub/client/left")
+    client = await hub.client("/a", "/b", name="guest")
+    await client.publish("/a", 1)
+    await client.values(1)
+    before = hub.node.core.statistics()
+    await leave(client)
+    ((_, left),) = await watcher.values(1)
+    assert LEAVING[leave] in left["reason"]
+    after = hub.node.core.statistics()
+    assert (before.clients, after.clients) == (2, 1)
+    assert after.routing.subscriptions == before.routing.subscriptions - 2
+    assert after.published_messages_total == before.published_messages_total
+    assert hub.node.core.minimal_filter == ()
+    assert len(hub.node.connections) == len(hub.node.keepalive) == 1
+
+
+async def test_messages_before_the_end_are_delivered(hub: Hub) -> None:
+    """Who publishes and closes at once has published."""
+    subscriber = await hub.client("/a")
+    publisher = await hub.raw()
+    await publisher.send(
+        Hello(protocol=1, role="client").encode(), publication("/a", 1), encode_close(CloseCode.DONE, "")
+    )
+    assert await subscriber.values(1) == [("/a", 1)]
+
+
+async def test_messages_before_the_end_of_the_stream_are_delivered(hub: Hub) -> None:
+    """The same without CLOSE, and with more frames than one turn's share."""
+    subscriber = await hub.client("/a")
+    publisher = await hub.raw()
+    await publisher.send(Hello(protocol=1, role="client").encode(), encode_frame(200, b"") * 5000, publication("/a", 1))
+    publisher.finish()
+    assert await subscriber.values(1) == [("/a", 1)]
+
+
+async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
+    """A HELLO behind more frames than one turn's share, of a client that is gone by then, leaves no handler."""
+    bystander = await hub.client()
+    for _ in range(5):
+        stranger = await hub.raw()
+        await stranger.send(encode_frame(200, b"") * 10_000, Hello(protocol=1, role="client", name="ghost").encode())
+        await bystander.ping()
+        stranger.reset()
+        await bystander.ping()
+    await settle()
+    assert [handler.name for handler in hub.node.core.handlers.values()] == [""]
+    assert len(hub.node.connections) == len(hub.node.keepalive) == 1
+
+
+async def test_messages_to_one_that_has_gone(hub: Hub) -> None:
+    """Publishing to a client whose socket is dead already disturbs nobody."""
+    reader, publisher = await hub.client("/a"), await hub.client()
+    for _ in range(10):
+        dead = await hub.client("/a")
+        dead.reset()
+        await publisher.publish("/a", 1)
+        assert await reader.values(1) == [("/a", 1)]
+
+
+async def test_many_requests_at_once(start_hub: StartHub) -> None:
+    """More than a turn's share is worked off over several turns, in order, and nothing of it is lost."""
+    hub = await start_hub(settings=settings_of(prefixes_per_client=10_000))
+    client = await hub.client()
+    requests = range(1, 5001)
+    await client.send(
+        *(encode_subscription(Kind.SUBSCRIBE, [f"/{number}", ""], number) for number in requests),
+        publication("/7", "end"),
+    )
+    assert [await client.notice() for _ in requests] == [Notice("confirmed", request=number) for number in requests]
+    assert await client.values(1) == [("/7", "end")]
+    assert len(hub.handler("").prefixes) == 5001
+
+
+# Queues.
+
+
+@pytest.mark.parametrize(
+    ("wish", "granted"),
+    [
+        (None, QueueWish(8192, 64 << 20, Overflow.DROP_OLDEST)),
+        (QueueWish(messages=5), QueueWish(5, 64 << 20, Overflow.DROP_OLDEST)),
+        (QueueWish(bytes=2048, overflow=Overflow.DISCONNECT), QueueWish(8192, 2048, Overflow.DISCONNECT)),
+        (QueueWish(10**9, 10**12, Overflow.DROP_NEWEST), QueueWish(1_000_000, 256 << 20, Overflow.DROP_NEWEST)),
+    ],
+)
+async def test_wishes_for_a_queue(hub: Hub, wish: QueueWish | None, granted: QueueWish) -> None:
+    """They are granted up to `queue_max`, told in the answer, and in force."""
+    client = await hub.raw()
+    assert (await client.greet(name="reader", queue=wish)).queue == granted
+    limits = hub.handler("reader").limits
+    assert (limits.messages, limits.bytes, limits.overflow) == (granted.messages, granted.bytes, granted.overflow)
+
+
+async def test_a_listener_has_a_queue_of_its_own(start_hub: StartHub) -> None:
+    """What its URL says is the default of its clients."""
+    hub = await start_hub("tcp://127.0.0.1:0?messages=10&overflow=disconnect", settings=Settings())
+    client = await hub.raw()
+    assert (await client.greet()).queue == QueueWish(10, 64 << 20, Overflow.DISCONNECT)
+
+
+async def test_a_confirmation_of_a_refused_subscription(hub: Hub) -> None:
+    """It is an error notice with the same request, and nothing of the list is subscribed."""
+    client = await hub.client(name="reader")
+    await client.send(encode_subscription(Kind.SUBSCRIBE, ["/good", "/bad\n"], 9))
+    notice = await client.notice()
+    assert (notice.kind, notice.request, notice.code) == ("error", 9, CloseCode.BAD_DATA)
+    assert "U+000A" in notice.text
+    assert not hub.handler("reader").prefixes
+
+
+async def drained(client: RawClient) -> list[Notice]:
+    """All notices that have come so far."""
+    return [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
+
+
+async def test_too_many_prefixes(start_hub: StartHub) -> None:
+    """One over the limit is refused, with the numbers; those before it stay."""
+    hub = await start_hub(settings=settings_of(prefixes_per_client=3))
+    client = await hub.client("/1", "/2", "/3", name="reader")
+    await client.send(encode_subscription(Kind.SUBSCRIBE, ["/4"], 5))
+    (notice,) = await drained(client)
+    assert notice == Notice(
+        "error", request=5, code=CloseCode.NOT_ALLOWED, text="4 prefixes, the limit for a client is 3"
+    )
+    assert set(hub.handler("reader").prefixes) == {"/1", "/2", "/3"}

@@ -1,0 +1,351 @@
+"""Limits of time and number: handshake, silence, lingering, connections, and what a client makes the hub write.
+
+The clock is put forward by the test; nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import Frame, encode_frame
+from peers.connections.connection import TURN_EVENTS, Connection
+from peers.connections.lingering import LINGER_S, LINGER_UNREAD_S
+from peers.connections.unread import unread_bytes
+from peers.wire.control import encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import eventually, settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.settings import settings_of
+
+PING = Frame(Kind.PING, 0, b"", b"")
+PONG = encode_frame(Kind.PONG, b"")
+HELLO = Hello(protocol=1, role="client").encode()
+
+
+# The handshake.
+
+
+@pytest.mark.parametrize("said", [b"", HELLO[:3], HELLO[:-1], encode_frame(200, b"")])
+async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
+    """Whoever has not said HELLO within 5 s is told so and closed."""
+    client = await hub.raw()
+    await client.send(said)
+    await settle()
+    hub.later(4)
+    await settle()
+    assert len(hub.node.connections) == 1
+    hub.later(2)
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 5 s")
+
+
+async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
+    """Each byte is a sign of life, but life is not what was asked for."""
+    client = await hub.raw()
+    for byte in HELLO[:6]:
+        await client.send(bytes([byte]))
+        await settle()
+        hub.later(0.9)
+    hub.later(0.9)
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 5 s")
+
+
+async def test_who_has_shaken_hands_has_time(hub: Hub) -> None:
+    """The limit is over with the HELLO."""
+    client = await hub.client()
+    hub.later(6)
+    assert await client.ping() == []
+
+
+# Silence.
+
+
+async def test_silence_is_broken_by_a_ping(hub: Hub) -> None:
+    """After 20 s; who answers is left in peace for another 20."""
+    client = await hub.client()
+    hub.later(19)
+    assert await client.ping(b"1") == []
+    for _ in range(3):
+        hub.later(21)
+        assert await client.frame() == PING
+        await client.send(PONG)
+        await settle()
+        hub.later(12)
+        await settle()
+    assert len(hub.node.connections) == 1
+
+
+async def test_a_frame_that_drips(hub: Hub) -> None:
+    """A frame that gets on by a byte now and then is ended, though each byte is a sign of life."""
+    client = await hub.client(name="me")
+    (connection,) = hub.connections
+    session = connection._session
+    await client.send(publication("/a", bytes(60_000))[:1000])
+    for _ in range(12):
+        held = session.held_bytes
+        await client.send(b"x")
+        await wait_until(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        hub.later(10)
+        if session.closed:
+            break
+    assert session.closed
+    assert await client.end() == (1002, "a frame has been incomplete for more than 60 s")
+
+
+async def test_no_answer_is_the_end(hub: Hub) -> None:
+    """10 s after the PING, with CLOSE 1002."""
+    client = await hub.client(name="silent")
+    hub.later(21)
+    assert await client.frame() == PING
+    hub.later(9)
+    await settle()
+    assert len(hub.node.core.handlers) == 1
+    hub.later(2)
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to the ping within 10 s")
+    assert not hub.node.core.handlers
+
+
+async def test_anything_is_an_answer(hub: Hub) -> None:
+    """Messages, or half of one, say as much as a PONG."""
+    for said in (publication("/a", 1), publication("/a", 1)[:5]):
+        client = await hub.client()
+        hub.later(21)
+        assert await client.frame() == PING
+        await client.send(said)
+        await settle()
+        hub.later(11)
+        await settle()
+        assert len(hub.node.core.handlers) == 1
+        client.close()
+        await settle()
+
+
+async def test_who_talks_is_not_asked(hub: Hub) -> None:
+    """A busy connection gets no PING at all."""
+    client = await hub.client()
+    for _ in range(10):
+        hub.later(15)
+        assert await client.ping(b"mine") == []
+
+
+async def test_who_reads_slowly_is_alive(start_hub: StartHub, tmp_path: Path) -> None:
+    """A subscriber that reads, if slowly, may be minutes away from the PING behind what was written before it."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    client, handler = await stalled(hub), hub.handler("stalled")
+    for _ in range(4):
+        hub.later(21)
+        written_bytes = handler.delivered_bytes
+        while handler.delivered_bytes == written_bytes:
+            await client.frame()
+            await settle()
+            assert not handler.closed
+            if handler.writable:
+                await refill(hub)
+        hub.later(11)
+        await settle()
+        assert not handler.closed
+
+
+async def refill(hub: Hub) -> None:
+    """Publish until the stalled client is behind again."""
+    publisher = await hub.client()
+    while hub.handler("stalled").writable:
+        await publisher.send(publication("/flood", bytes(10_000)) * 20)
+        await publisher.ping()
+    publisher.close()
+    await settle()
+
+
+async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
+    """Each of the three can be set."""
+    hub = await start_hub(settings=settings_of(handshake_s=2.0, ping_after_s=3.0, ping_timeout_s=1.5))
+    stranger, client = await hub.raw(), await hub.client()
+    await settle()
+    hub.later(3.5)
+    assert await stranger.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 2 s")
+    hub.later(1)
+    assert await client.frame() == PING
+    hub.later(3)
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to the ping within 1.5 s")
+
+
+# Lingering.
+
+
+async def test_who_does_not_close_is_closed(hub: Hub) -> None:
+    """A connection that was closed here may read on for 2 s; then it is over, whatever the client does."""
+    client = await hub.client()
+    await client.send(encode_frame(99, b""))
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "unknown kind 99")
+    (connection,) = hub.connections
+    await eventually(lambda: unread_bytes(connection.transport) == 0)
+    hub.later(LINGER_S - 1)
+    await settle()
+    assert len(hub.node.connections) == 1
+    hub.later(2)
+    await settle()
+    assert not hub.node.connections
+    assert len(hub.node.keepalive) == 0
+
+
+async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
+    """Also a client that never reads, so that CLOSE cannot be written."""
+    client, publisher = await stalled(hub), await hub.client()
+    await publisher.ping()
+    await client.send(encode_frame(99, b""))
+    await publisher.ping()
+    hub.later(LINGER_S + 1)
+    await settle()
+    assert len(hub.node.connections) == 2
+    hub.later(LINGER_UNREAD_S)
+    await settle()
+    assert len(hub.node.connections) == 1
+
+
+async def stalled(hub: Hub) -> RawClient:
+    """A client that has read nothing until the hub could write no more to it."""
+    client = await hub.client("/flood", name="stalled", receive_bytes=4096)
+    await refill(hub)
+    return client
+
+
+# How many.
+
+
+async def test_one_connection_too_many(start_hub: StartHub) -> None:
+    """It is told 1013 and why, before or behind its HELLO; the others stay; a place that becomes free is given."""
+    hub = await start_hub(settings=settings_of(connections=2))
+    hub.node.admission.limit = 2
+    first, second = await hub.client("/a"), await hub.client()
+    for said in (b"", HELLO + publication("/a", "smuggled")):
+        third = await hub.raw()
+        await third.send(said)
+        assert await third.end() == (
+            CloseCode.TRY_AGAIN_LATER,
+            "2 connections are open, which is the limit",
+        )
+        third.close()
+    await second.publish("/a", 1)
+    assert await first.values(1) == [("/a", 1)]
+    assert (hub.node.admission.accepted, hub.node.admission.refused) == (2, 2)
+    second.close()
+    await settle()
+    assert await (await hub.client()).ping() == []
+
+
+async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
+    """Who is refused and does not close is closed after lingering, too."""
+    hub = await start_hub(settings=settings_of(connections=1))
+    await hub.client()
+    third = await hub.raw()
+    assert (await third.end())[0] == CloseCode.TRY_AGAIN_LATER
+    hub.later(LINGER_S + 1)
+    lost = hub.connections[-1].lost
+    assert lost is not None
+    await lost
+    await eventually(lambda: len(hub.node.connections) == 1)
+
+
+# What a client makes the hub write.
+
+
+def is_at_work(connection: Connection) -> bool:
+    """Whether the hub still reads from this client, or has work of its left for a later turn."""
+    return connection._transport.is_reading() or connection._putting_off
+
+
+async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
+    """The hub stops reading from it: what it must write is bounded. Once the client reads, each PING is answered."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    client, other = await hub.client(), await hub.client("/a")
+    connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
+    transport = connection._transport
+    bodies = [number.to_bytes(100) for number in range(20_000)]
+    sending = asyncio.ensure_future(client.send(*(encode_frame(Kind.PING, body) for body in bodies)))
+    largest = 0
+    while is_at_work(connection):
+        await other.ping()
+        largest = max(largest, transport.get_write_buffer_size())
+    for _ in range(50):
+        await other.ping()
+        largest = max(largest, transport.get_write_buffer_size())
+    assert not transport.is_reading()
+    assert not sending.done()
+    assert largest < 2 << 20
+    for body in bodies:
+        assert await client.frame() == Frame(Kind.PONG, 0, b"", body)
+    await sending
+    assert await client.ping() == []
+
+
+async def test_the_end_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
+    """It may send on and is read on while it lingers, so that it comes to read why it was closed."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    client, other = await hub.client(), await hub.client()
+    connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
+    sending = asyncio.ensure_future(client.send(encode_frame(Kind.PING, bytes(100)) * 20_000))
+    while is_at_work(connection):
+        await other.ping()
+    hub.later(21)
+    await other.ping()
+    hub.later(11)
+    await sending
+    assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no answer to the ping within 10 s")
+
+
+async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
+    """The same for notices, which are larger than what asks for them."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    client, other = await hub.client(), await hub.client("/a")
+    connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
+    transport = connection._transport
+    count = 40_000
+    sending = asyncio.ensure_future(client.send(encode_frame(Kind.SUBSCRIBE, b"") * count))
+    while is_at_work(connection):
+        await other.ping()
+    for _ in range(50):
+        await other.ping()
+    assert not transport.is_reading()
+    assert transport.get_write_buffer_size() < 8 << 20
+    for _ in range(count):
+        assert (await client.notice()).code == CloseCode.BAD_DATA
+    await sending
+
+
+async def most_in_a_turn(done: Callable[[], int], total: int) -> int:
+    """Watch a number grow to its total; return by how much at most it grew in one turn of the loop."""
+    most = before = 0
+    while before < total:
+        await asyncio.sleep(0)
+        most, before = max(most, done() - before), done()
+    return most
+
+
+async def test_one_greedy_client_does_not_hold_up_the_others(start_hub: StartHub) -> None:
+    """A read full of requests is worked off over many turns, so that others come in between."""
+    hub = await start_hub(settings=settings_of(prefixes_per_client=20_000))
+    client = await hub.client(name="greedy")
+    prefixes = hub.handler("greedy").prefixes
+    await client.send(*(encode_subscription(Kind.SUBSCRIBE, [f"/{number}"]) for number in range(15_000)))
+    assert await most_in_a_turn(lambda: len(prefixes), 15_000) <= 2 * TURN_EVENTS
+
+
+async def test_messages_of_many_topics_do_not_hold_up_the_others(hub: Hub) -> None:
+    """The same for a read full of messages whose topics are all new."""
+    client = await hub.client()
+    await client.send(b"".join(encode_frame(Kind.MESSAGES, b"", key=b"/%d" % number) for number in range(15_000)))
+    assert await most_in_a_turn(lambda: hub.node.core.routes.misses, 15_000) <= 2 * TURN_EVENTS
+
+
+async def test_refused_messages_do_not_hold_up_the_others(hub: Hub) -> None:
+    """The same for a read full of messages that are refused."""
+    client = await hub.client(name="greedy")
+    await client.send(encode_frame(Kind.MESSAGES, b"") * 15_000)
+    assert await most_in_a_turn(lambda: hub.node.rejected_messages, 15_000) <= 2 * TURN_EVENTS

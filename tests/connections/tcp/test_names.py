@@ -1,0 +1,296 @@
+"""Service names over sockets: what a client is told, and what hubs tell each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import msgspec
+
+from hub.batch import encode_value
+from hub.errors import CloseCode
+from hub.frame import Frame, encode_frame, iterate_frames
+from hub.names.claim import Announced, Wish
+from hub.names.names import Names
+from hub.overflow import QueueLimits
+from hub.requests.layout import Reply, Request, Status
+from hub.settings import NamesSettings, Settings
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
+from peers.wire.control import Notice, decode_notice, encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, NameRelease, decode_names, encode_claim, encode_names, encode_release
+from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.hubs.eventually import eventually, settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient
+
+NAME = "org.example.Player"
+
+
+def claim(request: int, name: str = NAME, *labels: str, queue: bool = False) -> bytes:
+    """A CLAIM frame."""
+    return encode_claim(NameClaim(request, Wish(name, labels, queue)))
+
+
+def release(request: int, name: str = NAME) -> bytes:
+    """A RELEASE frame."""
+    return encode_release(NameRelease(request, name))
+
+
+async def notice(client: RawClient) -> Notice:
+    """The next frame, which is a NOTICE."""
+    frame = await client.frame()
+    assert frame.kind == Kind.NOTICE, frame
+    return decode_notice(frame.body)
+
+
+async def test_claim_and_release(start_hub: StartHub) -> None:
+    """Confirmed; a second claimant is refused, or waits; and is told when the name is its own."""
+    hub = await start_hub()
+    one, two, three = [await hub.client(name=f"client-{number}") for number in range(3)]
+    await one.send(claim(1))
+    assert await notice(one) == Notice("confirmed", request=1)
+    await two.send(claim(1))
+    refused = await notice(two)
+    owner = hub.handler("client-0").id
+    assert refused == Notice(
+        "error", request=1, code=CloseCode.NOT_ALLOWED, text=f"name {NAME} is owned by client {owner} 'client-0'"
+    )
+    await two.send(claim(2, queue=True))
+    assert await notice(two) == Notice("confirmed", request=2, text="queued")
+    await three.send(claim(0, queue=True))
+    assert await three.ping() == []
+    await one.send(release(2))
+    assert await notice(one) == Notice("confirmed", request=2)
+    assert await notice(two) == Notice("owned", name=NAME)
+    two.close()
+    assert await notice(three) == Notice("owned", name=NAME)
+    await three.send(release(3, "a.b"))
+    assert (await notice(three)).text == "name a.b is not claimed by this client; nobody owns it"
+
+
+async def test_all_in_one_packet() -> None:
+    """HELLO, a subscription, a claim, a list of names and a request: answered in order, with one write."""
+    node, loop = Node(Settings()), PretendLoop()
+    node.loop = loop  # type: ignore[assignment]
+    connection = tcp_connection(node, QueueLimits())
+    transport = PretendTransport(loop, connection)
+    transport.far = PretendTransport(loop, tcp_connection(node, QueueLimits()))
+    connection.connection_made(transport)
+    frames = [
+        Hello(protocol=1, role="client").encode(),
+        encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
+        claim(2, NAME, "x"),
+        Request(b"$hub/names", 3, 0, encode_value(None)).encode(),
+        Request(b"/nobody", 4, 0, encode_value(None)).encode(),
+        claim(5, "bad"),
+    ]
+    connection.data_received(b"".join(frames))
+    (written,) = transport.far.incoming
+    assert written is not None
+    told = list(iterate_frames(written))
+    assert [frame.kind for frame in told] == [Kind.HELLO, Kind.NOTICE, Kind.NOTICE, Kind.NOTICE, Kind.REPLY, Kind.REPLY]
+    notices = [decode_notice(frame.body) for frame in told[1:4]]
+    assert [(each.kind, each.request) for each in notices] == [("confirmed", 1), ("confirmed", 2), ("error", 5)]
+    listed, nobody = (Reply.decode(frame) for frame in told[4:])
+    assert (listed.first, listed.status, nobody.first, nobody.status) == (3, Status.OK, 4, Status.NO_RESPONDER)
+    (name,) = msgpack.unpackb(listed.values)
+    assert name == {"name": NAME, "labels": ["x"], "owner": 1, "hub": node.id.hex()}
+
+
+async def test_lists(start_hub: StartHub) -> None:
+    """By prefix, and behind a name; anything else that is asked is no question."""
+    hub = await start_hub()
+    client = await hub.client()
+    await client.send(*(claim(0, name) for name in ("a.a", "a.b", "b.a")))
+
+    async def ask(value: Any) -> Reply:
+        await client.send(Request(b"$hub/names", 7, 0, encode_value(value)).encode())
+        return Reply.decode(await client.frame())
+
+    async def names(value: Any) -> list[str]:
+        return [each["name"] for each in msgpack.unpackb((await ask(value)).values)]
+
+    assert await names(None) == ["a.a", "a.b", "b.a"]
+    assert await names("a.") == ["a.a", "a.b"]
+    assert await names({"prefix": "a.", "after": "a.a"}) == ["a.b"]
+    nonsenses: list[Any] = [7, [], {"prefix": 7}, {"name": "a.a"}]
+    for nonsense in nonsenses:
+        reply = await ask(nonsense)
+        assert reply.status == Status.FAILED
+        assert msgpack.unpackb(reply.values).startswith("expected null, a prefix, or a map")
+
+
+async def test_too_many_lists_at_once(start_hub: StartHub) -> None:
+    """Those over sixteen in one read are told so, and do not hold up others; a later read is answered again."""
+    hub = await start_hub()
+    client = await hub.client()
+    asked = [Request(b"$hub/names", number, 0, encode_value(None)).encode() for number in range(20)]
+    for _ in range(2):
+        await client.send(*asked)
+        statuses = [Reply.decode(await client.frame()).status for _ in asked]
+        assert statuses == [Status.OK] * 16 + [Status.OVERFLOW] * 4
+
+
+async def test_requests_to_a_name(start_hub: StartHub) -> None:
+    """Reach its owner; without one there is nobody to answer."""
+    hub = await start_hub()
+    service, client = await hub.client(), await hub.client()
+    request = Request(NAME.encode(), 7, 0, b"\x01", flags=0b1000)
+    await client.send(request.encode())
+    assert Reply.decode(await client.frame()).status == Status.NO_RESPONDER
+    await service.send(claim(0))
+    await service.ping()
+    await client.send(request.encode())
+    asked = Request.decode(await service.frame())
+    assert (asked.target, asked.values) == (NAME.encode(), b"\x01")
+    await service.send(Reply(asked.first, Status.OK, b"\x02").encode())
+    assert Reply.decode(await client.frame()) == Reply(7, Status.OK, b"\x02")
+
+
+async def test_bad_names(start_hub: StartHub) -> None:
+    """One clear notice each to the culprit; the connection goes on."""
+    settings = Settings(names=NamesSettings(per_client=1, total=2))
+    hub = await start_hub(settings=settings)
+    client, other = await hub.client("$hub/names/"), await hub.client()
+    bad = encode_frame(Kind.CLAIM, msgspec.msgpack.encode([4, NAME, ["x"] * 33, False]))
+    await client.send(claim(1, "player"), claim(2, "a." + "b" * 300), claim(3, NAME, ""), bad, claim(5, NAME))
+    told = [await notice(client) for _ in range(4)]
+    assert [(each.request, each.code) for each in told] == [(number, CloseCode.BAD_DATA) for number in range(1, 5)]
+    assert await notice(client) == Notice("confirmed", request=5)
+    await client.frame()  # it has appeared
+    await client.send(claim(6, "a.b"))
+    assert (await notice(client)).text == "name a.b: this client has claimed 1 names, which is the limit"
+    assert await other.ping() == []
+
+
+async def test_who_does_not_read_is_told_once(start_hub: StartHub) -> None:
+    """How a name stands at last, not how it stood meanwhile."""
+    hub = await start_hub()
+    client = await hub.client(name="slow")
+    await client.send(claim(1, NAME, queue=True))
+    assert await notice(client) == Notice("confirmed", request=1)
+    names: Names = hub.node.core.names
+    far = await hub.raw()
+    await far.greet(role="hub", id=b"\x07" * 16)
+    link = hub.handler("")
+    handler = hub.handler("slow")
+    handler.pause()
+    for _ in range(3):
+        names.hear(link, [Announced(NAME, (), 1, 1)], [])
+        names.hear(link, [], [NAME])
+    names.hear(link, [Announced(NAME, (), 1, 1)], [])
+    hub.connections[0].resume_writing()
+    told = await notice(client)
+    assert (told.kind, told.name, told.code) == ("queued", NAME, CloseCode.NOT_ALLOWED)
+    assert told.text.endswith("whose claim was earlier")
+    assert await client.ping() == []
+
+
+async def test_peers_know_names(start_hub: StartHub) -> None:
+    """Those that are there when the link comes up, and changes; with the link they go."""
+    here, there = await start_hub(), await start_hub()
+    owner = await here.client()
+    await owner.send(claim(0, "a.a"), claim(0, "a.b", "x"))
+    await owner.ping()
+    there.dial(here)
+    names: Names = there.node.core.names
+    await eventually(lambda: names.register.owner("a.b") is not None)
+    assert names.register.list() == here.node.core.names.register.list()
+    await owner.send(release(0, "a.a"), claim(0, "a.c"))
+    await eventually(lambda: names.register.owner("a.c") is not None)
+    assert names.register.owner("a.a") is None
+    listener = await there.client("$hub/names/gone")
+    await there.stop_dialling()
+    frame = await listener.frame()
+    assert frame.key == b"$hub/names/gone"
+    await eventually(lambda: names.register.list() == [])
+
+
+async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
+    """To the peer that announced it, and from there to its owner."""
+    here, there = await start_hub(), await start_hub()
+    owner, client = await here.client(), await there.client()
+    await owner.send(claim(0))
+    there.dial(here)
+    names: Names = there.node.core.names
+    await eventually(lambda: names.register.owner(NAME) is not None)
+    await client.send(Request(NAME.encode(), 7, 0, b"\x01", flags=0b1000).encode())
+    asked = Request.decode(await owner.frame())
+    assert (asked.target, asked.values) == (NAME.encode(), b"\x01")
+    await owner.send(Reply(asked.first, Status.OK, b"\x02").encode())
+    assert Reply.decode(await client.frame()) == Reply(7, Status.OK, b"\x02")
+
+
+async def test_the_first_claim_of_two_hubs_wins(start_hub: StartHub) -> None:
+    """The other one is told."""
+    here, there = await start_hub(), await start_hub()
+    early, late = await here.client(), await there.client()
+    await early.send(claim(1))
+    assert (await notice(early)).kind == "confirmed"
+    await late.send(claim(1))
+    assert (await notice(late)).kind == "confirmed"
+    there.dial(here)
+    told = await notice(late)
+    assert (told.kind, told.name, told.code) == ("lost", NAME, CloseCode.NOT_ALLOWED)
+    assert f"of peer hub {here.node.id.hex()}, whose claim was earlier" in told.text
+    assert await early.ping() == []
+
+
+async def peer(hub: Hub, **hello: Any) -> RawClient:
+    """A pretended peer hub."""
+    link = await hub.raw()
+    await link.greet(role="hub", id=b"\x07" * 16, **hello)
+    return link
+
+
+async def names_frames(link: RawClient, count: int) -> list[Frame]:
+    """NAMES frames until they hold so many names."""
+    frames: list[Frame] = []
+    while count > 0:
+        frame = await link.frame()
+        if frame.kind == Kind.NAMES:
+            frames.append(frame)
+            heard = decode_names(frame.body)
+            count -= len(heard.held) + len(heard.released)
+    return frames
+
+
+async def test_many_names_come_in_portions(start_hub: StartHub) -> None:
+    """Of 500 at most, and as large as the peer takes them; what is too large alone is not announced."""
+    hub = await start_hub()
+    client = await hub.client(name="owner")
+    handler = hub.handler("owner")
+    names: Names = hub.node.core.names
+    names.limits = names.limits._replace(per_client=10_000)
+    for number in range(3000):
+        names.claim(handler, Wish(f"a.n{number}", ["x" * 100]), 1)
+    names.claim(handler, Wish("b.large", [f"{number:0128}" for number in range(32)]), 1)
+    link = await peer(hub, frame=4096)
+    frames = await names_frames(link, 3001)
+    assert max(len(frame.body) for frame in frames) <= 4096
+    heard = [decode_names(frame.body) for frame in frames]
+    assert {each.name for one in heard for each in one.held} == {f"a.n{number}" for number in range(3000)}
+    assert [name for one in heard for name in one.released] == ["b.large"]
+    assert await client.ping() == []
+
+
+async def test_bad_announcements(start_hub: StartHub) -> None:
+    """The peer is told; what was good is taken, and the link goes on."""
+    hub = await start_hub()
+    link = await peer(hub)
+    await link.send(encode_names([Announced("bad", (), 1, 1), Announced("a.b", (), 1, 1)], []))
+    await link.send(encode_frame(Kind.NAMES, b"\xc1"))
+    told: list[Notice] = []
+    while len(told) < 2:
+        frame = await link.frame()
+        if frame.kind == Kind.NOTICE:
+            told.append(decode_notice(frame.body))
+    assert [each.code for each in told] == [CloseCode.BAD_DATA] * 2
+    assert told[0].text.startswith("1 announced names are not taken: name 'bad' is none")
+    assert [each["name"] for each in hub.node.core.names.register.list()] == ["a.b"]
+    await settle()
+    assert hub.node.core.names.statistics().unheard_total == 1

@@ -1,0 +1,166 @@
+"""More work than a turn's share, on a pretend socket: it is put off, in order, whatever comes in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.delivery import Role
+from hub.frame import encode_frame
+from hub.overflow import QueueLimits
+from hub.settings import Settings
+from peers.connections.connection import TURN_EVENTS
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
+from peers.wire.control import encode_close
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.hub.fakes import FakeOutlet, handler_of
+from tests.hubs.raw_client import publication
+
+HELLO = Hello(protocol=1, role="client").encode()
+BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)
+"""Nothing to do, three turns long."""
+
+
+class Stage:
+    """A hub with one subscriber that wants everything, and one client on a pretend socket."""
+
+    def __init__(self) -> None:
+        self.loop = PretendLoop()
+        self.node = Node(Settings())
+        self.node.loop = self.loop  # type: ignore[assignment]
+        self.outlet = FakeOutlet()
+        reader = handler_of(self.outlet, role=Role.LOCAL)
+        self.node.core.attach(reader)
+        self.node.core.subscribe(reader, ["/"])
+        self.connection = tcp_connection(self.node, QueueLimits())
+        self.transport = PretendTransport(self.loop, self.connection)
+        self.transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
+        self.connection.connection_made(self.transport)
+        self.connection.data_received(HELLO)
+
+    def play(self) -> None:
+        """Let everything happen that is due."""
+        while self.loop.ready:
+            self.loop.ready.popleft()()
+
+    @property
+    def values(self) -> list[object]:
+        """What the subscriber got."""
+        return self.outlet.values
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    """A fresh one."""
+    return Stage()
+
+
+async def test_what_is_read_meanwhile_waits(stage: Stage) -> None:
+    """The loop may hand over more although reading was paused (uvloop does): it comes behind what was there first."""
+    stage.connection.data_received(publication("/a", 1) + BUSY + publication("/a", 2) + publication("/a", 3)[:5])
+    stage.connection.data_received(publication("/a", 3)[5:] + BUSY + publication("/a", 4))
+    stage.connection.data_received(publication("/a", 5))
+    stage.play()
+    stage.connection.data_received(publication("/a", 6))
+    stage.play()
+    assert stage.values == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
+    """What was read before is still published; what it asks for itself is void, and nothing of it stays."""
+    stage.connection.data_received(
+        BUSY + publication("/a", 1) + encode_frame(Kind.SUBSCRIBE, b"\x92\x01\x91\xa1/") + publication("/a", 2)
+    )
+    stage.transport.abort()
+    stage.play()
+    assert stage.values == [1, 2]
+    assert [one.role for one in stage.node.core.handlers.values()] == [Role.LOCAL]
+    assert not stage.node.connections
+    assert len(stage.node.keepalive) == 0
+
+
+async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
+    """Once this side has said CLOSE, the rest of the read is thrown away, and nothing stands behind CLOSE."""
+    stage.connection.data_received(BUSY + publication("/a", 1) + encode_frame(Kind.PING, b""))
+    stage.connection.close(4008, "queue full")
+    stage.connection.data_received(publication("/a", 2))
+    stage.play()
+    assert stage.values == []
+    written = b"".join(data for data in stage.transport.far.incoming if data is not None)
+    assert written.endswith(encode_close(4008, "queue full"))
+    assert stage.transport.far.incoming[-1] is None
+    assert stage.connection.reason == "queue full (4008)"
+
+
+async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
+    """CLOSE ends the connection when its turn comes, not before."""
+    stage.connection.data_received(BUSY + publication("/a", 1) + encode_close(1000, "bye") + publication("/a", 2))
+    assert not stage.transport.closing
+    stage.play()
+    assert stage.values == [1]
+    assert stage.transport.closing
+    assert stage.connection.reason == "bye (1000)"
+    assert not stage.node.connections
+
+
+async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
+    """A loop that reads a socket again and again before it serves the next one does not multiply the share."""
+    half = encode_frame(200, b"") * (TURN_EVENTS // 2)
+    stage.connection.data_received(half + publication("/a", 1))
+    assert stage.transport.reading
+    stage.connection.data_received(half + publication("/a", 2))
+    assert not stage.transport.reading
+    stage.connection.data_received(half + publication("/a", 3))
+    assert stage.values == [1]
+    stage.play()
+    assert stage.values == [1, 2, 3]
+    assert stage.transport.reading
+
+
+async def test_each_turn_has_a_new_share(stage: Stage) -> None:
+    """What was used up in one turn is not missing in the next."""
+    most = encode_frame(200, b"") * (TURN_EVENTS - 100)
+    for _ in range(3):
+        stage.connection.data_received(most)
+        assert stage.transport.reading
+        stage.play()
+
+
+async def test_bytes_count_in_a_share(stage: Stage) -> None:
+    """Frames that cost nearly nothing each are not read without end either."""
+    read = publication("/a", "x" * 1000) * 250
+    reads = 0
+    while stage.transport.reading:
+        stage.connection.data_received(read)
+        reads += 1
+    assert 1 < reads * len(read) / 1_000_000 < 3
+    stage.play()
+    assert stage.transport.reading
+    assert len(stage.values) == reads * 250
+
+
+async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> None:
+    """So that those who stay need not wait; in the end nothing is left of them."""
+    stage = Stage()
+    connections = [tcp_connection(stage.node, QueueLimits()) for _ in range(500)]
+    for connection in connections:
+        transport = PretendTransport(stage.loop, connection)
+        transport.far = stage.transport
+        connection.connection_made(transport)
+        connection.data_received(HELLO)
+    stage.play()
+    handlers = stage.node.core.handlers
+    assert len(handlers) == 502
+    for connection in connections:
+        connection.connection_lost(None)
+    turns = 0
+    while len(handlers) > 2:
+        before = len(handlers)
+        for _ in range(len(stage.loop.ready)):
+            stage.loop.ready.popleft()()
+        assert before - len(handlers) <= 200
+        turns += 1
+    assert turns >= 2
+    assert len(stage.node.connections) == 1

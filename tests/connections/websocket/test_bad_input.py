@@ -1,0 +1,196 @@
+"""Bad input over real sockets: one clear answer each, everybody else unaffected, and memory bounded."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from websockets.frames import Opcode
+
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_websocket import RawWebSocket, binary, frame, request, text, upgrade
+from tests.hubs.settings import settings_of
+
+JSON = "hub.v1.json"
+MSGPACK = "hub.v1.msgpack"
+
+ANSWERS_BYTES = 512 * 1024
+"""What may wait for a client that does not read: the transport's high-water mark, and what one read makes it answer."""
+
+
+@pytest.fixture
+async def bystander(hub: Hub) -> AsyncIterator[RawWebSocket]:
+    """Somebody else, who must not notice anything."""
+    client = await hub.websocket("/t", name="bystander")
+    yield client
+    await client.publish("/t", "still here")
+    assert await client.messages(1) == [("/t", "still here")]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    ("data", "code", "reason"),
+    [
+        (frame(Opcode.TEXT, b"{}", masked=False), 1002, "mask"),
+        (frame(Opcode.TEXT, b"{}", reserved=0b100), 1002, "reserved bits"),
+        (frame(0xB), 1002, "opcode"),
+        (frame(Opcode.PING, bytes(200)), 1002, "control frame too long"),
+        (frame(Opcode.BINARY, b"\x80"), 1003, "takes text"),
+        (frame(Opcode.TEXT, b"{"), 1007, "not JSON: "),
+        (frame(Opcode.TEXT, b'{"type":"\xff"}'), 1007, "not UTF-8 at byte 9"),
+        (frame(Opcode.TEXT, b'{"type":"publish","topic":"/t","value":' + b"[" * 100_000), 1007, "nested too deep"),
+        (frame(Opcode.TEXT, b"[" * 100_000 + b"]" * 100_000), 1007, "nested too deep"),
+        (b"\x81\xff\x00\x00\x00\xff\xff\xff\xff\xff" + bytes(4), 1009, "16777216"),
+        (b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff" + bytes(4), 1009, "16777216"),
+    ],
+)
+async def test_what_makes_no_sense_ends_the_connection(hub: Hub, data: bytes, code: int, reason: str) -> None:
+    """With a code, a reason that names the cause, and an end in order."""
+    client = await hub.websocket("/t", name="bad")
+    await client.send(data)
+    found_code, found_reason = await client.end()
+    assert found_code == code
+    assert reason in found_reason
+    assert [handler.name for handler in hub.node.core.handlers.values()] == ["bystander"]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x83\xa4type\xa7publish\xa5topic\xa2/t\xa5value" + b"\x91" * 100_000 + b"\xc0",
+        b"\x83\xa4type\xa7publish\xa5topic\xa2/t\xa5value\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc1",
+    ],
+)
+async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
+    """Nesting and lengths that are claimed cost nothing: 1007."""
+    client = await hub.websocket(subprotocol=MSGPACK, name="bad")
+    await client.send(frame(Opcode.BINARY, payload))
+    code, reason = await client.end()
+    assert code == 1007
+    assert reason.startswith(("not msgpack: ", "nested too deep: "))
+
+
+@pytest.mark.usefixtures("bystander")
+async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
+    """Sound messages that the hub does not take are answered, each, and the stream goes on."""
+    client = await hub.websocket("/mine")
+    bad: list[Any] = [{"type": "nope"}, [], {"type": "publish", "topic": "/mine"}, {"type": "subscribe", "prefixes": 5}]
+    for message in bad:
+        await client.send(text(message))
+        assert (await client.message())["type"] == "error"
+    await client.publish("/mine", 1)
+    assert await client.messages(1) == [("/mine", 1)]
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + b"\r\n\r\n", 400),
+        (b"GET /v1/hub HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 400),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /" + b"x" * 70_000, 431),
+        (request("/v1/hub", "GET", "X-Big: " + "y" * 9000), 431),
+        (request("/v1/hub", "GET", *(f"X-{n}: {'y' * 1000}" for n in range(100))), 431),
+        (upgrade("evil"), 400),
+        (upgrade(path="/v2/hub"), 404),
+    ],
+)
+async def test_requests_that_are_refused(hub: Hub, data: bytes, status: int) -> None:
+    """An HTTP error, and what follows is never read as frames."""
+    client = await hub.raw_websocket()
+    await client.send(data + text({"type": "publish", "topic": "/t", "value": "smuggled"}))
+    assert (await client.response()).status == status
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(Opcode.PING, bytes(125)) * 100,
+        frame(Opcode.PING, bytes(8)) * 1000,
+        text({"type": "ping", "request": 1}) * 500,
+        text({"type": "nope"}) * 500,
+        text({"type": "subscribe", "prefixes": ["/a"], "request": 1}) * 300,
+        text({"type": "serve", "prefixes": ["/a"], "request": 1}) * 300,
+        text({"type": "request", "topic": "/nobody", "value": 1, "request": 1}) * 300,
+        text({"type": "reply", "value": 1, "request": 1}) * 300,
+    ],
+)
+async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None:
+    """A flood of pings, requests or bad messages that never reads is not read on: what is to be written is bounded."""
+    client = await hub.websocket(name="flood", receive_bytes=4096)
+    hub.shrink_buffers()
+    (connection,) = hub.connections
+    transport = connection._transport
+    waiting_bytes = 0
+    rest = data
+    while transport.is_reading():
+        rest = rest[client.send_nowait(rest) :] or data
+        await client.turn()
+        waiting_bytes = max(waiting_bytes, transport.get_write_buffer_size())
+    assert waiting_bytes < ANSWERS_BYTES
+    other = await hub.websocket("/t")
+    await other.publish("/t", 1)
+    assert await other.messages(1) == [("/t", 1)]
+    while not transport.is_reading():  # the client reads, and so it goes on
+        await client.frame()
+
+
+async def test_empty_fragments_cost_nothing(hub: Hub) -> None:
+    """A message of endlessly many empty fragments holds no memory, and can still be finished."""
+    client = await hub.websocket()
+    await client.barrier()
+    tracemalloc.start()
+    try:
+        await client.send(frame(Opcode.TEXT, b"", fin=False))
+        for _ in range(20):
+            await client.send(frame(Opcode.CONT, b"", fin=False) * 2000)
+        await client.send(frame(Opcode.PING, b"done"))
+        assert await client.frame() == (Opcode.PONG, b"done")
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    await client.send(frame(Opcode.CONT, b'{"type":"ping","request":4}'))
+    assert await client.message() == {"type": "pong", "request": 4}
+
+
+async def test_fragments_are_bounded_together(start_hub: StartHub) -> None:
+    """The limit is that of the message, not of its fragments."""
+    hub = await start_hub(settings=settings_of(frame_bytes=100_000))
+    client = await hub.websocket()
+    await client.send(frame(Opcode.TEXT, b"[" * 60_000, fin=False), frame(Opcode.CONT, b"[" * 60_000))
+    assert (await client.end())[0] == 1009
+
+
+async def test_a_large_message_takes_its_time_and_nobody_elses(hub: Hub) -> None:
+    """Megabytes arrive in pieces of one read each, others are served between them."""
+    big, other = await hub.websocket("/big", subprotocol=MSGPACK), await hub.websocket("/t")
+    value = bytes(range(256)) * 16 * 1024
+    message = binary({"type": "publish", "topic": "/big", "value": value})
+    sent = served = 0
+    while sent < len(message):
+        sent += big.send_nowait(message[sent : sent + 300_000])
+        await other.publish("/t", served)
+        assert await other.messages(1) == [("/t", served)]
+        served += 1
+    assert await big.messages(1) == [("/big", value)]
+    assert served > 5
+
+
+async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
+    """What comes behind a Close is thrown away while the client reads why; nothing of it counts."""
+    client = await hub.websocket()
+    await client.send(
+        frame(Opcode.TEXT, b"{"), *(text({"type": "publish", "topic": "/t", "value": 1}) for _ in range(500))
+    )
+    assert (await client.end())[0] == 1007
+    client.close()
+    await eventually(lambda: not hub.node.connections)
+    assert hub.node.core.statistics().published_messages_total == 0

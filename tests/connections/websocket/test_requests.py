@@ -1,0 +1,307 @@
+"""Requests over `/v1/hub`: asked, served, refused; in both encodings, and between them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
+from hub.requests.layout import FLAG_NAMED, Reply, Request, Status, failure
+from peers.values import Count
+from peers.values import encode as broker_value
+from peers.websocket.codec import JSON, MSGPACK, Codec
+from peers.websocket.messages import RefusedError
+from peers.websocket.poster import json_item, msgpack_item, singly
+from peers.wire.session import ServiceChange
+from tests.hubs.hub import Hub
+from tests.hubs.raw_websocket import RawWebSocket, text
+
+JSON_NAME, MSGPACK_NAME = "hub.v1.json", "hub.v1.msgpack"
+pack = msgspec.msgpack.encode
+
+
+def packed(*values: Any) -> bytes:
+    """Values as in the body of a BATCH."""
+    return BATCH_COUNT.pack(len(values)) + b"".join(map(pack, values))
+
+
+@pytest.fixture(params=[JSON_NAME, MSGPACK_NAME])
+def subprotocol(request: pytest.FixtureRequest) -> str:
+    """Each encoding."""
+    return str(request.param)
+
+
+async def serving(hub: Hub, *prefixes: str, subprotocol: str = JSON_NAME) -> RawWebSocket:
+    """A client that serves, as the hub has confirmed."""
+    client = await hub.websocket(subprotocol=subprotocol)
+    await client.say("serve", prefixes=list(prefixes), request=5)
+    assert await client.message() == {"type": "confirmed", "request": 5}
+    return client
+
+
+async def test_a_request_and_its_reply(hub: Hub, subprotocol: str) -> None:
+    """The service gets the hub's number and the topic; whoever asked gets its own number back."""
+    service = await serving(hub, "/sum", subprotocol=subprotocol)
+    asker = await hub.websocket(subprotocol=subprotocol)
+    await asker.say("request", request=70, topic="/sum/x", value=[1, 2], timeout_ms=60_000)
+    request = await service.message()
+    assert request == {
+        "type": "request",
+        "request": request["request"],
+        "topic": "/sum/x",
+        "timeout_ms": 60_000,
+        "value": [1, 2],
+    }
+    await service.say("reply", request=request["request"], value=3)
+    assert await asker.message() == {"type": "reply", "request": 70, "value": 3}
+    assert hub.node.core.requests.statistics().pending == 0
+
+
+async def test_between_the_encodings(hub: Hub) -> None:
+    """A batch of requests is one message on each side; replies may come in parts and in any order."""
+    service = await serving(hub, "/sum", subprotocol=MSGPACK_NAME)
+    asker = await hub.websocket(subprotocol=JSON_NAME)
+    await asker.say("request", request=2**32 - 2, topic="/sum", values=[1, "two", None])
+    request = await service.message()
+    first = request["request"]
+    assert (request["values"], request["timeout_ms"]) == ([1, "two", None], 30_000)
+    await service.say("reply", request=first + 2, status=1, text="no")
+    await service.say("reply", request=first, values=["a", b"b"])
+    failed = {"type": "reply", "request": 0, "status": 1, "text": "no", "count": 1}
+    assert await asker.message() == failed
+    assert await asker.message() == {"type": "reply", "request": 2**32 - 2, "values": ["a", "Yg=="]}
+
+
+async def test_statuses(hub: Hub, subprotocol: str) -> None:
+    """Nobody serves it, or nobody any more: one message for all requests of one."""
+    service = await serving(hub, "/gone", subprotocol=subprotocol)
+    asker = await hub.websocket(subprotocol=subprotocol)
+    await asker.say("request", request=1, topic="/nobody", values=[1, 2, 3])
+    nobody = {"type": "reply", "request": 1, "status": 2, "text": "nobody serves this topic", "count": 3}
+    assert await asker.message() == nobody
+    await asker.say("request", request=4, service="org.example.Nobody", value=1)
+    assert (await asker.message())["text"] == "nobody has this name"
+    await asker.say("request", request=5, topic="/gone", value=1)
+    await service.message()
+    service.close()
+    answer = await asker.message()
+    assert (answer["request"], answer["status"]) == (5, 3)
+
+
+async def test_serving_ends(hub: Hub) -> None:
+    """What is no longer served is nobody's; what was asked before is still to be answered."""
+    service = await serving(hub, "/a", "/b")
+    asker = await hub.websocket()
+    await asker.say("request", request=1, topic="/a", value=1)
+    request = await service.message()
+    await service.say("unserve", prefixes=["/a"], request=6)
+    assert await service.message() == {"type": "confirmed", "request": 6}
+    await asker.say("request", request=2, topic="/a", value=1)
+    assert (await asker.message())["status"] == 2
+    await service.say("reply", request=request["request"], value="in time")
+    assert await asker.message() == {"type": "reply", "request": 1, "value": "in time"}
+
+
+async def test_what_a_client_does_wrong(hub: Hub, subprotocol: str) -> None:
+    """It is told, nobody else is, and goes on: prefixes of the hub's own, replies unasked, numbers used twice."""
+    service = await serving(hub, "/a", subprotocol=subprotocol)
+    asker = await hub.websocket(subprotocol=subprotocol)
+    await service.say("serve", prefixes=["$hub/x"], request=7)
+    refused = await service.message()
+    assert (refused["type"], refused["request"], refused["code"]) == ("error", 7, CloseCode.NOT_ALLOWED)
+    await service.say("serve", prefixes=["/a\0"], request=8)
+    assert (await service.message())["code"] == CloseCode.BAD_DATA
+    await service.say("reply", request=99, value=1)
+    assert "nothing of that kind" in (await service.message())["text"]
+    await service.say("reply", request=99, status=4, text="a status that is the hub's")
+    assert "status 4" in (await service.message())["text"]
+    await asker.say("request", request=1, topic="/a", value=1)
+    await asker.say("request", request=1, topic="/a", value=2)
+    twice = await asker.message()
+    assert (twice["type"], twice.get("request", 0)) == ("error", 0)
+    request = await service.message()
+    assert request["value"] == 1
+    await service.say("reply", request=request["request"], value="first")
+    assert await asker.message() == {"type": "reply", "request": 1, "value": "first"}
+
+
+async def test_what_has_no_form_in_json(hub: Hub) -> None:
+    """A request is answered for the service that cannot be told it, a reply becomes a failure; the others pass."""
+    service = await serving(hub, "/json", subprotocol=JSON_NAME)
+    other = await serving(hub, "/msgpack", subprotocol=MSGPACK_NAME)
+    odd = msgspec.msgpack.Ext(99, b"")
+    await other.say("request", request=1, topic="/json", value=odd)
+    answer = await other.message()
+    assert (answer["status"], answer["count"]) == (1, 1)
+    assert "no JSON form" in answer["text"]
+    await other.say("request", request=2, topic="/json", values=[1, odd, 3])
+    assert (await service.message())["value"] == 1
+    assert (await service.message())["value"] == 3
+    assert (await other.message())["request"] == 3
+    await service.say("request", request=1, topic="/msgpack", values=[1, 2])
+    request = await other.message()
+    await other.say("reply", request=request["request"], values=["fine", odd])
+    assert await service.message() == {"type": "reply", "request": 1, "value": "fine"}
+    failed = await service.message()
+    assert (failed["request"], failed["status"]) == (2, 1)
+
+
+async def test_names_and_subscriptions_and_requests_in_one_packet(hub: Hub) -> None:
+    """A client need not wait for one answer before it says the next."""
+    service = await serving(hub, "/a")
+    client = await hub.websocket()
+    messages = [
+        {"type": "subscribe", "prefixes": ["/m"], "request": 1},
+        {"type": "serve", "prefixes": ["/mine"], "request": 2},
+        {"type": "request", "request": 3, "topic": "/a", "value": 1},
+        {"type": "request", "request": 4, "topic": "/nobody", "value": 1},
+    ]
+    await client.send(b"".join(map(text, messages)))
+    request = await service.message()
+    await service.say("reply", request=request["request"], value=2)
+    answers = [await client.message() for _ in range(4)]
+    assert [(answer["type"], answer["request"]) for answer in answers[:3]] == [
+        ("confirmed", 1),
+        ("confirmed", 2),
+        ("reply", 4),
+    ]
+    assert answers[3] == {"type": "reply", "request": 3, "value": 2}
+
+
+# Messages of clients.
+
+
+@pytest.fixture(params=["json", "msgpack"])
+def codec(request: pytest.FixtureRequest) -> Codec:
+    """Each encoding."""
+    return {"json": JSON, "msgpack": MSGPACK}[request.param]
+
+
+def decode(codec: Codec, message: dict[str, Any]) -> Any:
+    """Read what a client sends."""
+    return codec.decode(json.dumps(message).encode() if codec is JSON else pack(message))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"request": 7, "topic": "/a", "value": [1]}, Request(b"/a", 7, 0, pack([1]))),
+        (
+            {"request": 0, "topic": "/a", "values": [1, 2], "timeout_ms": 9},
+            Request(b"/a", 0, 9, packed(1, 2), FLAG_BATCH),
+        ),
+        ({"request": 7, "service": "a.b", "value": None}, Request(b"a.b", 7, 0, b"\xc0", FLAG_NAMED)),
+        (
+            {"request": 7, "service": "a.b", "values": [None] * 20},
+            Request(b"a.b", 7, 0, packed(*[None] * 20), FLAG_NAMED | FLAG_BATCH),
+        ),
+        ({"request": 7, "topic": "/a", "values": [0] * 65536}, Request(b"/a", 7, 0, packed(*[0] * 65536), FLAG_BATCH)),
+    ],
+)
+def test_requests_that_are_understood(codec: Codec, message: dict[str, Any], expected: Request) -> None:
+    """They become the hub's own."""
+    assert decode(codec, {"type": "request"} | message) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"request": 7, "value": 1}, Reply(7, Status.OK, b"\x01")),
+        ({"request": 7, "values": [1]}, Reply(7, Status.OK, packed(1), FLAG_BATCH)),
+        ({"request": 7, "status": 1, "text": "no"}, failure(7, 1, Status.FAILED, "no")),
+        ({"request": 7, "status": 1, "text": "no", "count": 3}, failure(7, 3, Status.FAILED, "no")),
+    ],
+)
+def test_replies_that_are_understood(codec: Codec, message: dict[str, Any], expected: Reply) -> None:
+    """They become the hub's own."""
+    assert decode(codec, {"type": "reply"} | message) == expected
+
+
+def test_services_that_are_understood(codec: Codec) -> None:
+    """As subscriptions are."""
+    found = decode(codec, {"type": "serve", "prefixes": ["/a", ""], "request": 3})
+    assert found == ServiceChange(serve=True, prefixes=["/a", ""], request=3)
+    found = decode(codec, {"type": "unserve", "prefixes": ["/a"]})
+    assert found == ServiceChange(serve=False, prefixes=["/a"], request=0)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"topic": "/a", "value": 1}, "missing required field `request`"),
+        ({"request": -1, "topic": "/a", "value": 1}, ">= 0"),
+        ({"request": 2**32, "topic": "/a", "value": 1}, "<= 4294967295"),
+        ({"request": 7, "topic": "/a"}, "one of the two"),
+        ({"request": 7, "topic": "/a", "value": 1, "values": [1]}, "one of the two"),
+        ({"request": 7, "topic": "/a", "values": []}, "0 values"),
+        ({"request": 7, "topic": "/a", "values": [0] * 65537}, "65537 values"),
+        ({"request": 7, "topic": "/a", "values": 5}, "array"),
+        ({"request": 7, "value": 1}, "`topic` or `service`"),
+        ({"request": 7, "topic": "/a", "service": "a.b", "value": 1}, "`topic` or `service`"),
+        ({"request": 7, "topic": "/a" * 30_000, "value": 1}, "`topic` or `service`"),
+        ({"request": 7, "topic": "/a", "value": 1, "timeout_ms": -5}, ">= 0"),
+    ],
+)
+def test_requests_that_are_refused(codec: Codec, message: dict[str, Any], text: str) -> None:
+    """The error says that it is about a request: its number may be that of another kind of message, too."""
+    with pytest.raises(RefusedError, match=text) as caught:
+        decode(codec, {"type": "request"} | message)
+    number = message.get("request", 0)
+    assert caught.value.request == (max(0, number))
+    assert caught.value.about == "request"
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"request": 7}, "one of the two"),
+        ({"request": 7, "status": 256, "text": ""}, "<= 255"),
+        ({"request": 7, "status": 1, "count": 0}, ">= 1"),
+        ({"request": 7, "status": 1, "text": 5}, "str"),
+    ],
+)
+def test_replies_that_are_refused(codec: Codec, message: dict[str, Any], text: str) -> None:
+    """The service is told."""
+    with pytest.raises(RefusedError, match=text) as caught:
+        decode(codec, {"type": "reply"} | message)
+    assert caught.value.about == ""
+
+
+def test_values_without_msgpack() -> None:
+    """JSON knows integers that msgpack has no form for."""
+    with pytest.raises(RefusedError, match="64 bits"):
+        decode(JSON, {"type": "request", "request": 7, "topic": "/a", "value": 2**70})
+
+
+# Messages for clients.
+
+
+def test_forms() -> None:
+    """One value, several, a service name, a failure, a value as Zeek spells it; what has no form is none."""
+    several = Request(b"/a", 7, 9, packed(1, b"\0"), FLAG_BATCH)
+    head = {"type": "request", "request": 7, "topic": "/a", "timeout_ms": 9}
+    assert json.loads(json_item(several) or b"") == head | {"values": [1, "AA=="]}
+    assert msgspec.msgpack.decode(msgpack_item(several) or b"") == head | {"values": [1, b"\0"]}
+    named = Request(b"a.b", 7, 9, b"\x01", FLAG_NAMED)
+    assert json.loads(json_item(named) or b"")["service"] == "a.b"
+    failed = failure(7, 2, Status.TIMED_OUT, "no")
+    told = {"type": "reply", "request": 7, "status": 4, "text": "no", "count": 2}
+    assert json.loads(json_item(failed) or b"") == msgspec.msgpack.decode(msgpack_item(failed) or b"") == told
+    zeek = Reply(7, Status.OK, broker_value(Count(5)), BROKER_FLAGS)
+    assert json.loads(json_item(zeek) or b"") == {"type": "reply", "request": 7, "value": 5}
+    assert msgpack_item(zeek) is not None
+    assert json_item(Reply(7, Status.OK, b"\xc1")) is None
+    assert msgpack_item(Reply(7, Status.OK, b"?", 0b100)) is None
+
+
+def test_singly() -> None:
+    """A batch is cut where its values can be told apart; numbers wrap."""
+    several = Reply(2**32 - 1, Status.OK, packed(1, 2), FLAG_BATCH)
+    assert list(singly(several)) == [Reply(2**32 - 1, Status.OK, b"\x01"), Reply(0, Status.OK, b"\x02")]
+    assert list(singly(Reply(7, Status.OK, b"\x01"))) == []
+    assert list(singly(Reply(7, Status.OK, packed(1)[:4] + b"\xc1", FLAG_BATCH))) == []
+    assert list(singly(Request(b"/a", 7, 9, packed(*[0] * 5000), FLAG_BATCH))) == []

@@ -1,0 +1,99 @@
+"""Clients of Zeek's API over sockets of their own, and a subscriber within the hub that writes down what it gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from websockets.frames import Opcode
+
+from hub.batch import Batch
+from hub.delivery import Role
+from hub.frame import Frame
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from peers.websocket.zeek import PATH
+from tests.hubs.hub import Hub
+from tests.hubs.raw_websocket import RawWebSocket, frame, upgrade
+from tests.websocket.zeek.messages import count
+
+MARK = b"everything before this"
+
+
+class Watcher:
+    """An outlet that keeps the frames of all messages under a prefix."""
+
+    def __init__(self, hub: Hub, prefix: str) -> None:
+        self.frames: list[Frame] = []
+        core = hub.node.core
+        self.handler = Handler(self, role=Role.LOCAL, limits=QueueLimits())
+        core.attach(self.handler)
+        core.subscribe(self.handler, [prefix])
+
+    def send(self, batches: list[Batch]) -> None:
+        """Take batches."""
+        self.frames += [part for batch in batches for part in batch.parts()]
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Nothing is ever lost here."""
+        raise AssertionError(lost_messages)
+
+    def close(self, code: int, text: str) -> None:
+        """Never closed from the hub's side."""
+        raise AssertionError(code, text)
+
+
+class ZeekClient:
+    """One client of the API."""
+
+    def __init__(self, raw: RawWebSocket) -> None:
+        self.raw = raw
+        self.head = b""
+
+    @classmethod
+    async def connect(cls, hub: Hub, *lines: str, receive_bytes: int | None = None) -> ZeekClient:
+        """Shake hands; `lines` are further headers."""
+        client = cls(await hub.raw_websocket(receive_bytes=receive_bytes))
+        await client.shake_hands(upgrade("", *lines, path=PATH))
+        return client
+
+    @classmethod
+    async def subscribed(cls, hub: Hub, *prefixes: str, lines: tuple[str, ...] = (), **options: Any) -> ZeekClient:
+        """Shake hands, subscribe, read the ack."""
+        client = await cls.connect(hub, *lines, **options)
+        await client.say(json.dumps(prefixes).encode())
+        assert (await client.reply())["type"] == "ack"
+        return client
+
+    async def shake_hands(self, request: bytes) -> None:
+        """Become a WebSocket with that request."""
+        await self.raw.send(request)
+        self.head = await self.raw.head()
+        assert self.head.startswith(b"HTTP/1.1 101 "), self.head
+
+    async def say(self, *texts: bytes) -> None:
+        """Send text messages, back to back."""
+        await self.raw.send(*(frame(Opcode.TEXT, text) for text in texts))
+
+    async def publish(self, topic: str, *counts: int) -> None:
+        """Publish counts."""
+        await self.say(*(count(topic, number) for number in counts))
+
+    async def text(self) -> bytes:
+        """Read the next text message."""
+        opcode, payload = await self.raw.frame()
+        assert opcode == Opcode.TEXT, (opcode, payload)
+        return payload
+
+    async def reply(self) -> dict[str, Any]:
+        """Read the next message as what it says."""
+        found: dict[str, Any] = json.loads(await self.text())
+        return found
+
+    async def settle(self) -> list[tuple[int, bytes]]:
+        """Wait until the hub has acted on all that was sent; return the frames that came before."""
+        await self.raw.send(frame(Opcode.PING, MARK))
+        found = []
+        while (got := await self.raw.frame()) != (Opcode.PONG, MARK):
+            found.append(got)
+        return found

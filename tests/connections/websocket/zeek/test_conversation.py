@@ -1,0 +1,319 @@
+"""Conversations over real sockets, beside those that were recorded."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from http import HTTPStatus
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.datastructures import Headers
+from websockets.frames import Opcode
+
+from hub.batch import Batch
+from hub.frame import KIND_MESSAGES, encode_frame
+from hub.overflow import Overflow, QueueLimits
+from peers.websocket.zeek import PATH, client_name, zeek_form
+from peers.wire.hello import NAME_LIMIT_BYTES
+from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
+from tests.hub.fakes import publish
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_websocket import frame, request, upgrade
+from tests.hubs.settings import settings_of
+from tests.websocket.zeek.messages import body_of, count
+
+
+async def test_with_the_library(hub: Hub) -> None:
+    """A common client: the ack first, then what was subscribed to."""
+    async with connect(f"{hub.endpoint.location}{PATH}") as socket:
+        await socket.send('["/a"]')
+        ack = json.loads(await socket.recv())
+        assert ack == {"type": "ack", "endpoint": str(uuid.UUID(ack["endpoint"])), "version": "2.8.0-dev"}
+        publish(hub.node.core, "/a/b", True)
+        assert await socket.recv() == '{"type":"data-message","topic":"/a/b","@data-type":"boolean","data":true}'
+        assert socket.subprotocol is None
+        assert socket.protocol.extensions == []
+
+
+async def test_subprotocols_and_extensions_are_passed_over(hub: Hub) -> None:
+    """The path says what is spoken, whatever is offered."""
+    client = await ZeekClient.connect(hub, "Sec-WebSocket-Protocol: hub.v1.json", "Sec-WebSocket-Extensions: x")
+    assert b"Sec-WebSocket-Protocol" not in client.head
+    assert b"Sec-WebSocket-Extensions" not in client.head
+    await client.say(b"[]")
+    assert (await client.reply())["type"] == "ack"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (upgrade("", path=PATH).replace(b"Sec-WebSocket-Key", b"X-Key"), HTTPStatus.BAD_REQUEST),
+        (request(PATH), HTTPStatus.UPGRADE_REQUIRED),
+        (upgrade("", "Origin: http://elsewhere.example", path=PATH), HTTPStatus.FORBIDDEN),
+        (upgrade("hub.v1.json", path="/v2/messages/json"), HTTPStatus.NOT_FOUND),
+        (upgrade("", "Origin: http://elsewhere.example", path="/v2/messages/json"), HTTPStatus.FORBIDDEN),
+    ],
+)
+async def test_refused_handshakes(hub: Hub, data: bytes, status: int) -> None:
+    """As for the hub's own clients: no key, no upgrade, a strange page, an unknown path."""
+    raw = await hub.raw_websocket()
+    await raw.send(data)
+    assert (await raw.response()).status == status
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/messages", "/v2/messages/json?x"])
+async def test_another_path(hub: Hub, path: str) -> None:
+    """A WebSocket without a subprotocol is told in the manner of Zeek's server where the API is."""
+    raw = await hub.raw_websocket()
+    await raw.send(upgrade("", path=path))
+    assert (await raw.response()).status == HTTPStatus.SWITCHING_PROTOCOLS
+    opcode, payload = await raw.frame()
+    assert opcode == Opcode.TEXT
+    assert json.loads(payload) == {
+        "type": "error",
+        "code": "invalid_uri",
+        "context": "Invalid URI - use /v1/messages/json",
+    }
+    assert await raw.end() == (1008, "Invalid URI - use /v1/messages/json")
+
+
+async def test_nothing_comes_before_the_ack(hub: Hub) -> None:
+    """What is published while a client has not subscribed is not for it; the array, and all is active."""
+    client, other = await ZeekClient.connect(hub), await ZeekClient.subscribed(hub)
+    await other.publish("/a", 1)
+    await other.settle()
+    await client.say(b'["/a","/a","/a/b"]')
+    assert (await client.reply())["type"] == "ack"
+    await other.publish("/a/b", 2, 3)
+    assert [await client.text(), await client.text()] == [count("/a/b", 2), count("/a/b", 3)]
+    assert await client.settle() == []
+
+
+async def test_messages_right_behind_the_array(hub: Hub) -> None:
+    """They are published after the ack, in order."""
+    watcher = Watcher(hub, "/a")
+    client = await ZeekClient.connect(hub)
+    await client.say(b"[]", count("/a", 1), b"5", count("/a", 2))
+    assert [(await client.reply())["type"] for _ in range(2)] == ["ack", "error"]
+    assert [part.body for part in watcher.frames] == [body_of(count("/a", 1)), body_of(count("/a", 2))]
+
+
+async def test_no_echo(hub: Hub) -> None:
+    """What a client publishes goes to all others who want it, the hub's own clients too, but not back."""
+    client, other = await ZeekClient.subscribed(hub, "/"), await ZeekClient.subscribed(hub, "/a")
+    await client.publish("/a", 1)
+    assert await other.text() == count("/a", 1)
+    await other.publish("/a", 2)
+    assert await client.text() == count("/a", 2)
+    assert await client.settle() == []
+    assert await other.settle() == []
+
+
+async def test_everything(hub: Hub) -> None:
+    """The empty prefix is everything that others publish; what the hub says of itself is not made for such programs."""
+    client = await ZeekClient.subscribed(hub, "")
+    other = await ZeekClient.subscribed(hub, lines=("X-Application-Name: second",))
+    await other.publish("/a", 1)
+    assert await client.text() == count("/a", 1)
+    assert await client.settle() == []
+
+
+async def test_what_the_hub_says(hub: Hub) -> None:
+    """Comes in Broker's terms to whoever asks for it by name."""
+    client = await ZeekClient.subscribed(hub, "", "$hub/client/")
+    await ZeekClient.subscribed(hub, lines=("X-Application-Name: second",))
+    joined = await client.reply()
+    assert (joined["topic"], joined["@data-type"]) == ("$hub/client/joined", "table")
+    assert {"@data-type": "string", "data": "second"} in [entry["value"] for entry in joined["data"]]
+
+
+async def test_each_has_an_id(hub: Hub) -> None:
+    """Programs that are told the same id take themselves for one."""
+    endpoints = []
+    for _ in range(2):
+        client = await ZeekClient.connect(hub)
+        await client.say(b"[]")
+        endpoints.append(uuid.UUID((await client.reply())["endpoint"]))
+    assert len({*endpoints, uuid.UUID(bytes=hub.node.id)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("topic", "cause"),
+    [
+        ("", "topic is empty, it must have 1 to 1024 bytes"),
+        ("$hub/client/joined", "topic '$hub/client/joined': $hub/ is the hub's own"),
+        ("/a\x07", "topic '/a\\x07' has the control character U+0007 at character 2"),
+        ("/" + "x" * 1024, "a topic of 1025 bytes, the limit is 1024 bytes"),
+        ("<$>/x", "topic '<$>/x': <$> is Broker's own"),
+    ],
+)
+async def test_topics_that_the_hub_does_not_take(hub: Hub, topic: str, cause: str) -> None:
+    """The error names the cause and the input; the next message is published."""
+    client, other = await ZeekClient.subscribed(hub), await ZeekClient.subscribed(hub, "/ok")
+    await client.publish("/ok", 1)
+    await client.publish(topic, 2)
+    await client.publish("/ok", 3)
+    assert await client.reply() == {
+        "type": "error",
+        "code": "deserialization_failed",
+        "context": f"input #2 was refused -> {cause}",
+    }
+    assert [await other.text(), await other.text()] == [count("/ok", 1), count("/ok", 3)]
+    assert hub.node.rejected_messages == 1
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "cause"),
+    [
+        (["/a", "/b", "/c"], "3 prefixes, the limit for a client is 2"),
+        (["/a\n"], "prefix '/a\\n' has the control character U+000A at character 2"),
+    ],
+)
+async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub, prefixes: list[str], cause: str) -> None:
+    """There is no second chance: the error, then Close with the same words."""
+    hub = await start_hub(settings=settings_of(prefixes_per_client=2))
+    client = await ZeekClient.connect(hub)
+    await client.say(json.dumps(prefixes).encode(), count("/a", 1))
+    assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": cause}
+    assert await client.raw.end() == (1008, cause)
+    await eventually(lambda: not hub.node.core.handlers)
+
+
+async def test_duplicates_are_one(start_hub: StartHub) -> None:
+    """They count once against the limit, and a message comes once."""
+    hub = await start_hub(settings=settings_of(prefixes_per_client=1))
+    client = await ZeekClient.subscribed(hub, "/a", "/a")
+    publish(hub.node.core, "/a", None)
+    await client.text()
+    assert await client.settle() == []
+
+
+async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
+    """However many clients get a batch, it is converted once."""
+    clients = [await ZeekClient.subscribed(hub, "/a") for _ in range(5)]
+    source = Watcher(hub, "/elsewhere").handler
+    batch = Batch(encode_frame(KIND_MESSAGES, body_of(count("/a", 1)), key=b"/a", flags=2), 1)
+    form = batch.form(zeek_form)
+    made = form.frames(batch)
+    core = hub.node.core
+    core.publish(source, core.routes.find("/a"), batch)
+    for client in clients:
+        assert await client.text() == count("/a", 1)
+    assert batch.form(zeek_form) is form
+    assert form.frames(batch) is made
+
+
+async def test_what_has_no_form_is_counted(hub: Hub) -> None:
+    """The client is not told, for the API has no word for it; the counters and the log are."""
+    client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: me",))
+    core = hub.node.core
+    source = Watcher(hub, "/elsewhere").handler
+    for body in (b"\x01", b"\xc1", b"\x02"):
+        core.publish(source, core.routes.find("/a"), Batch(encode_frame(KIND_MESSAGES, body, key=b"/a"), 1))
+    assert [(await client.reply())["data"] for _ in range(2)] == [1, 2]
+    assert await client.settle() == []
+    handler = hub.handler("me")
+    assert (handler.dropped_messages, handler.delivered_messages) == (1, 2)
+    assert [event.value["lost"] for event in core.report_drops()] == [1]
+
+
+async def test_overflow_disconnects_in_brokers_words(start_hub: StartHub) -> None:
+    """A client that does not read is closed with 1011, if that is the policy."""
+    limits = QueueLimits(messages=50, overflow=Overflow.DISCONNECT)
+    hub = await start_hub(settings=settings_of(queue=limits))
+    client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: stalled",), receive_bytes=4096)
+    hub.shrink_buffers()
+    handler = hub.handler("stalled")
+    source = await ZeekClient.subscribed(hub)
+    while not handler.closed:
+        await source.say(*[b'{"topic":"/a","@data-type":"string","data":"%b"}' % (b"x" * 1000)] * 20)
+        await source.settle()
+    code, reason = await client.raw.end()
+    assert code == 1011
+    assert reason.startswith("backpressure_overflow: queue full (50 messages, ")
+
+
+@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
+async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) -> None:
+    """With the other policies messages are missing, and counted; what comes is sound and in order."""
+    hub = await start_hub(settings=settings_of(queue=QueueLimits(messages=50, overflow=overflow)))
+    client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: stalled",), receive_bytes=4096)
+    hub.shrink_buffers()
+    handler = hub.handler("stalled")
+    core = hub.node.core
+    total = 0
+    while handler.dropped_messages < 100:
+        publish(core, "/a", ["x" * 1000, total])
+        core.flush()
+        total += 1
+    publish(core, "/b", 0)
+    delivered = total - handler.dropped_messages
+    numbers = [(await client.reply())["data"][1]["data"] for _ in range(delivered)]
+    assert numbers == sorted(numbers)
+    assert (numbers[-1] == total - 1) is (overflow is Overflow.DROP_OLDEST)
+    assert await client.settle() == []
+
+
+async def test_the_hub_stops(hub: Hub) -> None:
+    """Close with 1001."""
+    client = await ZeekClient.subscribed(hub)
+    hub.node.draining = True
+    for connection in list(hub.node.connections):
+        connection.drain()
+    assert await client.raw.end() == (1001, "the hub stops")
+
+
+async def test_too_large(start_hub: StartHub) -> None:
+    """Above the limit of the settings: 1009."""
+    hub = await start_hub(settings=settings_of(frame_bytes=5000))
+    client = await ZeekClient.subscribed(hub)
+    await client.say(b" " * 5001)
+    assert (await client.raw.end())[0] == 1009
+
+
+async def test_silence(hub: Hub) -> None:
+    """A silent client is asked for a sign of life, before and after its array, and given up if there is none."""
+    client = await ZeekClient.connect(hub)
+    await client.settle()
+    hub.later(21)
+    assert await client.raw.frame() == (Opcode.PING, b"")
+    await client.raw.send(frame(Opcode.PONG))
+    await client.say(b"[]")
+    assert (await client.reply())["type"] == "ack"
+    hub.later(21)
+    hub.later(11)
+    assert await client.raw.frame() == (Opcode.PING, b"")
+    code, reason = await client.raw.end()
+    assert (code, reason) == (1011, "Ping timeout")
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        ({}, ""),
+        ({"User-Agent": "agent/1.0 (x)"}, "agent/1.0 (x)"),
+        ({"X-Application-Name": "a-Z/_.=:*@9", "User-Agent": "agent"}, "a-Z/_.=:*@9"),
+        ({"X-Application-Name": "a b", "User-Agent": "agent"}, "agent"),
+        ({"X-Application-Name": ""}, ""),
+        ({"X-Application-Name": "x" * 65}, ""),
+        ({"User-Agent": "ü" * 40}, "ü" * 32),
+        ({"User-Agent": "\x9b1m"}, ""),
+    ],
+)
+def test_the_name(headers: dict[str, str], name: str) -> None:
+    """The application's if it is valid, else the software's, cut; nothing that acts on a terminal."""
+    assert client_name(Headers(headers)) == name
+    assert len(name.encode()) <= NAME_LIMIT_BYTES
+
+
+async def test_the_name_is_announced(hub: Hub) -> None:
+    """A client has its name from the moment in which it is there."""
+    watcher = Watcher(hub, "$hub/client/")
+    await ZeekClient.connect(hub, "X-Application-Name: silent")
+    await ZeekClient.subscribed(hub, lines=("User-Agent: agent/1",))
+    hub.node.core.flush()
+    assert [part.key for part in watcher.frames] == [b"$hub/client/joined"]
+    assert hub.handler("agent/1").role.value == "client"

@@ -1,0 +1,223 @@
+"""The recorded conversations with Broker's server, had with this hub: the same frames, but for what is listed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from websockets.frames import Opcode
+
+from hub.batch import Batch
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from peers.values import CONVERTED_LIMIT_BYTES, InvalidInputError, decode, decode_message, encode, to_text
+from peers.websocket.zeek import VERSION
+from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
+from tests.connections.websocket.zeek.sessions import Session, results, sessions, texts_of
+from tests.hubs.hub import Hub
+
+_VALUES = sessions("w01-all-types-server-to-client")["sub /test"]
+_FAULTS = sessions("w03-error-cases")
+_FAULT_RESULTS = {result["case"]: result for result in results("w03-results")}
+
+_WRITTEN_OTHERWISE = {"real-tiny", "real-huge", "real-nan"}
+"""Reals of many digits are written with an exponent, and NaN as JSON that every client can read."""
+
+_NO_JSON = {"real-inf", "real-neginf", "string-escapes", "string-allbytes"}
+"""What Broker writes for these is no JSON; nothing is known of their values but that."""
+
+_REFUSED_TOPICS = {
+    "missing topic": "topic is empty, it must have 1 to 1024 bytes",
+    "empty topic": "topic is empty, it must have 1 to 1024 bytes",
+    "topic not string": "topic is empty, it must have 1 to 1024 bytes",
+    "internal topic": "topic '<$>/local/data/errors': <$> is Broker's own",
+}
+"""Broker takes these silently, and nobody can get the message."""
+
+_NOT_AN_ARRAY = "subscriptions not an array"
+_NOT_A_STRING = "individual subscription not a string"
+_BAD_BEGINNINGS = {
+    "first: object": _NOT_AN_ARRAY,
+    "first: not json": _NOT_AN_ARRAY,
+    "first: array of numbers": _NOT_A_STRING,
+    "first: mixed": _NOT_A_STRING,
+    "first: string": _NOT_AN_ARRAY,
+    "first: null": _NOT_AN_ARRAY,
+    "first: empty frame": _NOT_AN_ARRAY,
+    "first: nested array": _NOT_A_STRING,
+    "first: trailing garbage": _NOT_AN_ARRAY,
+    "first: data message": _NOT_AN_ARRAY,
+}
+"""Broker leaves these without an answer."""
+
+_CLOSED = {
+    "binary frame with valid json": 1003,
+    "first: binary frame": 1003,
+    "unmasked client frame": 1002,
+    "rsv1 set": 1002,
+    "reserved opcode 3": 1002,
+    "continuation without start": 1002,
+    "new text while fragment open": 1002,
+    "ping 126 bytes": 1002,
+    "close 1000 from client": 1000,
+    "close 1-byte payload": 1002,
+}
+"""Broker closes without a Close, or does not notice what RFC 6455 forbids (frames without a mask, long pings)."""
+
+_TAKEN_APART = {"fragmented with ping in between", "big message 5 MB string", "close empty from client"}
+"""Tests of their own: Broker lost the first (a bug), takes larger messages, and closes without an answer."""
+
+
+def _without_identity(text: bytes) -> Any:
+    found = json.loads(text)
+    if found["type"] == "ack":
+        assert list(found) == ["type", "endpoint", "version"]
+        uuid.UUID(found["endpoint"])
+        return "ack"
+    return text
+
+
+async def _open(hub: Hub, session: Session) -> ZeekClient:
+    """Shake hands with the recorded request; the answer must have what the recorded one has."""
+    client = ZeekClient(await hub.raw_websocket())
+    await client.shake_hands(session.request)
+    for line in session.answer.rstrip().split(b"\r\n")[1:]:
+        assert line in client.head.split(b"\r\n")
+    assert b"Sec-WebSocket-Extensions" not in client.head
+    assert b"Sec-WebSocket-Protocol" not in client.head
+    return client
+
+
+async def test_all_types_from_the_hub(hub: Hub) -> None:
+    """The handshake, the ack and the text of every kind of value, byte for byte."""
+    client = await _open(hub, _VALUES)
+    array, close = _VALUES.sent
+    await client.raw.send(array)
+    ack = await client.text()
+    endpoint = str(uuid.UUID(json.loads(ack)["endpoint"])).encode()
+    assert ack == b'{"type":"ack","endpoint":"%b","version":"%b"}' % (endpoint, VERSION.encode())
+    core = hub.node.core
+    source = Watcher(hub, "/elsewhere").handler
+    compared = set()
+    for recorded in texts_of(_VALUES):
+        kind = json.loads(recorded.partition(b',"@data-type"')[0] + b"}")["topic"].removeprefix("/test/")
+        try:
+            topic, body = decode_message(recorded)
+        except InvalidInputError:
+            assert kind in _NO_JSON
+            continue
+        batch = Batch(encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS), 1)
+        core.publish(source, core.routes.find(topic.decode()), batch)
+        found = await client.text()
+        if kind in _WRITTEN_OTHERWISE:
+            assert decode_message(found) == (topic, body)
+        else:
+            assert found == recorded
+        compared.add(kind)
+    assert len(compared) == 68
+    await client.raw.send(close)
+    assert await client.raw.end() == (1000, "")
+
+
+async def test_all_types_from_the_client(hub: Hub) -> None:
+    """Sessions of values, valid and not: each reply, each value that arrives, and the numbers of the inputs."""
+    watcher = Watcher(hub, "/up")
+    client = await ZeekClient.subscribed(hub)
+    compared = 0
+    for case in results("w02-results"):
+        if case["sent"] is None:  # the recorded server fell over, and was begun anew
+            client = await ZeekClient.subscribed(hub)
+            continue
+        watcher.frames.clear()
+        await client.say(case["sent"].encode())
+        replies = [payload.decode() for _, payload in await client.settle()]
+        assert replies == case["ws_reply"], case["case"]
+        assert _received(watcher, case["endpoint_received"]) == case["endpoint_received"], case["case"]
+        compared += 1
+    assert compared == 85
+
+
+def _received(watcher: Watcher, recorded: list[str]) -> list[str]:
+    """What arrived, in the words of the recording, and cut where that is."""
+    assert all(frame.flags == BROKER_FLAGS for frame in watcher.frames)
+    values = [decode(encode(decode(frame.body))) for frame in watcher.frames]  # sets sorted, as Broker shows them
+    found = [f"recv data(/up, {to_text(value)})" for value in values]
+    return [
+        full if cut.endswith(")") else full[: len(cut.removesuffix("..."))] + cut[len(cut.removesuffix("...")) :]
+        for full, cut in zip(found, recorded, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(_FAULTS.keys() - _BAD_BEGINNINGS.keys() - _CLOSED.keys() - _TAKEN_APART))
+async def test_what_leaves_the_connection_open(hub: Hub, name: str) -> None:
+    """The recorded frames in the recorded order, and as many messages for the others; the connection goes on."""
+    session, result = _FAULTS[name], _FAULT_RESULTS[name]
+    watcher = Watcher(hub, "/up")
+    client = await _open(hub, session)
+    await client.raw.send(*session.sent)
+    replies = [_without_identity(text) if opcode == Opcode.TEXT else text for opcode, text in await client.settle()]
+    expected = [_without_identity(text) if opcode == Opcode.TEXT else text for opcode, text in session.heard]
+    if name == "first: empty string topic":  # Broker tells of the client itself there, and of its peers
+        expected = expected[:1]
+    if name in _REFUSED_TOPICS:
+        context = f"input #1 was refused -> {_REFUSED_TOPICS[name]}"
+        error = {"type": "error", "code": "deserialization_failed", "context": context}
+        expected.append(json.dumps(error, separators=(",", ":")).encode())
+    assert sorted(map(str, replies)) == sorted(map(str, expected))
+    assert len(watcher.frames) == len(result["endpoint_received"])
+    assert not session.ended
+
+
+@pytest.mark.parametrize("name", _BAD_BEGINNINGS)
+async def test_a_first_message_that_is_no_array_of_strings(hub: Hub, name: str) -> None:
+    """An error that says so, as Zeek's server gives it, then Close; nothing that stands behind it is read."""
+    watcher = Watcher(hub, "/up")
+    client = await _open(hub, _FAULTS[name])
+    await client.raw.send(*_FAULTS[name].sent)
+    context = _BAD_BEGINNINGS[name]
+    assert await client.text() == b'{"type":"error","code":"deserialization_failed","context":"%b"}' % context.encode()
+    assert await client.raw.end() == (1008, context)
+    assert not watcher.frames
+    assert not _FAULT_RESULTS[name]["endpoint_received"]
+
+
+@pytest.mark.parametrize("name", _CLOSED)
+async def test_what_ends_the_connection(hub: Hub, name: str) -> None:
+    """It ends with a Close that says why; nothing that stands behind it is read."""
+    watcher = Watcher(hub, "/up")
+    client = await _open(hub, _FAULTS[name])
+    await client.raw.send(*_FAULTS[name].sent)
+    code, _ = await client.raw.end()
+    assert code == _CLOSED[name]
+    assert not watcher.frames
+
+
+async def test_a_close_without_a_code(hub: Hub) -> None:
+    """It is echoed as it came."""
+    client = await _open(hub, _FAULTS["close empty from client"])
+    await client.raw.send(*_FAULTS["close empty from client"].sent)
+    assert (await client.reply())["type"] == "ack"
+    assert await client.raw.frame() == (Opcode.CLOSE, b"")
+
+
+async def test_a_ping_between_fragments(hub: Hub) -> None:
+    """It is answered, and the message arrives."""
+    watcher = Watcher(hub, "/up")
+    session = _FAULTS["fragmented with ping in between"]
+    client = await _open(hub, session)
+    await client.raw.send(*session.sent)
+    assert [opcode for opcode, _ in await client.settle()] == [Opcode.TEXT, Opcode.PONG]
+    assert len(watcher.frames) == 2
+
+
+async def test_five_megabytes(hub: Hub) -> None:
+    """More JSON than is converted: an error says so, and the connection goes on."""
+    watcher = Watcher(hub, "/up")
+    session = _FAULTS["big message 5 MB string"]
+    client = await _open(hub, session)
+    await client.raw.send(*session.sent)
+    assert (await client.reply())["type"] == "ack"
+    assert (await client.reply())["context"] == f"input #1 is longer than {CONVERTED_LIMIT_BYTES} bytes"
+    await client.settle()
+    assert [frame.body for frame in watcher.frames] == [b"\x02" + (1).to_bytes(8, "big")]

@@ -1,0 +1,28 @@
+"""Waiting for what tells nobody that it has happened. The time limit of the test is the only one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+__all__ = ["eventually", "settle"]
+
+_BUSY_TURNS = 200
+"""So many turns of the loop bring whatever two sockets of one process have for each other."""
+
+_LOOK_S = 0.001
+"""What takes longer is the work of another thread or process, which a loop that never rests would only hold up."""
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Let the loop go round until something is the case."""
+    turns = 0
+    while not condition():
+        await asyncio.sleep(0 if turns < _BUSY_TURNS else _LOOK_S)
+        turns += 1
+
+
+async def settle() -> None:
+    """Let the loop go round often enough for sockets of this process to bring what they hold."""
+    for _ in range(20):
+        await asyncio.sleep(0)

@@ -1,0 +1,76 @@
+"""Hubs in the test's own loop, as fixtures; a `conftest.py` imports those that the tests of its folder use.
+
+Such tests run on asyncio's loop and on uvloop, and fail if the loop met an error that nobody caught. A folder whose
+hubs listen for something else has a fixture `default_url` of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hub.settings import Settings
+from peers.transport.endpoints import Endpoint
+from tests.hubs.hub import LOOPBACK, Hub
+from tests.loops import pytest_asyncio_loop_factories
+
+__all__ = ["StartHub", "default_url", "hub", "kept_hubs", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
+
+StartHub = Callable[..., Awaitable[Hub]]
+
+
+@pytest.fixture
+async def uncaught() -> AsyncIterator[None]:
+    """Fail where the loop has met an error."""
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
+    yield
+    assert not found
+
+
+@pytest.fixture
+def default_url() -> str:
+    """Where hubs listen unless a test says otherwise."""
+    return LOOPBACK
+
+
+@contextlib.asynccontextmanager
+async def kept_hubs() -> AsyncIterator[list[Hub]]:
+    """Yield a list whose hubs are stopped at the end of the block, and hang up before the first of them is."""
+    hubs: list[Hub] = []
+    yield hubs
+    for hub in hubs:
+        await hub.stop_dialling()
+    for hub in hubs:
+        await hub.stop()
+
+
+@pytest.fixture
+async def start_hub(uncaught: None, default_url: str) -> AsyncIterator[StartHub]:  # noqa: ARG001 -- looks afterwards
+    """Start hubs; all are stopped when the test is over."""
+    async with kept_hubs() as hubs:
+
+        async def start(
+            url: str | Endpoint = default_url,
+            *,
+            settings: Settings | None = None,
+            name: str = "hub",
+            hub_id: bytes = b"",
+            loopback: bool = True,
+        ) -> Hub:
+            hub = Hub(settings or Settings(), name, hub_id, loopback=loopback)
+            await hub.listen(url)
+            hubs.append(hub)
+            return hub
+
+        yield start
+
+
+@pytest.fixture
+async def hub(start_hub: StartHub) -> Hub:
+    """One hub with default settings."""
+    return await start_hub()

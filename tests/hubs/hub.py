@@ -1,0 +1,226 @@
+"""A hub in the test's own loop: a node that listens wherever it is told to, with a clock that the test may put forward.
+
+It is wired as the daemon wires it, without logs, signals and statistics. Whoever needs a process uses `HubProcess`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hub.handler import Handler
+from hub.settings import Settings
+from peers.connections.connection import Connection
+from peers.connections.dialler import Dialler, hub_dialler
+from peers.connections.listener import Listener, bind
+from peers.connections.tcp import tcp_connection
+from peers.connections.unix import unix_connection
+from peers.connections.websocket import websocket_connection
+from peers.journal.journal import Journal
+from peers.node.node import Node
+from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
+from tests.hubs.clock import ShiftedLoop
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_socket import RawSocket
+from tests.hubs.raw_websocket import RawWebSocket
+
+__all__ = ["LOOPBACK", "Hub"]
+
+LOOPBACK = "tcp://127.0.0.1:0"
+
+AnyClient = TypeVar("AnyClient", bound=RawSocket)
+
+
+class Hub:
+    """One hub, with a listener for each `listen`; with a journal, if its settings name one.
+
+    Args:
+        settings: Its settings.
+        name: What it calls itself.
+        hub_id: Empty draws one.
+        loopback: Whether WebSockets are taken for such that listen on a loopback address, whose pages may come from
+            there without being listed.
+    """
+
+    def __init__(self, settings: Settings, name: str = "hub", hub_id: bytes = b"", *, loopback: bool = True) -> None:
+        self.node = Node(settings, name=name, hub_id=hub_id)
+        self.node.ready = True
+        self.clock = ShiftedLoop()
+        self.node.loop = self.clock  # type: ignore[assignment]
+        self.connections: list[Connection] = []
+        self.endpoints: list[Endpoint] = []
+        self.journal: Journal | None = None
+        if settings.journal.path:
+            self.node.journal = self.journal = Journal(self.node.core, settings.journal, settings.limits)
+        self._loopback = loopback
+        self._listeners: list[Listener] = []
+        self._clients: list[RawSocket] = []
+        self._diallers: list[asyncio.Task[None]] = []
+
+    # Listening.
+
+    async def listen(self, url: str | Endpoint = LOOPBACK) -> Endpoint:
+        """Open a listener; return where it is."""
+        wanted = url if isinstance(url, Endpoint) else Endpoint.parse(url)
+        listener, endpoint = await bind(wanted, self._maker(wanted), asyncio.get_running_loop())
+        self._listeners.append(listener)
+        self.endpoints.append(endpoint)
+        return endpoint
+
+    def _maker(self, endpoint: Endpoint) -> Callable[[], Connection]:
+        def make() -> Connection:
+            queue = endpoint.queue.applied_to(self.node.settings.queue)
+            if endpoint.scheme is Scheme.WS:
+                connection = websocket_connection(self.node, queue, loopback=self._loopback)
+            else:
+                connection = (unix_connection if endpoint.scheme is Scheme.UNIX else tcp_connection)(self.node, queue)
+            return self._kept(connection)
+
+        return make
+
+    def _kept(self, connection: Connection) -> Connection:
+        connection.lost = asyncio.get_running_loop().create_future()
+        self.connections.append(connection)
+        return connection
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens; the first of several."""
+        return self.endpoints[0]
+
+    @property
+    def url(self) -> str:
+        """The same, for clients."""
+        return self.endpoint.location
+
+    # Raw clients, which are closed with the hub.
+
+    async def raw(self, endpoint: Endpoint | None = None, *, receive_bytes: int | None = None) -> RawClient:
+        """A client that has connected and said nothing."""
+        return await self._dialled_in(RawClient, endpoint, receive_bytes)
+
+    async def client(
+        self, *prefixes: str, endpoint: Endpoint | None = None, receive_bytes: int | None = None, **hello: Any
+    ) -> RawClient:
+        """A client that has said HELLO and subscribed."""
+        client = await self.raw(endpoint, receive_bytes=receive_bytes)
+        await client.greet(**hello)
+        if prefixes:
+            await client.subscribe(*prefixes)
+        return client
+
+    async def raw_websocket(
+        self, endpoint: Endpoint | None = None, *, receive_bytes: int | None = None
+    ) -> RawWebSocket:
+        """A client that has connected to a port for WebSockets and said nothing."""
+        return await self._dialled_in(RawWebSocket, endpoint, receive_bytes)
+
+    async def websocket(
+        self, *prefixes: str, subprotocol: str = "hub.v1.json", receive_bytes: int | None = None, **hello: Any
+    ) -> RawWebSocket:
+        """A client that has shaken hands, said hello if there is anything to say in it, and subscribed."""
+        client = await self.raw_websocket(receive_bytes=receive_bytes)
+        await client.shake_hands(subprotocol)
+        assert (await client.message())["type"] == "welcome"
+        if hello:
+            await client.say("hello", **hello)
+            assert (await client.message())["type"] == "welcome"
+        if prefixes:
+            await client.say("subscribe", prefixes=list(prefixes), request=1)
+            confirmed = await client.message()
+            assert (confirmed["type"], confirmed["request"]) == ("confirmed", 1)
+        return client
+
+    async def _dialled_in(
+        self, kind: type[AnyClient], endpoint: Endpoint | None, receive_bytes: int | None
+    ) -> AnyClient:
+        client = await kind.connect(endpoint or self.endpoint, receive_bytes=receive_bytes)
+        self._clients.append(client)
+        return client
+
+    # Other hubs.
+
+    def dial(self, other: Hub, *, backoff: Backoff | None = None) -> Dialler:
+        """Link to another hub, again and again."""
+        return self._dialling(
+            hub_dialler(
+                self.node, other.endpoint, self.node.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005)
+            )
+        )
+
+    def _dialling(self, dialler: Dialler) -> Dialler:
+        self._diallers.append(asyncio.ensure_future(dialler.run()))
+        return dialler
+
+    async def stop_dialling(self) -> None:
+        """Hang up on other hubs, for good."""
+        for task in self._diallers:
+            task.cancel()
+        await asyncio.gather(*self._diallers, return_exceptions=True)
+
+    # What a test looks at, and does.
+
+    def handler(self, name: str) -> Handler:
+        """The handler of the client, or the link, with that name."""
+        (found,) = [handler for handler in self.node.core.handlers.values() if handler.name == name]
+        return found
+
+    def prefixes(self, name: str) -> dict[str, int]:
+        """What the client with that name has subscribed to, and how often; nothing while it is not connected."""
+        handlers = self.node.core.handlers.values()
+        return {
+            prefix: count for handler in handlers if handler.name == name for prefix, count in handler.prefixes.items()
+        }
+
+    def later(self, seconds: float) -> None:
+        """Put the clock forward, and do what is due then."""
+        self.clock.ahead_s += seconds
+        self.node.keepalive.tick(self.clock.time())
+        self.node.expire()
+
+    def shrink_buffers(self) -> None:
+        """Let the kernel hold next to nothing for the clients that are connected now, so that they stall at once."""
+        for connection in self.node.connections:
+            sock = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                sock.setsockopt(socket.SOL_SOCKET, option, 4096)
+
+    # Ending.
+
+    async def stop_listening(self) -> None:
+        """Close the listeners; connections stay."""
+        for listener in self._listeners:
+            listener.close()
+
+    async def crash(self) -> None:
+        """Lose all connections without a word, and go on listening."""
+        for connection in list(self.node.connections):
+            connection.abort()
+        await self.node.wait_released()
+
+    async def drain(self) -> None:
+        """Stop as on SIGTERM."""
+        await self.stop_listening()
+        self.node.draining = True
+        for connection in list(self.node.connections):
+            connection.drain()
+        await self.node.wait_released()
+
+    async def stop(self) -> None:
+        """End everything at once, without a word, as a crash does."""
+        await self.stop_dialling()
+        await self.stop_listening()
+        for connection in self.connections:  # those that were accepted just now come in meanwhile
+            await eventually(lambda connection=connection: connection.address != "")  # type: ignore[misc]
+            connection.abort()
+            assert connection.lost is not None
+            await connection.lost
+        for client in self._clients:
+            client.close()
+        await self.crash()
+        if self.journal is not None:
+            await self.journal.stop()

@@ -1,0 +1,157 @@
+"""A client that speaks frames over a socket of its own, and reads only when it is asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+from hub.batch import Batch, decode_values
+from hub.frame import HEADER, HEADER_BYTES, Frame, encode_frame
+from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hubs.raw_socket import Gap, RawSocket
+
+
+def publication(topic: str, *values: Any) -> bytes:
+    """One MESSAGES frame."""
+    return Batch.of(topic, values).frames
+
+
+def numbered(topic: str, numbers: range, *, padding: int = 0, together: int = 1) -> bytes:
+    """Frames of numbers, with so many bytes beside each; `together` of them in a frame."""
+    values = [[number, bytes(padding)] for number in numbers]
+    starts = range(0, len(values), together)
+    return b"".join(publication(topic, *values[start : start + together]) for start in starts)
+
+
+class RawClient(RawSocket):
+    """A socket on which frames are spoken."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._requests = 0
+
+    # Speaking.
+
+    async def greet(self, **fields: Any) -> Hello:
+        """Say HELLO as a client, unless `fields` say otherwise; return the hub's."""
+        said: dict[str, Any] = {"protocol": 1, "role": "client"} | fields
+        await self.send(Hello(**said).encode())
+        frame = await self.frame()
+        assert frame.kind == Kind.HELLO, frame
+        return Hello.decode(frame.body)
+
+    async def subscribe(self, *prefixes: str) -> list[Frame]:
+        """Subscribe and wait for the confirmation; return what came before it."""
+        return await self._change(Kind.SUBSCRIBE, prefixes)
+
+    async def unsubscribe(self, *prefixes: str) -> list[Frame]:
+        """Unsubscribe and wait for the confirmation; return what came before it."""
+        return await self._change(Kind.UNSUBSCRIBE, prefixes)
+
+    async def _change(self, kind: Kind, prefixes: tuple[str, ...]) -> list[Frame]:
+        self._requests += 1
+        await self.send(encode_subscription(kind, list(prefixes), self._requests))
+        before: list[Frame] = []
+        async for frame in self.frames():
+            if frame.kind == Kind.NOTICE:
+                notice = decode_notice(frame.body)  # with a journal it says where that stands, too
+                if (notice.kind, notice.request) == ("confirmed", self._requests):
+                    return before
+            before.append(frame)
+        raise AssertionError(f"no confirmation, but {before}")
+
+    async def publish(self, topic: str, *values: Any) -> None:
+        """Send one frame."""
+        await self.send(publication(topic, *values))
+
+    async def ping(self, body: bytes = b"barrier") -> list[Frame]:
+        """Wait until the hub has acted on all that was sent; return what came before the answer."""
+        await self.send(encode_frame(Kind.PING, body))
+        before: list[Frame] = []
+        async for frame in self.frames():
+            if frame == Frame(Kind.PONG, 0, b"", body):
+                return before
+            before.append(frame)
+        raise AssertionError(f"no answer to PING, but {before}")
+
+    # Listening.
+
+    async def frame(self) -> Frame:
+        """Return the next frame.
+
+        Raises:
+            EOFError: The hub has closed, in order.
+            ConnectionResetError: It has not.
+        """
+        while True:
+            if len(self._buffer) >= HEADER_BYTES:
+                body_bytes, kind, flags, key_bytes = HEADER.unpack_from(self._buffer)
+                start, end = HEADER_BYTES + key_bytes, HEADER_BYTES + key_bytes + body_bytes
+                if len(self._buffer) >= end:
+                    frame = Frame(kind, flags, bytes(self._buffer[HEADER_BYTES:start]), bytes(self._buffer[start:end]))
+                    del self._buffer[:end]
+                    return frame
+            await self.read()
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        """All frames until the hub closes."""
+        with contextlib.suppress(EOFError):
+            while True:
+                yield await self.frame()
+        assert not self._buffer, "the stream ends within a frame"
+
+    async def values(self, count: int) -> list[tuple[str, Any]]:
+        """Read messages until there are so many values; topic and value of each. Anything else is an error."""
+        found: list[tuple[str, Any]] = []
+        while len(found) < count:
+            frame = await self.frame()
+            assert frame.kind == Kind.MESSAGES, frame
+            found += [(frame.key.decode(), value) for value in decode_values(frame)]
+        assert len(found) == count
+        return found
+
+    async def numbers_and_gaps(self, stop: int, start: int = 0) -> list[int | Gap]:
+        """Read messages numbered from `start` to `stop` and notices of lost ones, until all are told or the hub closes.
+
+        Each gap must stand exactly where the numbers are missing, and say how many.
+        """
+        found: list[int | Gap] = []
+        expected = start
+        while expected < stop:
+            frame = await self.frame()
+            if frame.kind == Kind.CLOSE:
+                self._buffer[:0] = encode_frame(frame.kind, frame.body)
+                break
+            if frame.kind == Kind.NOTICE:
+                notice = decode_notice(frame.body)
+                assert notice == Notice("dropped", count=notice.count), notice
+                assert notice.count > 0
+                found.append(Gap(notice.count))
+                expected += notice.count
+                continue
+            for number, _ in decode_values(frame):
+                assert number == expected, f"{number} where {expected} should stand"
+                found.append(number)
+                expected += 1
+        assert expected <= stop
+        return found
+
+    async def notice(self) -> Notice:
+        """Read a frame that must be a notice."""
+        frame = await self.frame()
+        assert frame.kind == Kind.NOTICE, frame
+        return decode_notice(frame.body)
+
+    async def end(self) -> tuple[int, str]:
+        """Read to the end of the stream, which must be a CLOSE; return what it says."""
+        last = None
+        async for frame in self.frames():
+            assert last is None or last.kind != Kind.CLOSE, "a frame behind CLOSE"
+            last = frame
+        assert last is not None, "no frame before the end"
+        assert last.kind == Kind.CLOSE, last
+        return decode_close(last.body)

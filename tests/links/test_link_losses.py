@@ -1,0 +1,358 @@
+"""Links that are cut, held and slowed: every loss is told on both sides, and a link is up again at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import encode_frame
+from hub.overflow import QueueLimits
+from peers.wire.account import Account, decode_account, encode_account
+from peers.wire.control import Notice, encode_notice, encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import eventually, settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, numbered
+from tests.hubs.settings import settings_of
+from tests.links.way import Way
+
+LINK = b"the link"
+
+
+@pytest.fixture
+async def north(start_hub: StartHub) -> Hub:
+    """The hub that dials."""
+    return await start_hub(name="north", hub_id=b"\x01" * 16)
+
+
+@pytest.fixture
+async def south(start_hub: StartHub) -> Hub:
+    """The hub with subscribers."""
+    return await start_hub(name="south", hub_id=b"\x02" * 16)
+
+
+@pytest.fixture
+async def way(south: Hub) -> AsyncIterator[Way]:
+    """What lies before the second hub."""
+    between = await Way(south.endpoint).start()
+    yield between
+    await between.stop()
+
+
+async def linked(north: Hub, south: Hub, *prefixes: str) -> None:
+    """Wait until the link is up on both sides, and what is wanted is known."""
+    await eventually(lambda: len(north.node.links) == len(south.node.links) == 1)
+    await eventually(lambda: has(north, "south", prefixes) and has(south, "north", ()))
+
+
+def has(hub: Hub, name: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether the hub of that name is linked and wants exactly this."""
+    found = [handler for handler in hub.node.core.handlers.values() if handler.name == name]
+    return len(found) == 1 and set(found[0].prefixes) == set(prefixes)
+
+
+async def losses(watcher: RawClient, count: int) -> list[dict[str, Any]]:
+    """The next events about lost messages, without who it was."""
+    told = []
+    while len(told) < count:
+        ((topic, value),) = await watcher.values(1)
+        assert topic == "$hub/links/lost"
+        told.append({key: value[key] for key in ("lost", "exactly", "sent")})
+    return told
+
+
+def told(hub: Hub) -> tuple[int, int, int, int]:
+    """Lost, possibly lost, missed, in doubt."""
+    accounts = hub.node.accounts
+    return (
+        accounts.lost_messages,
+        accounts.possibly_lost_messages,
+        accounts.missed_messages,
+        accounts.messages_in_doubt,
+    )
+
+
+async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, way: Way) -> None:
+    """The publisher's hub tells how many may be lost at once, and both know how many were when the link is back."""
+    reader = await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    watchers = [await hub.client("$hub/links/") for hub in (north, south)]
+    publisher = await north.client()
+    await publisher.send(numbered("/flood", range(10)))
+    assert await reader.numbers_and_gaps(10) == list(range(10))
+    south.later(2.0)
+    await eventually(lambda: north.node.links._links[b"\x02" * 16]._link._confirmed == 10)  # type: ignore[attr-defined]
+    way.hold()
+    await publisher.send(numbered("/flood", range(10, 91)))
+    await publisher.ping()
+    way.replace()
+    way.cut()
+    assert await losses(watchers[0], 1) == [{"lost": 81, "exactly": False, "sent": True}]
+    assert await losses(watchers[0], 1) == [{"lost": 81, "exactly": True, "sent": True}]
+    assert await losses(watchers[1], 1) == [{"lost": 81, "exactly": True, "sent": False}]
+    assert told(north) == (81, 0, 0, 0)
+    assert told(south) == (0, 0, 81, 0)
+    await linked(north, south, "/flood")
+    await publisher.send(numbered("/flood", range(91, 93)))
+    assert await reader.numbers_and_gaps(93, start=91) == [91, 92]
+    assert told(north) == (81, 0, 0, 0)
+
+
+async def test_a_loss_where_nothing_was_confirmed_yet(north: Hub, south: Hub, way: Way) -> None:
+    """What had arrived before the cut is in doubt, until the link is back and the far side tells that it has."""
+    reader = await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    watcher = await north.client("$hub/links/")
+    publisher = await north.client()
+    await publisher.send(numbered("/flood", range(500), together=7))
+    assert await reader.numbers_and_gaps(500) == list(range(500))
+    way.cut()
+    assert await losses(watcher, 2) == [
+        {"lost": 500, "exactly": False, "sent": True},
+        {"lost": 0, "exactly": True, "sent": True},
+    ]
+    assert told(north) == told(south) == (0, 0, 0, 0)
+
+
+async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) -> None:
+    """Both sides give the link up by themselves; what was queued and written in between is told, exactly in the end."""
+    await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    south.later(2.0)
+    publisher = await north.client()
+    way.hold()
+    await publisher.send(numbered("/flood", range(300)))
+    await publisher.ping()
+    first = north.node.links._links[b"\x02" * 16]
+    way.replace()
+    for hub in (north, south):
+        for _ in range(20):
+            hub.later(2.0)
+    await eventually(lambda: north.node.links._links.get(b"\x02" * 16) not in (first, None))
+    await eventually(lambda: told(north)[3] == 0)
+    assert told(north) == (300, 0, 0, 0)
+    await eventually(lambda: told(south) == (0, 0, 300, 0))
+
+
+async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) -> None:
+    """What the peer was too slow to take, and what was dropped for it before, is all counted."""
+    north = await start_hub(name="north", settings=settings_of(queue=QueueLimits(messages=100)))
+    way = await Way(south.endpoint).start()
+    await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    link = north.handler("south")
+    publisher = await north.client()
+    way.hold()
+    sent = 0
+    while link.dropped_messages < 200:
+        await publisher.send(numbered("/flood", range(sent, sent + 100), padding=2000))
+        await publisher.ping()
+        sent += 100
+    dropped = link.dropped_messages
+    way.replace()
+    way.cut()
+    await eventually(lambda: told(north)[0] > 0 and told(north)[3] == 0)
+    lost, possibly, _, _ = told(north)
+    assert possibly == 0
+    assert lost + dropped + south.node.core.statistics().published_messages_total == sent
+    await way.stop()
+
+
+async def test_a_peer_that_stops_in_order(north: Hub, south: Hub) -> None:
+    """Where all has arrived by then, nothing is told, also where none of it was confirmed before."""
+    north.dial(south)
+    await south.client("/flood")
+    await linked(north, south, "/flood")
+    publisher = await north.client()
+    await publisher.send(numbered("/flood", range(50)))
+    await publisher.ping()
+    await eventually(lambda: south.node.core.statistics().published_messages_total == 50)
+    (connection,) = [one for one in south.connections if one.conversation.far_name == "north"]
+    connection.drain()
+    await eventually(lambda: connection not in south.node.connections)
+    assert told(north) == told(south) == (0, 0, 0, 0)
+
+
+async def scripted_peer(hub: Hub, *, link: bytes = LINK, hub_id: bytes = b"\x77" * 16) -> tuple[RawClient, Hello]:
+    """A peer that is a socket of this test, and wants everything under /a."""
+    peer = await hub.raw()
+    hello = await peer.greet(role="hub", id=hub_id, name="peer", link=link)
+    await peer.send(encode_subscription(Kind.SUBSCRIBE, ["/a"]))
+    await eventually(lambda: any(one.name == "peer" and one.prefixes for one in hub.node.core.handlers.values()))
+    return peer, hello
+
+
+async def account(peer: RawClient) -> Account:
+    """The next account that the hub tells; what else it says is passed over."""
+    async for frame in peer.frames():
+        if frame.kind == Kind.ACCOUNT:
+            return decode_account(frame.body)
+    raise AssertionError("no account")
+
+
+async def test_accounts_of_a_link(north: Hub) -> None:
+    """HELLO repeats the id of the link; once a second the hub tells how many messages have come, if any have."""
+    peer, hello = await scripted_peer(north)
+    assert hello.link == LINK
+    north.later(2.0)
+    await peer.send(numbered("/a", range(7), together=3))
+    await eventually(lambda: north.handler("peer").published_messages == 7)
+    north.later(2.0)
+    assert await account(peer) == Account(LINK, sent=0, arrived=7)
+    north.later(2.0)
+    assert [frame.kind for frame in await peer.ping()] == []
+
+
+async def test_a_goodbye_without_all_messages(north: Hub) -> None:
+    """A peer that read on until its CLOSE, and no further: what it has not read is lost, known at once and exactly."""
+    watcher = await north.client("$hub/links/")
+    peer, _ = await scripted_peer(north)
+    publisher = await north.client()
+    await publisher.send(numbered("/a", range(20)))
+    await publisher.ping()
+    await peer.send(encode_account(Account(LINK, arrived=15, last=True)), encode_frame(Kind.CLOSE, b"\x03\xe9"))
+    assert await losses(watcher, 1) == [{"lost": 5, "exactly": True, "sent": True}]
+    assert told(north) == (5, 0, 0, 0)
+
+
+async def test_the_goodbye_of_this_side(north: Hub) -> None:
+    """The last account stands before CLOSE; whoever closes behind it has read all."""
+    peer, _ = await scripted_peer(north)
+    publisher = await north.client()
+    await publisher.send(numbered("/a", range(20)))
+    await publisher.ping()
+    await peer.send(numbered("/a", range(3)))
+    await eventually(lambda: north.handler("peer").published_messages == 3)
+    (connection,) = [one for one in north.connections if one.conversation.far_name == "peer"]
+    connection.drain()
+    assert await account(peer) == Account(LINK, sent=20, arrived=3, last=True)
+    assert (await peer.end())[0] == CloseCode.GOING_AWAY
+    peer.close()
+    await eventually(lambda: connection not in north.node.connections)
+    assert told(north) == (0, 0, 0, 0)
+
+
+async def test_a_peer_of_an_earlier_version(north: Hub) -> None:
+    """It knows no accounts and gets none; what it may have lost is "at most" all that it was sent."""
+    watcher = await north.client("$hub/links/")
+    peer, hello = await scripted_peer(north, link=b"")
+    assert hello.link == b""
+    publisher = await north.client()
+    await publisher.send(numbered("/a", range(4)))
+    await publisher.ping()
+    north.later(2.0)
+    peer.reset()
+    assert await losses(watcher, 1) == [{"lost": 4, "exactly": False, "sent": True}]
+    assert told(north) == (0, 4, 0, 0)
+
+
+async def test_what_a_peer_has_dropped(north: Hub) -> None:
+    """Its queue for this hub was full: it says so, and subscribers of this hub are told."""
+    watcher = await north.client("$hub/links/")
+    peer, _ = await scripted_peer(north)
+    await peer.send(encode_notice(Notice("dropped", count=12)))
+    assert await losses(watcher, 1) == [{"lost": 12, "exactly": True, "sent": False}]
+    assert told(north) == (0, 0, 12, 0)
+
+
+# A link that only one side believes in.
+
+
+def conversations(hub: Hub) -> list[Any]:
+    """What its connections speak."""
+    return [one.conversation for one in hub.connections]
+
+
+async def test_a_link_that_only_one_side_believes_in(north: Hub, south: Hub, way: Way) -> None:
+    """The dialler hears of the cut and dials again, the other side not: the old link is asked and gives way."""
+    reader = await south.client("/a")
+    north.dial(way)
+    await linked(north, south, "/a")
+    (old,) = [one.conversation for one in south.connections if one.conversation.far_name == "north"]
+    way.hold()
+    way.replace()
+    way.cut(far=False)
+    await eventually(lambda: way.accepted == 2)
+    await eventually(lambda: any(one.far_name == "north" and one is not old for one in conversations(south)))
+    assert south.node.links._links[b"\x01" * 16] is old
+    south.later(2.0)
+    await eventually(lambda: south.node.links._links.get(b"\x01" * 16) not in (old, None))
+    await linked(north, south, "/a")
+    publisher = await north.client()
+    await publisher.send(numbered("/a", range(2)))
+    assert await reader.numbers_and_gaps(2) == [0, 1]
+    assert way.accepted == 2
+
+
+async def test_a_link_that_is_alive_is_not_replaced(north: Hub) -> None:
+    """It answers, so the second one is refused at once; whoever refuses says who it is."""
+    peer, _ = await scripted_peer(north)
+    second = await north.raw()
+    await second.send(Hello(protocol=1, role="hub", id=b"\x77" * 16, name="second").encode())
+    async for frame in peer.frames():
+        if frame.kind == Kind.PING:
+            await peer.send(encode_frame(Kind.PONG, frame.body))
+            break
+    assert Hello.decode((await second.frame()).body).id == north.node.id
+    assert (await second.end())[0] == CloseCode.ALREADY_CONNECTED
+    assert len(north.node.links) == 1
+    assert await peer.ping() == []
+
+
+async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, south: Hub) -> None:
+    """Two hubs that are told to dial each other: the one that was refused waits until the link is gone."""
+    north.dial(south)
+    await linked(north, south)
+    dialler = south.dial(north)
+    await eventually(lambda: "(4009)" in dialler._last_reason)
+    await settle()
+    assert dialler.attempts == 1
+    assert len(south.node.departures._waiting) == 1
+    await north.stop_dialling()
+    await eventually(lambda: dialler.attempts == 2)
+    await linked(north, south)
+
+
+async def test_nothing_is_read_of_a_link_that_waits(north: Hub) -> None:
+    """What a second link says before it is decided is neither lost nor done: it follows once the link stands."""
+    peer, _ = await scripted_peer(north)
+    reader = await north.client("/a")
+    second = await north.raw()
+    await second.send(
+        Hello(protocol=1, role="hub", id=b"\x77" * 16, name="second").encode(), *[numbered("/a", range(3))]
+    )
+    await settle()
+    peer.reset()
+    assert await reader.numbers_and_gaps(3) == [0, 1, 2]
+    assert Hello.decode((await second.frame()).body).id == north.node.id
+
+
+async def test_cut_again_and_again(north: Hub, south: Hub, way: Way) -> None:
+    """Whenever the way is cut while messages flow: what did not arrive is exactly what both sides have counted."""
+    await south.client("/flood")
+    north.dial(way)
+    publisher = await north.client()
+    for _ in range(3):
+        await linked(north, south, "/flood")
+        link = north.handler("south")
+        for first in range(0, 1000, 200):
+            await publisher.send(numbered("/flood", range(first, first + 200), padding=300))
+        await publisher.ping()
+        way.cut()
+        await eventually(lambda link=link: link.closed)  # type: ignore[misc]
+        assert link.delivered_messages == 1000
+    await linked(north, south, "/flood")
+    await eventually(lambda: told(north)[3] == 0)
+    lost, possibly, _, _ = told(north)
+    assert possibly == 0
+    assert south.node.core.statistics().published_messages_total + lost == 3000
+    await eventually(lambda: told(south)[2] == lost)

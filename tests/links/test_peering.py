@@ -1,0 +1,316 @@
+"""Hubs that peer: what they tell each other, what they forward, which links stay, and how they come back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hub.delivery import Role
+from hub.errors import CloseCode
+from hub.frame import encode_frame
+from hub.overflow import QueueLimits
+from peers.wire.control import decode_subscription, encode_subscription
+from peers.wire.hello import Hello, QueueWish
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import eventually, settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, numbered, publication
+from tests.hubs.settings import settings_of
+
+LOW, HIGH = b"\x01" * 16, b"\x02" * 16
+STRANGER = b"\x77" * 16
+
+
+@pytest.fixture
+async def north(start_hub: StartHub) -> Hub:
+    """A hub."""
+    return await start_hub(name="north", hub_id=LOW)
+
+
+@pytest.fixture
+async def south(start_hub: StartHub) -> Hub:
+    """Another one."""
+    return await start_hub(name="south", hub_id=HIGH)
+
+
+async def link(source: Hub, target: Hub) -> None:
+    """Dial, and wait until both sides have told their filters."""
+    source.dial(target)
+    await eventually(lambda: wants(source, target.node.name, target) and wants(target, source.node.name, source))
+
+
+def is_linked(hub: Hub, name: str) -> bool:
+    """Whether a link to a hub of that name is up."""
+    return any(one.role is Role.LINK and one.name == name for one in hub.node.core.handlers.values())
+
+
+def wants(hub: Hub, name: str, other: Hub) -> bool:
+    """Whether `hub` knows exactly what the other hub wants now."""
+    return is_linked(hub, name) and set(hub.handler(name).prefixes) == set(other.node.core.minimal_filter)
+
+
+# Filters.
+
+
+async def test_filters_are_exchanged(north: Hub, south: Hub) -> None:
+    """Each side learns at once the fewest prefixes that cover what the other wants."""
+    await north.client("/a", "/a/b", "/c/d")
+    await south.client("/x", "/", "/a")
+    await link(north, south)
+    assert set(north.handler("south").prefixes) == {"/"}
+    assert set(south.handler("north").prefixes) == {"/a", "/c/d"}
+
+
+async def test_changes_are_told(north: Hub, south: Hub) -> None:
+    """As they come: new prefixes, prefixes that cover others, and those that are no longer wanted."""
+    await link(north, south)
+    client = await south.client("/a/b", "/a/c")
+    known = north.handler("south").prefixes
+    await eventually(lambda: set(known) == {"/a/b", "/a/c"})
+    await client.subscribe("/a/")
+    await eventually(lambda: set(known) == {"/a/"})
+    await client.unsubscribe("/a/")
+    await eventually(lambda: set(known) == {"/a/b", "/a/c"})
+    client.close()
+    await eventually(lambda: not known)
+
+
+async def test_what_a_peer_wants_is_no_wish_of_ours(north: Hub, south: Hub) -> None:
+    """A filter that came over a link is not told to any link, not even back."""
+    await south.client("/a")
+    await link(north, south)
+    assert north.node.core.minimal_filter == ()
+    assert not south.handler("north").prefixes
+
+
+# Messages.
+
+
+async def test_messages_cross_where_they_are_wanted(north: Hub, south: Hub) -> None:
+    """In both directions; what nobody wants over there stays here."""
+    in_south, in_north = await south.client("/a"), await north.client("/b")
+    await link(north, south)
+    publisher = await north.client()
+    await publisher.send(publication("/b", 1), publication("/unwanted", 2), publication("/a", 3))
+    assert await in_south.values(1) == [("/a", 3)]
+    assert await in_north.values(1) == [("/b", 1)]
+    assert north.handler("south").delivered_messages == 1
+    await in_south.publish("/b", 4)
+    assert await in_north.values(1) == [("/b", 4)]
+
+
+async def test_nothing_comes_back(north: Hub, south: Hub) -> None:
+    """Where both sides want a topic, each subscriber gets each message once."""
+    in_north, in_south = await north.client("/"), await south.client("/")
+    await link(north, south)
+    await in_north.publish("/a", 1)
+    await in_south.publish("/a", 2)
+    assert sorted(await in_north.values(2)) == sorted(await in_south.values(2)) == [("/a", 1), ("/a", 2)]
+    for hub in (north, south):
+        assert hub.node.core.statistics().published_messages_total == 2
+    await in_north.publish("/end", 3)
+    assert await in_north.values(1) == await in_south.values(1) == [("/end", 3)]
+
+
+async def test_one_hop(start_hub: StartHub, north: Hub, south: Hub) -> None:
+    """Of three hubs in a line, what enters at one end reaches the middle, and not the other end."""
+    middle = await start_hub(name="middle")
+    await link(north, middle)
+    await link(south, middle)
+    readers = [await hub.client("/", queue=QueueWish(messages=1000)) for hub in (north, middle, south)]
+    await eventually(lambda: wants(north, "middle", middle) and wants(middle, "north", north))
+    await eventually(lambda: wants(south, "middle", middle) and wants(middle, "south", south))
+    at_ends = [await north.client(), await south.client()]
+    await at_ends[0].publish("/from/north", 1)
+    assert await readers[0].values(1) == await readers[1].values(1) == [("/from/north", 1)]
+    await at_ends[1].publish("/from/south", 2)
+    assert await readers[2].values(1) == await readers[1].values(1) == [("/from/south", 2)]
+    await readers[1].publish("/from/middle", 3)
+    for reader in readers:
+        assert await reader.values(1) == [("/from/middle", 3)]
+
+
+async def test_the_hubs_own_topics_do_not_cross(north: Hub, south: Hub) -> None:
+    """Whoever wants everything gets the events of their own hub only."""
+    watcher = await north.client("")
+    await link(north, south)
+    await south.client(name="in the south")
+    guest = await south.client()
+    await guest.publish("/end", 1)
+    seen: list[str] = []
+    while seen[-1:] != ["/end"]:
+        seen += [topic for topic, _ in await watcher.values(1)]
+    assert seen == ["$hub/peer/joined", "/end"]
+
+
+async def test_a_peer_may_not_publish_the_hubs_own_topics(north: Hub) -> None:
+    """It is told so, and the link stays."""
+    watcher = await north.client("$hub/")
+    peer = await raw_link(north)
+    assert [topic for topic, _ in await watcher.values(1)] == ["$hub/peer/joined"]
+    await peer.send(encode_frame(Kind.MESSAGES, b"\xc0", key=b"$hub/peer/joined"))
+    assert [frame.kind for frame in await peer.ping()] == [Kind.SUBSCRIBE, Kind.NOTICE]
+    assert await watcher.ping() == []
+    assert is_linked(north, "peer")
+
+
+async def test_order_and_number_over_a_link(start_hub: StartHub) -> None:
+    """Many messages, with large queues: all of them, in order."""
+    settings = settings_of(queue=QueueLimits(messages=1_000_000))
+    north = await start_hub(name="north", settings=settings)
+    south = await start_hub(name="south", settings=settings)
+    reader, publisher = await south.client("/flood"), await north.client()
+    await link(north, south)
+    for first in range(0, 20_000, 1000):
+        await publisher.send(numbered("/flood", range(first, first + 1000), together=1 + first % 3))
+    assert await reader.numbers_and_gaps(20_000) == list(range(20_000))
+
+
+# A peer that does not read.
+
+
+async def raw_link(hub: Hub, *prefixes: str, name: str = "peer", hub_id: bytes = STRANGER) -> RawClient:
+    """A link to a hub that is a socket of this test."""
+    peer = await hub.raw(receive_bytes=4096)
+    await peer.greet(role="hub", id=hub_id, name=name)
+    await peer.send(encode_subscription(Kind.SUBSCRIBE, list(prefixes)))
+    await eventually(lambda: set(hub.handler(name).prefixes) == set(prefixes))
+    return peer
+
+
+async def test_a_link_that_stalls(start_hub: StartHub) -> None:
+    """It loses what its policy says; subscribers of this hub lose nothing."""
+    north = await start_hub(settings=settings_of(queue=QueueLimits(messages=100)))
+    await raw_link(north, "/flood")
+    reader = await north.client("/flood", queue=QueueWish(messages=1_000_000))
+    publisher = await north.client()
+    total = 0
+    while north.handler("peer").dropped_messages < 2000:
+        await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
+        await publisher.ping()
+        total += 500
+    assert await reader.numbers_and_gaps(total) == list(range(total))
+    assert north.handler("peer").statistics().queued_messages == 100
+
+
+async def test_changes_wait_for_a_link_that_stalls(north: Hub) -> None:
+    """While it does not read, changes of the filter merge; when it reads on, it learns what is wanted by then."""
+    peer = await raw_link(north, "/flood")
+    publisher = await north.client()
+    while north.handler("peer").writable:
+        await publisher.send(publication("/flood", bytes(10_000)) * 20)
+        await publisher.ping()
+    client = await north.client()
+    for number in range(300):
+        await client.subscribe(f"/{number}")
+        await client.unsubscribe(f"/{number}")
+    await client.subscribe("/last")
+    told = set[str]()
+    async for frame in peer.frames():
+        if frame.kind == Kind.SUBSCRIBE:
+            told.update(subscribed(frame.body))
+            if "/last" in told:
+                break
+    assert told == {"/last"}
+
+
+def subscribed(body: bytes) -> list[str]:
+    """The prefixes of a subscription."""
+    return decode_subscription(Kind.SUBSCRIBE, body)[1]
+
+
+# Which links stay.
+
+
+async def test_a_second_link_is_refused(north: Hub) -> None:
+    """With 4009, once the first has answered a PING; the first stays."""
+    first = await raw_link(north)
+    for _ in range(2):
+        second = await north.raw()
+        await second.send(hub_hello(STRANGER))
+        while (asked := await first.frame()).kind != Kind.PING:
+            pass
+        await first.send(encode_frame(Kind.PONG, asked.body))
+        code, text = await second.end()
+        assert code == CloseCode.ALREADY_CONNECTED
+        assert text == f"already connected: one link between two hubs is enough, hub {STRANGER.hex()} has one"
+    assert len(north.node.links) == 1
+    assert is_linked(north, "peer")
+    await raw_link(north, name="another", hub_id=b"\x78" * 16)
+    assert len(north.node.links) == 2
+
+
+def hub_hello(hub_id: bytes) -> bytes:
+    """HELLO of a hub."""
+    return Hello(protocol=1, role="hub", id=hub_id, name="second").encode()
+
+
+async def test_a_link_may_come_back(north: Hub) -> None:
+    """Once the first is gone, however it went, another one is taken."""
+    for _ in range(3):
+        peer = await raw_link(north)
+        peer.reset()
+        await eventually(lambda: not is_linked(north, "peer"))
+        assert len(north.node.links) == 0
+    peer = await raw_link(north)
+    await peer.send(encode_frame(Kind.CLOSE, b"\x03\xe8"))
+    await eventually(lambda: not is_linked(north, "peer"))
+    await raw_link(north)
+
+
+async def test_a_hub_does_not_peer_with_itself(north: Hub) -> None:
+    """It finds out by its own id: 4010, on both ends, and goes on as before."""
+    dialler = north.dial(north)
+    await eventually(lambda: dialler._last_reason != "")
+    assert dialler._last_reason == "that is yourself: a hub does not peer with itself (4010)"
+    await eventually(lambda: not north.node.connections)
+    assert len(north.node.links) == 0
+    assert await (await north.client()).ping() == []
+
+
+@pytest.mark.parametrize("first", ["low dials first", "high dials first", "both at once"])
+async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub, first: str) -> None:
+    """Exactly one link stays, the same on both sides, and messages cross it once."""
+    if first == "low dials first":
+        await link(north, south)
+    if first == "high dials first":
+        await link(south, north)
+    diallers = [north.dial(south), south.dial(north)]
+    reader = await south.client("/a")
+    await eventually(lambda: any(dialler._last_reason.endswith("(4009)") for dialler in diallers))
+    await eventually(lambda: is_linked(north, "south") and wants(north, "south", south))
+    await settle()
+    ends = [socket_ends(hub) for hub in (north, south)]
+    assert len(ends[0]) == len(ends[1]) == 1
+    assert ends[0] == [end[::-1] for end in ends[1]]
+    publisher = await north.client()
+    await publisher.publish("/a", 1)
+    await publisher.publish("/a", 2)
+    assert await reader.values(2) == [("/a", 1), ("/a", 2)]
+
+
+def socket_ends(hub: Hub) -> list[tuple[object, object]]:
+    """Own and far address of each of its links."""
+    transports = [one.outlet._transport for one in hub.node.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
+    return [(one.get_extra_info("sockname"), one.get_extra_info("peername")) for one in transports]
+
+
+async def test_a_client_is_no_peer(start_hub: StartHub) -> None:
+    """A far side that calls itself a client is refused by who dialled it."""
+    hub = await start_hub()
+    other = await start_hub()
+    await other.stop_listening()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(Hello(protocol=1, role="client").encode())
+        said.extend(await reader.read(-1))
+        writer.close()
+
+    said = bytearray()
+    server = await asyncio.start_server(answer, "127.0.0.1", other.endpoint.port)
+    dialler = hub.dial(other)
+    await eventually(lambda: dialler._last_reason != "")
+    server.close()
+    assert dialler._last_reason == "a peer must be a hub, the far side is a client (1002)"

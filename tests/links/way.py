@@ -1,0 +1,80 @@
+"""`Way`: what lies between two hubs, and can be cut, closed to bytes, and slowed by a test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from peers.transport.endpoints import Endpoint
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import LOOPBACK
+
+_PIECE_BYTES = 4096
+
+
+class Way:
+    """A proxy in front of one hub. Bytes pass in both directions while it is open.
+
+    Args:
+        target: Of the hub.
+    """
+
+    def __init__(self, target: Endpoint) -> None:
+        self._target = target
+        self._open = asyncio.Event()
+        self._open.set()
+        self._pipes: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
+        self.accepted = 0
+        self.passed_bytes = 0
+        self.endpoint: Endpoint
+        self._server: asyncio.Server
+
+    async def start(self) -> Way:
+        """Listen."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_PIECE_BYTES)
+        self.endpoint = Endpoint.parse(LOOPBACK).with_port(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        far_reader, far_writer = await asyncio.open_connection(self._target.host, self._target.port, limit=_PIECE_BYTES)
+        self._writers += (writer, far_writer)
+        for source, sink in ((reader, far_writer), (far_reader, writer)):
+            self._pipes.append(asyncio.ensure_future(self._pass(source, sink, self._open)))
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(_PIECE_BYTES):
+                await is_open.wait()
+                self.passed_bytes += len(data)
+                sink.write(data)
+                await sink.drain()
+            await is_open.wait()
+            sink.close()
+
+    def hold(self) -> None:
+        """Let no byte and no end of a stream pass any more, of the connections there are: a black hole."""
+        self._open.clear()
+
+    def replace(self) -> None:
+        """Let connections to come pass again; those there are stay in the black hole."""
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def cut(self, *, near: bool = True, far: bool = True) -> None:
+        """Reset the connections: at the end of those who came, at that of the hub, or both."""
+        for pipe in self._pipes:
+            pipe.cancel()
+        for number, writer in enumerate(self._writers):
+            if (near, far)[number % 2]:
+                writer.transport.abort()
+        self._pipes.clear()
+        if near and far:
+            self._writers.clear()
+
+    async def stop(self) -> None:
+        """Leave nothing behind."""
+        self._server.close()
+        self.cut()
+        await eventually(lambda: all(task.done() for task in self._pipes))

@@ -1,0 +1,234 @@
+"""The client's side of the API, without a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+from peers.websocket.zeek import PATH
+from peers.websocket.zeek.bridge_session import (
+    APPLICATION,
+    Acknowledged,
+    BridgeSession,
+    Event,
+    Failure,
+    Incoming,
+    Opened,
+    Phase,
+)
+from peers.wire.session import Closing
+from tests.hubs.raw_websocket import frame
+from tests.websocket.reading import events_of
+from tests.websocket.zeek.messages import ACK, body_of, count
+
+
+class Conversation:
+    """A session, and a server that does what the test says."""
+
+    def __init__(self) -> None:
+        self.session = BridgeSession("zeek.example", 27759, 100_000)
+        self.server = ServerProtocol(max_size=None)
+        self.frames: list[tuple[Opcode, bytes]] = []
+        self.request: Request | None = None
+        self.take()
+
+    def take(self) -> None:
+        """Read what is outgoing as a server does."""
+        self.server.receive_data(self.session.take_outgoing())
+        for event in self.server.events_received():
+            if isinstance(event, Request):
+                self.request = event
+            elif isinstance(event, Frame):
+                self.frames.append((event.opcode, bytes(event.data)))
+
+    def say(self, data: bytes) -> list[Event]:
+        """Bring bytes to the session."""
+        events = list(events_of(self.session, data))
+        self.take()
+        return events
+
+    def open(self) -> list[Event]:
+        """Accept the handshake."""
+        assert self.request is not None
+        self.server.send_response(self.server.accept(self.request))
+        return self.say(b"".join(self.server.data_to_send()))
+
+
+def text(payload: bytes | str) -> bytes:
+    """A text frame as a server sends it."""
+    return frame(Opcode.TEXT, payload.encode() if isinstance(payload, str) else payload, masked=False)
+
+
+def opened() -> Conversation:
+    """A conversation with its ack."""
+    talk = Conversation()
+    assert talk.open() == [Opened()]
+    talk.session.ask(["/a"])
+    (acknowledged,) = talk.say(text(ACK))
+    assert isinstance(acknowledged, Acknowledged)
+    return talk
+
+
+def test_a_conversation() -> None:
+    """Handshake, array, ack, data both ways, Close."""
+    talk = Conversation()
+    assert talk.request is not None
+    assert talk.request.path == PATH
+    assert talk.request.headers["Host"] == "zeek.example:27759"
+    assert talk.request.headers["X-Application-Name"] == APPLICATION
+    assert "Sec-WebSocket-Extensions" not in talk.request.headers
+    assert talk.open() == [Opened()]
+    talk.session.ask(["/a", "/ü"])
+    talk.take()
+    assert talk.say(text(ACK)) == [Acknowledged("eeeeeeee-eeee-4eee-beee-eeeeeeeeeeee", "2.8.0-dev")]
+    assert talk.session.phase is Phase.OPEN
+    (incoming,) = talk.say(text(count("/a", 1)))
+    assert isinstance(incoming, Incoming)
+    (part,) = incoming.batch.parts()
+    assert (part.key, part.body, part.encoding) == (b"/a", body_of(count("/a", 1)), 1)
+    assert part.routing_key == incoming.routing_key
+    talk.session.send([count("/b", 2), count("/b", 3)])
+    talk.session.close(1001, "bye")
+    talk.take()
+    assert talk.frames == [
+        (Opcode.TEXT, '["/a","/ü"]'.encode()),
+        (Opcode.TEXT, count("/b", 2)),
+        (Opcode.TEXT, count("/b", 3)),
+        (Opcode.CLOSE, b"\x03\xe9bye"),
+    ]
+    assert talk.say(text(count("/a", 1))) == []
+
+
+def test_cut_anywhere_the_events_are_the_same() -> None:
+    """Also within fragments, with pings between them, which are answered."""
+    stream = b"".join(
+        (
+            text(ACK),
+            frame(Opcode.TEXT, count("/a", 1)[:20], fin=False, masked=False),
+            frame(Opcode.PING, b"x", masked=False),
+            frame(Opcode.CONT, count("/a", 1)[20:], masked=False),
+            text('{"type":"error","code":"deserialization_failed","context":"input #1 x"}'),
+            frame(Opcode.CLOSE, b"\x03\xe8bye", masked=False),
+        )
+    )
+    found = []
+    for step in (1, 7, len(stream)):
+        talk = Conversation()
+        talk.open()
+        found.append([event for at in range(0, len(stream), step) for event in talk.say(stream[at : at + step])])
+        assert (Opcode.PONG, b"x") in talk.frames
+        assert talk.frames[-1] == (Opcode.CLOSE, b"\x03\xe8bye")
+    assert found[0] == found[1] == found[2]
+    assert [type(event) for event in found[0]] == [Acknowledged, Incoming, Failure, Closing]
+    assert found[0][2] == Failure("deserialization_failed: input #1 x", outward=True)
+    assert found[0][3] == Closing(1000, "bye", by_far_side=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            b"HTTP/1.1 400 Bad Request\r\nContent-Length: 37\r\n\r\ninvalid path; try /v1/messages/json\r\n",
+            "server rejected WebSocket connection: HTTP 400: invalid path; try /v1/messages/json",
+        ),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "missing Connection header"),
+        (b"SSH-2.0-OpenSSH\r\n", "did not receive a valid HTTP response"),
+    ],
+)
+def test_no_handshake(answer: bytes, reason: str) -> None:
+    """The end, and the reason is what the server said."""
+    talk = Conversation()
+    (closing,) = talk.say(answer)
+    assert isinstance(closing, Closing)
+    assert closing.text.startswith(reason)
+    assert talk.session.closed
+    assert talk.say(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "failure"),
+    [
+        (b"What?", Failure("contained malformed JSON -> caf::pec::unexpected_character(1, 1)", outward=False)),
+        (b"5", Failure("expected a JSON object", outward=False)),
+        (b'{"type":"data-message","topic":"/a"}', Failure("contained invalid data", outward=False)),
+        (
+            b'{"type":"data-message","topic":"/a","@data-type":"real","data":inf}',
+            Failure("contained malformed JSON -> caf::pec::unexpected_character(1, 64)", outward=False),
+        ),
+        (count("x" * 1025, 1), Failure("a topic of 1025 bytes, the limit is 1024 bytes", outward=False)),
+        (
+            b'{"type":"error","code":"c","context":"\\u001b[1m' + b"x" * 300 + b'"}',
+            Failure("c: ?[1m" + "x" * 193, outward=True),
+        ),
+    ],
+)
+def test_what_costs_one_message(payload: bytes, failure: Failure) -> None:
+    """The conversation goes on behind it."""
+    talk = opened()
+    found, after = talk.say(text(payload) + text(count("/a", 1)))
+    assert found == failure
+    assert isinstance(after, Incoming)
+
+
+def test_a_second_ack_says_nothing() -> None:
+    """It is passed over."""
+    assert opened().say(text(ACK)) == []
+
+
+def test_a_pretty_message() -> None:
+    """Whatever the order and the spaces, data are data."""
+    (incoming,) = opened().say(text(b'{ "topic": "/a", "data": 1, "@data-type": "count" }'))
+    assert isinstance(incoming, Incoming)
+    assert incoming.routing_key.endswith(b"/a")
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (frame(Opcode.BINARY, b"x", masked=False), 1003),
+        (frame(3, b"x", masked=False), 1002),
+        (text(b"x" * 100_001), 1009),
+        (frame(Opcode.CONT, b"x", masked=False), 1002),
+    ],
+)
+def test_what_ends_it(data: bytes, code: int) -> None:
+    """A server that does not keep to the rules is told so."""
+    talk = opened()
+    (closing,) = talk.say(data)
+    assert isinstance(closing, Closing)
+    assert closing.code == code
+    assert talk.frames[-1][0] is Opcode.CLOSE
+
+
+def test_closed_before_it_began() -> None:
+    """Nothing is written, not even the request."""
+    session = BridgeSession("zeek.example", 27759, 1000)
+    session.close(1001, "no")
+    session.send([b"x"])
+    session.ping()
+    assert session.take_outgoing() == b""
+
+
+@given(st.lists(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), max_size=5), st.binary(max_size=60))
+def test_nothing_raises(payloads: list[bytes], rest: bytes) -> None:
+    """Each text is an event, or says nothing; any bytes behind them end it or wait for more."""
+    talk = opened()
+    kinds: tuple[Any, ...] = (Incoming, Failure)
+    assert all(isinstance(event, kinds) for event in talk.say(b"".join(map(text, payloads))))
+    assert all(isinstance(event, (*kinds, Closing)) for event in talk.say(rest))
+
+
+def test_nothing_is_held_behind_the_end() -> None:
+    """Neither the beginning of a message nor of a frame."""
+    talk = opened()
+    whole = frame(Opcode.TEXT, bytes(3000), fin=False, masked=False)
+    talk.say(whole + frame(Opcode.CONT, bytes(3000), masked=False)[:2000])
+    assert talk.session.held_bytes > 4900
+    talk.session.close(1013, "no memory")
+    assert talk.session.held_bytes == 0
