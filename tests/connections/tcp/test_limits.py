@@ -91,7 +91,7 @@ async def test_a_frame_that_drips(hub: Hub) -> None:
     for _ in range(12):
         held = session.held_bytes
         await client.send(b"x")
-        await wait_until(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        await eventually(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
         hub.later(10)
         if session.closed:
             break

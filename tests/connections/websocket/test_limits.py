@@ -75,14 +75,14 @@ async def test_silence_without_an_answer(hub: Hub) -> None:
 )
 async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> None:
     """A message that gets on by a byte now and then is ended, however it is cut, and whatever stands between."""
-    client = await hub.client(name="me")
+    client = await hub.websocket(name="me")
     (connection,) = hub.connections
     session = connection._session
     await client.send(begun)
     for _ in range(12):
         held = session.held_bytes
         await client.send(piece)
-        await until(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        await eventually(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
         hub.later(10)
         if session.closed:
             break
@@ -91,12 +91,12 @@ async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> Non
     while answer[0] != Opcode.CLOSE:
         answer = await client.frame()
     assert answer[1][2:] == b"a frame has been incomplete for more than 60 s"
-    await until(lambda: not hub.node.core.handlers)
+    await eventually(lambda: not hub.node.core.handlers)
 
 
 async def test_messages_that_are_always_begun(hub: Hub) -> None:
     """Whoever completes a message and begins the next one goes on for ever, though something is always incomplete."""
-    client = await hub.client(name="me")
+    client = await hub.websocket(name="me")
     begun = frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
     await client.send(begun)
     for _ in range(12):
