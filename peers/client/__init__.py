@@ -30,8 +30,9 @@ from hub.overflow import Overflow
 from peers.client.client import Client
 from peers.client.connecting import connect
 from peers.client.exchange import ClientStatistics
-from peers.client.names import KnownName, ServiceName
+from peers.client.known_names import KnownName
 from peers.client.service import Service, ServiceRequest
+from peers.client.service_name import ServiceName
 from peers.client.settings import Options
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage, InvalidValueError

@@ -29,14 +29,14 @@ from peers.client.conversation import Introduction, Refusal, Unreadable
 from peers.client.dial import Destination, dial
 from peers.client.follower import Terms
 from peers.client.followers import Followers
-from peers.client.journal import FIRST_REQUEST, JournalAccess
+from peers.client.journal import JournalAccess
 from peers.client.names import Names
+from peers.client.numbering import JOURNAL, SERVICES
 from peers.client.part import Part
 from peers.client.publishing import Publishing
 from peers.client.reconnection import Reconnection
 from peers.client.reports import Reports, Unroutable
 from peers.client.requests import Requests
-from peers.client.services import FIRST_REQUEST as FIRST_SERVICE
 from peers.client.services import Services
 from peers.client.settings import ClientSettings, ignore
 from peers.client.sharing_connection import SharingConnection
@@ -274,7 +274,7 @@ class Exchange:
         if isinstance(notice, Unreadable):
             reason = "a batch does not hold the number of values it says"
             self.reports.bad(BadMessage("", b"", notice.messages, reason))
-        elif isinstance(notice, Records) or notice.request >= FIRST_REQUEST:
+        elif isinstance(notice, Records) or notice.request in JOURNAL:
             self.journal.receive(notice)
         elif notice.kind in {"recorded", "unrecorded"}:
             self.publishing.answer(notice)
@@ -282,7 +282,7 @@ class Exchange:
             self.subscriptions.put_gap(notice.count)
             self.reports.drop(notice.count)
         elif notice.request:
-            part = self.services if notice.request >= FIRST_SERVICE else self.subscriptions
+            part = self.services if notice.request in SERVICES else self.subscriptions
             error = part.answer(notice)
             if error is not None and self.connection is not None:
                 text = f"the hub now refuses what it had granted before: {error.text}"

@@ -1,58 +1,30 @@
-"""A journal as a client has it: `JournalAccess`, what is asked and answered, and `History`, which is iterated over.
+"""`JournalAccess`: what a client asks of its hub's journal, and the answers.
 
 ```
 fetch, commit ─▶ numbered request ─▶ hub ─▶ RECORDS, NOTICE ─▶ whoever waits
 ```
 
-Owner: one client. Requests are numbered from `FIRST_REQUEST` on, so that their answers are told from those about
-subscriptions. A FETCH that was lost with its connection is sent again over the next one, since it changes nothing; a
-STAGE or COMMIT is not: whoever asks must know. Nor is a FETCH where the hub has another journal by then, of which the
-same offsets are other records.
-
-```
-client.read("/zeek/", start=0) ─▶ FETCH, FETCH, ... each asked for while the one before is worked on
-      async for record in history                Record(offset, time_us, topic, value)
-      async for block in history.blocks()        hub.journal.block.Block, columns without an object for each record
-```
-
-`History` reads no faster than it is iterated over, holds two pieces at most, and goes on where it was after a lost
-connection, if the hub has the same journal then. An end that is not committed yet is waited for. Cost: of blocks, about
-0.1 µs a record of 100 bytes; of records, about 1 µs more each.
+Owner: one client, in its event loop. Invariants: each request is answered once. A FETCH that was lost with its
+connection is sent again over the next one, since it changes nothing; a STAGE or COMMIT is not: whoever asks must know.
+Nor is a FETCH where the hub has another journal by then, of which the same offsets are other records. Not here: reading
+a range piece by piece (`peers.client.history`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from hub.errors import CloseCode, ConnectionLostError, GoneError, HubError, RejectedError
-from hub.journal.block import Block
-from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL
-from peers.client.values import BadMessage, decode_body
+from peers.client.numbering import JOURNAL, Numbers
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
+from peers.wire.records import Commit, Fetch, Records, Stage
 
-__all__ = [
-    "FIRST_REQUEST",
-    "Committed",
-    "History",
-    "JournalAccess",
-    "JournalState",
-    "Record",
-    "records_of",
-    "replaced",
-    "time_us",
-]
-
-FIRST_REQUEST = 1 << 31
-"""Smaller numbers are requests about subscriptions."""
-
-_LAST_REQUEST = (1 << 32) - 1
+__all__ = ["Committed", "JournalAccess", "JournalState", "replaced"]
 
 _AGAIN_S = (0.05, 0.2, 1.0)
 """Pauses before a FETCH that the hub could not answer now is sent again."""
@@ -103,7 +75,7 @@ class JournalAccess:
         self._connection: Connection | None = None
         # Requests that were not answered, by number; also those that wait for a connection.
         self._requests: dict[int, _Request] = {}
-        self._last_request = FIRST_REQUEST
+        self._numbers = Numbers(JOURNAL)
         # Why nothing is asked any more; None until `finish`.
         self._closed: HubError | None = None
 
@@ -165,7 +137,7 @@ class JournalAccess:
             raise self._closed.with_traceback(None)
         if self._connection is None and not repeat:
             raise ConnectionLostError(ABNORMAL, "there is no connection now")
-        number = self._number()
+        number = self._numbers.next()
         send = sender(number)
         request = self._requests[number] = _Request(self._loop.create_future(), send if repeat else None)
         self._on_waiting()
@@ -179,10 +151,6 @@ class JournalAccess:
         if isinstance(outcome, HubError):
             raise outcome.with_traceback(None)
         return outcome
-
-    def _number(self) -> int:
-        self._last_request = FIRST_REQUEST if self._last_request >= _LAST_REQUEST else self._last_request + 1
-        return self._last_request
 
     def _send(self, send: Callable[[Connection], None]) -> None:
         connection = self._connection
@@ -251,125 +219,3 @@ def _error(notice: Notice) -> RejectedError:
     if notice.code == CloseCode.GONE and notice.offset is not None:
         return GoneError(notice.text, notice.offset)
     return RejectedError(notice.code, notice.text)
-
-
-_WAIT_MS = 30_000
-"""How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
-
-
-class Record(NamedTuple):
-    """A message of the journal."""
-
-    offset: int
-    time_us: int
-    """Time at which the hub took the message, µs since 1970 UTC."""
-    topic: str
-    value: Any
-
-
-def time_us(time: datetime | None) -> int | None:
-    """Return a time as the journal has it; without a zone it is local time."""
-    return None if time is None else round(time.timestamp() * 1_000_000)
-
-
-class History:
-    """A range of the journal, which is read by iterating.
-
-    Args:
-        access: The requests of the client.
-        prefixes: Prefixes of the topics wanted.
-        start: First offset.
-        end: The one behind the last; None for what is committed when reading begins.
-        start_time: Instead of `start`: the first record that is not older.
-        piece_bytes: How much one answer of the hub holds, bytes.
-        on_bad: Is told of values that cannot be read.
-    """
-
-    def __init__(  # noqa: PLR0913 -- one argument of `Client.read` each
-        self,
-        access: JournalAccess,
-        prefixes: tuple[str, ...],
-        *,
-        start: int,
-        end: int | None,
-        start_time: datetime | None,
-        piece_bytes: int,
-        on_bad: Callable[[BadMessage], None],
-    ) -> None:
-        self._access = access
-        self._prefixes = tuple(check_prefix(prefix) for prefix in prefixes) or ("",)
-        self._time = time_us(start_time)
-        self._end = end
-        self._piece_bytes = piece_bytes
-        self._on_bad = on_bad
-        self.next = start
-        """The offset at which reading goes on: everything before it was read."""
-
-    async def pieces(self) -> AsyncIterator[Records]:
-        """Yield the hub's answers, one after the other.
-
-        Raises:
-            GoneError: The start is not in the journal.
-            RejectedError, ClosedError, PeerError: As `Client.read`.
-        """
-        asking = self._ask(self.next, self._time)
-        journal_id = b""
-        try:
-            while True:
-                found = await asking
-                journal_id = journal_id or self._access.id
-                if journal_id != self._access.id:
-                    raise replaced()
-                if self._end is None:
-                    self._end = found.head
-                done = found.next >= self._end
-                if not done:
-                    asking = self._ask(found.next, wait_ms=_WAIT_MS if found.next == found.head else 0)
-                yield found
-                self.next = found.next
-                if done:
-                    return
-        finally:
-            asking.cancel()
-
-    def _ask(self, start: int, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
-        fetch = Fetch(1, start, time, self._end, self._prefixes, self._piece_bytes or FETCH_BYTES, wait_ms)
-        asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
-        asking.add_done_callback(_retrieve)
-        return asking
-
-    async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
-        """Yield blocks, their columns ready to be used.
-
-        Args:
-            verify: Whether to compare the checksum here too; the hub did when it read them.
-
-        Raises:
-            JournalCorruptError: What came is no block.
-            GoneError, RejectedError, ClosedError, PeerError: As `Client.read`.
-        """
-        async for found in self.pieces():
-            for data in found.blocks:
-                yield Block.parse(data, verify=verify)
-
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        async for block in self.blocks():
-            for record in records_of(block, self._on_bad):
-                yield record
-
-
-def _retrieve(asking: asyncio.Task[Records]) -> None:
-    """Look at the outcome: a reader that stops does not look, and asyncio would complain of that."""
-    if not asking.cancelled():
-        asking.exception()
-
-
-def records_of(block: Block, on_bad: Callable[[BadMessage], None]) -> Iterator[Record]:
-    """Yield the records of a block with their values; tell of those that cannot be read, and leave them out."""
-    for offset, at_us, topic, encoding, body in block.records():
-        try:
-            value = decode_body(encoding, body)
-        except ValueError as error:
-            on_bad(BadMessage(topic, body, 1, str(error)))
-        else:
-            yield Record(offset, at_us, topic, value)

@@ -7,7 +7,7 @@ Service.open ─▶ SERVE ─▶ hub ─▶ confirmed          hub ─ REQUEST �
 
 Owner: one client, in its event loop. Invariants: each request that comes is answered once, unless its connection is
 lost before; a prefix is served by one service of a client; a connection that is made anew is asked for all of them
-again. Requests about services are numbered from `FIRST_REQUEST` on, below those about the journal.
+again.
 
 Not here: calling functions (`peers.client.service`), asking others (`peers.client.requests`).
 """
@@ -22,18 +22,14 @@ from hub.errors import HubError, PeerError, RejectedError, UsageError
 from hub.requests.layout import FLAG_NAMED, Request
 from hub.topics import printable
 from peers.client.connection import Connection
+from peers.client.numbering import SERVICES, Numbers
 from peers.client.replies import Replies
 from peers.client.service import Answering, Asking, Service
 from peers.client.values import read_values
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 
-__all__ = ["FIRST_REQUEST", "LAST_REQUEST", "Services"]
-
-FIRST_REQUEST = 1 << 30
-"""Smaller numbers are requests about subscriptions."""
-
-LAST_REQUEST = (1 << 31) - 1
+__all__ = ["Services"]
 
 _TARGETS_LIMIT = 65_536
 """Most topics whose service is remembered."""
@@ -73,7 +69,7 @@ class Services:
         self._targets: dict[bytes, tuple[str, Service | None]] = {}
         # Number of a request to the hub → the change that it asks for; it goes with the answer or the connection.
         self._changes: dict[int, _Change] = {}
-        self._last_request = FIRST_REQUEST
+        self._numbers = Numbers(SERVICES)
         # True from the first answer outside of a read until the flush at the end of the turn.
         self._flush_due = False
         # Why nothing is served any more; None until `finish`.
@@ -230,11 +226,11 @@ class Services:
                 del self._changes[number]
 
     def _ask(self, service: Service, *, serve: bool, again: bool = False) -> asyncio.Future[HubError | None]:
-        self._last_request = FIRST_REQUEST if self._last_request >= LAST_REQUEST else self._last_request + 1
+        number = self._numbers.next()
         change = _Change(self._loop.create_future(), service, serve, again)
         if serve or self._connection is not None:
-            self._changes[self._last_request] = change
-            self._send(self._last_request, change)
+            self._changes[number] = change
+            self._send(number, change)
         return change.answer
 
     def _send(self, number: int, change: _Change) -> None:

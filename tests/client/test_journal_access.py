@@ -17,7 +17,8 @@ from hub.errors import (
     RejectedError,
 )
 from peers.client import journal as journal_module
-from peers.client.journal import FIRST_REQUEST, Committed, JournalAccess
+from peers.client import numbering
+from peers.client.journal import Committed, JournalAccess
 from peers.wire.control import Notice
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.records import Commit, Fetch, Records, Stage
@@ -99,8 +100,8 @@ async def test_fetching(bench: Bench) -> None:
     """Each has a number of its own, above those of subscriptions, whatever it was given."""
     asking = [await bench.begin(bench.access.fetch(Fetch(1, start, wait_ms=5))) for start in (3, 4)]
     assert bench.connection.sent == [
-        Fetch(FIRST_REQUEST + 1, 3, wait_ms=5),
-        Fetch(FIRST_REQUEST + 2, 4, wait_ms=5),
+        Fetch(numbering.JOURNAL.start + 1, 3, wait_ms=5),
+        Fetch(numbering.JOURNAL.start + 2, 4, wait_ms=5),
     ]
     assert bench.connection.writes == 2
     assert bench.access.waiting
@@ -128,9 +129,9 @@ async def test_answers_that_nobody_waits_for(bench: Bench) -> None:
 
 async def test_numbers_begin_again(bench: Bench) -> None:
     """After two thousand million."""
-    bench.access._last_request = 2**32 - 1
+    bench.access._numbers.last = numbering.JOURNAL.stop - 1
     asking = await bench.begin(bench.access.fetch(Fetch(1)))
-    assert bench.connection.sent[0].request == FIRST_REQUEST
+    assert bench.connection.sent[0].request == numbering.JOURNAL.start
     bench.access.receive(bench.records())
     await asking
 
@@ -175,7 +176,7 @@ async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
     bench.access.disconnected(again=True)
     assert not asking.done()
     connection = bench.connect()
-    assert [one.request for one in connection.sent] == [FIRST_REQUEST + 1]
+    assert [one.request for one in connection.sent] == [numbering.JOURNAL.start + 1]
     bench.access.receive(bench.records(start=7))
     assert (await asking).start == 7
 
@@ -210,7 +211,7 @@ async def test_a_fetch_of_another_journal(bench: Bench) -> None:
 async def test_staging(bench: Bench) -> None:
     """Is answered by a confirmation, or raises."""
     asking = await bench.begin(bench.access.stage(Stage(0, "t", 3, b"frames")))
-    request = FIRST_REQUEST + 1
+    request = numbering.JOURNAL.start + 1
     assert bench.connection.sent == [Stage(request, "t", 3, b"frames")]
     bench.access.receive(Notice("confirmed", request=request))
     await asking
@@ -224,7 +225,7 @@ async def test_committing(bench: Bench) -> None:
     """Is answered with where it stands."""
     commit = Commit(1, "t", "q", 4, [2, 1])
     asking = await bench.begin(bench.access.commit(commit))
-    request = FIRST_REQUEST + 1
+    request = numbering.JOURNAL.start + 1
     assert bench.connection.sent == [Commit(request, "t", "q", 4, [2, 1])]
     bench.access.receive(Notice("confirmed", request=request, offset=7, count=3, again=True))
     assert await asking == Committed(7, 3, again=True)

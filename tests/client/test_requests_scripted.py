@@ -15,7 +15,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.requests.layout import Reply, Request, Status, failure
 from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
-from peers.client.services import FIRST_REQUEST
+from peers.client.numbering import SERVICES
 from peers.wire.control import Notice, decode_subscription, encode_notice
 from peers.wire.kinds import Kind
 from tests.client.scripted import ScriptedHub
@@ -42,7 +42,7 @@ async def served(hub: ScriptedHub, client: Client, *prefixes: str, **options: An
     service = client.serve(prefixes, lambda request: [request.topic, request.value], **options)
     opening = asyncio.ensure_future(service.open())
     number, wanted = decode_subscription(Kind.SERVE, (await hub.next(Kind.SERVE)).body)
-    assert (wanted, number > FIRST_REQUEST) == (list(prefixes), True)
+    assert (wanted, number in SERVICES) == (list(prefixes), True)
     hub.send(encode_notice(Notice("confirmed", request=number)))
     await opening
     return service

@@ -18,7 +18,7 @@ from peers.client.blocking import (
     BlockingStream,
     BlockingSubscription,
 )
-from peers.client.journal import History
+from peers.client.history import History
 
 TWINS = [
     (Client, BlockingClient),

@@ -15,7 +15,7 @@ import peers.client
 import peers.embedding
 import pyspark_hub
 from peers.client import CallbackSubscription, Client, MessageStream, Service, ServiceName, blocking
-from peers.client.journal import History
+from peers.client.history import History
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in (

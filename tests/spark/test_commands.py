@@ -68,7 +68,7 @@ def test_a_replay_that_is_broken_off(
     [
         (["archive", "--to", "x", "--every", "0s"], "--every: 0.1 s or more expected"),
         (["replay", "x", "--speed", "2", "--rate", "3"], "exclude each other"),
-        (["replay", "x", "--speed", "0"], "--speed: more than 0 expected, 0 given"),
+        (["replay", "x", "--speed", "0"], "--speed 0: give more than 0; 1 is as recorded"),
         (["replay", "x", "--start", "2026-11-21", "--end", "2026-11-20"], "is not before"),
     ],
 )

@@ -32,7 +32,7 @@ from peers.client.client import Client
 from peers.client.dial import Destination
 from peers.client.exchange import ClientStatistics
 from peers.client.journal import Committed, JournalState
-from peers.client.names import KnownName
+from peers.client.known_names import KnownName
 from peers.client.publications import Target, checked_head, target
 from peers.client.request_errors import unfailed
 from peers.client.requests import TIMEOUT_S

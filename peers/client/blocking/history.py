@@ -13,7 +13,7 @@ from typing import cast
 from hub.errors import ClosedError
 from hub.journal.block import Block
 from peers.client.blocking.call import Call
-from peers.client.journal import History, Record, records_of
+from peers.client.history import History, Record, records_of
 from peers.client.values import BadMessage
 from peers.wire.records import Records
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from peers.client.blocking.call import Call
-from peers.client.names import ServiceName
+from peers.client.service_name import ServiceName
 
 __all__ = ["BlockingServiceName"]
 

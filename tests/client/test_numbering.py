@@ -1,0 +1,20 @@
+"""The numbers of a client's requests tell to which part an answer belongs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from peers.client.numbering import JOURNAL, NAMES, SERVICES, SUBSCRIPTIONS, Numbers
+
+
+def test_parts_share_no_number() -> None:
+    """They follow each other without a gap, up to what 32 bits hold."""
+    parts = [SUBSCRIPTIONS, NAMES, SERVICES, JOURNAL]
+    assert all(one.stop == following.start for one, following in pairwise(parts))
+    assert (parts[0].start, parts[-1].stop) == (1, 1 << 32)
+
+
+def test_numbers_begin_anew_behind_the_last() -> None:
+    """None is left out from the second round on, and none of another part is given out."""
+    numbers = Numbers(range(10, 13))
+    assert [numbers.next() for _ in range(6)] == [11, 12, 10, 11, 12, 10]
