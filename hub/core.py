@@ -26,10 +26,11 @@ from typing import Literal
 
 from hub.batch import Batch
 from hub.delivery import Role, receivers
+from hub.drops import Drops
 from hub.errors import CloseCode, ClosedError, RejectedError
-from hub.events import Event, client_joined, client_left, name_event, overflow, peer_joined, peer_left, unreadable
+from hub.events import Event, client_joined, client_left, name_event, peer_joined, peer_left
 from hub.filter import Change, Filter
-from hub.handler import Handler, HandlerStatistics, QueueMemory
+from hub.handler import Handler
 from hub.holdings import Allowance, give_back, take
 from hub.limits import CoreLimits
 from hub.memory import Memory
@@ -41,12 +42,14 @@ from hub.names.register import Register
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
+from hub.statistics import HandlerStatistics
 from hub.stretch import Stretch
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topics import RESERVED, check_prefix, printable
 from hub.turn import Turn
+from hub.waiting import WaitingMemory
 
 __all__ = ["Core"]
 
@@ -114,7 +117,7 @@ class Core:
         client, peer = limits.client, limits.peer
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self._turn.request)
-        self._queue_memory = QueueMemory.of(self.memory)
+        self._queue_memory = WaitingMemory.of(self.memory)
         self._prefixes_allowed = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory)
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
         self._filter = Filter()  # what links are told: prefixes of all but links
@@ -128,7 +131,7 @@ class Core:
         """Whether somebody is going to write what is offered, and need not be woken for it. Whoever begins a read sets
         it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it as the
         writing begins."""
-        self._dropping: dict[Handler, None] = {}  # handlers that lost messages since the last report
+        self._drops = Drops()
         self._departing: deque[Callable[[], object]] = deque()
         """What is still to be done for far sides that are gone, in their order."""
         self._leaving: deque[Handler] = deque()
@@ -181,7 +184,7 @@ class Core:
             on_filter: For links and leaves: called now with what this hub wants, and later with each change of it.
         """
         self._last_id += 1
-        handler.attach(self._last_id, self._mark_dirty, self._mark_dropping, self._queue_memory)
+        handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
         self.handlers[handler.id] = handler
         if on_filter is not None:
             if handler.is_link:
@@ -206,6 +209,7 @@ class Core:
         self._remove_leaving()
         self.names.forget(handler)
         self.counters.forget(handler)
+        self._drops.forget(handler)
         if handler.role is not Role.LOCAL:
             self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
@@ -447,7 +451,7 @@ class Core:
         if self.routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
             freed = self.routes.size_bytes
             self.routes.clear()
-        queues = sorted(((handler.queued_bytes, handler.id) for handler in self.handlers.values()), reverse=True)
+        queues = sorted(((handler.droppable_bytes, handler.id) for handler in self.handlers.values()), reverse=True)
         sizes = [size for size, _ in queues]
         level = _level(sizes, wanted_bytes - freed)
         for size, number in queues:
@@ -464,26 +468,9 @@ class Core:
             self._turn.request()
         self._dirty.append(handler)
 
-    def _mark_dropping(self, handler: Handler) -> None:
-        self._dropping[handler] = None
-
     def report_drops(self) -> list[Event]:
-        """Announce what each handler lost since the last report; to be called about once a second.
-
-        Returns:
-            An event for each handler whose queue was full, and one for each whose far side cannot read what came.
-        """
-        dropping, self._dropping = self._dropping, {}
-        events = []
-        for handler in dropping:
-            unread = handler.unreadable_messages - handler.reported_unreadable_messages
-            lost = handler.dropped_messages - handler.reported_messages - unread
-            handler.reported_messages += lost + unread
-            handler.reported_unreadable_messages += unread
-            if lost:
-                events.append(overflow(handler, lost))
-            if unread:
-                events.append(unreadable(handler, unread))
+        """Announce what each handler lost since the last report, and return that; to be called about once a second."""
+        events = self._drops.report()
         for event in events:
             self.announce(event)
         return events

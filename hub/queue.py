@@ -1,7 +1,6 @@
 """`BoundedQueue`: what one slow handler still has to get, bounded in messages and in bytes.
 
-Owner: one `hub.handler.Handler`, which makes it when its transport stops taking bytes and lets it go when it is empty
-again: an idle or quick handler has none.
+Owner: one `hub.waiting.Waiting`, which is there while a transport takes no bytes: an idle or quick handler has none.
 
 ```
 drop-oldest   (17 lost) [batch][batch][batch] ← new        the gap is in front: told before the oldest that is left
@@ -15,7 +14,7 @@ Cost: O(1) a batch while the limit on messages decides: messages dropped from th
 (`_skip`), and cut off once, when the rest is taken. Where the limit on bytes decides, a cut costs the messages that
 it drops.
 
-Not here: when to fill or empty the queue, and the policy `disconnect` (`hub.handler`).
+Not here: which policy there is (`hub.waiting`), when to fill or empty the queue (`hub.handler`).
 """
 
 from __future__ import annotations
@@ -63,19 +62,18 @@ class BoundedQueue:
         """Return whether anything is left to tell: batches or gaps."""
         return bool(self._items) or self._front_gap > 0
 
-    def fits(self, batch: Batch) -> bool:
-        """Return whether `batch` as a whole can be added without dropping anything."""
-        return (
-            self.messages + batch.messages <= self.limits.messages
-            and self.size_bytes + batch.size_bytes <= self.limits.bytes
-        )
-
-    def append(self, batch: Batch) -> None:
-        """Add a batch that fits."""
-        self._items.append(batch)
+    def append_whole(self, batch: Batch) -> bool:
+        """Add `batch` if it fits as a whole without dropping anything; return whether it does."""
+        if (
+            self.messages + batch.messages > self.limits.messages
+            or self.size_bytes + batch.size_bytes > self.limits.bytes
+        ):
+            return False
+        self._items.append(batch)  # as `_append`, with a call less for each batch that waits
         self._held.hold(batch)
         self.messages += batch.messages
         self.size_bytes += batch.size_bytes
+        return True
 
     def append_dropping_oldest(self, batch: Batch) -> None:
         """Add `batch`; the oldest messages go until it fits, its own oldest ones last of all.
@@ -91,14 +89,14 @@ class BoundedQueue:
         self._drop_surplus_messages(self.messages + batch.messages - self.limits.messages)
         while self.size_bytes + batch.size_bytes > self.limits.bytes:
             self._drop_surplus_bytes(self.size_bytes + batch.size_bytes - self.limits.bytes)
-        self.append(batch)
+        self._append(batch)
 
     def append_dropping_newest(self, batch: Batch) -> None:
         """Add as many of the first messages of `batch` as fit; the rest is lost."""
         fit = batch.messages_within(self.limits.messages - self.messages, self.limits.bytes - self.size_bytes)
         if fit:
             head, _ = batch.split(fit)
-            self.append(head)
+            self._append(head)
         lost = batch.messages - fit
         if lost:
             self.lost_messages += lost
@@ -173,6 +171,13 @@ class BoundedQueue:
             gap += self._items.pop()  # type: ignore[operator]
         if gap:
             self._items.append(gap)
+
+    def _append(self, batch: Batch) -> None:
+        """Add a batch that fits."""
+        self._items.append(batch)
+        self._held.hold(batch)
+        self.messages += batch.messages
+        self.size_bytes += batch.size_bytes
 
     def _lose(self, messages: int) -> None:
         """Take note that messages which were held are lost now."""

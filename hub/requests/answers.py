@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hub.batch import value_ends
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
-from hub.requests.layout import TRANSACTIONS, Reply, Status
+from hub.request_frame import TRANSACTIONS, Reply, Status
 from hub.requests.pending import Participant
 
 __all__ = ["AnswerRun", "AnswerRuns", "cut_values"]

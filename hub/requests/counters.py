@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hub.requests.layout import Status
+from hub.request_frame import Status
 
 __all__ = ["RequestCounters", "RequestStatistics"]
 

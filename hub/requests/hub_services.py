@@ -17,8 +17,7 @@ import msgpack
 from hub.batch import decode_values, encode_value
 from hub.errors import HubError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
-from hub.requests.layout import Request, Status
-from hub.requests.shared import as_bytes
+from hub.request_frame import Request, Status, as_bytes
 
 __all__ = ["VALUES_LIMIT", "HubServices"]
 

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from hub.handler import Handler
-from hub.requests.layout import TRANSACTIONS
+from hub.request_frame import TRANSACTIONS
 
 __all__ = ["Block", "Participant", "PureBlock", "Spans"]
 

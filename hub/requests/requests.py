@@ -14,7 +14,7 @@ over a link goes to no link.
 Cost: a request that came alone costs a few dictionary hits each way; a batch costs about the same as one. Whoever
 leaves costs what it had asked, and was asked: a share each turn.
 
-Not here: frames (`hub.requests.layout`), waiting for an outlet (`hub.requests.lane`), sockets and the clock (`peers`).
+Not here: frames (`hub.request_frame`), waiting for an outlet (`hub.request_queue`), sockets and the clock (`peers`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import RequestLimits
 from hub.memory import Memory
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.requests.answers import AnswerRuns, cut_values
 from hub.requests.counters import RequestCounters, RequestStatistics
 from hub.requests.deadlines import Deadlines
 from hub.requests.hub_services import HubServices
-from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
 from hub.requests.pending import Block, Participant
 from hub.requests.services import Services
-from hub.requests.shared import as_bytes
 from hub.topics import RESERVED
 from hub.turn import Turn
 

@@ -26,7 +26,7 @@ __all__ = ["Activity", "Assembly", "HandlerCounters", "Snapshot", "Sort", "Total
 
 
 class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hub says of one handler, see `hub.handler.HandlerStatistics`. Fields of later versions are ignored."""
+    """What the hub says of one handler (`hub.statistics.HandlerStatistics`). Fields of later versions are ignored."""
 
     id: int
     role: str

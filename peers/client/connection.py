@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadable
 from peers.client.routes import Route

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from hub.tags.rule import Rule
 from peers.client.routes import Route

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, HubError, InternalError, PeerError, RejectedError
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from peers.client.blocks import Blocks
 from peers.client.connection import Connection, Ending, Told
 from peers.client.conversation import Introduction, Refusal, Unreadable

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from hub.errors import HubError
-from hub.requests.layout import TRANSACTIONS
+from hub.request_frame import TRANSACTIONS
 
 __all__ = ["Asked", "Block", "Many", "Pending", "failures"]
 

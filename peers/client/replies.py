@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.requests.layout import TRANSACTIONS, Reply, Status, failure
+from hub.request_frame import TRANSACTIONS, Reply, Status, failure
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import InvalidValueError, encode_value, encode_values
 from peers.shm.ring import joined

@@ -19,7 +19,7 @@ from hub.errors import (
     RequestTooBigError,
     ResponderGoneError,
 )
-from hub.requests.layout import Status
+from hub.request_frame import Status
 
 __all__ = ["another", "error_of", "readable", "timed_out", "unanswered", "unfailed"]
 

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from hub.errors import BusyError, ConnectionLostError, HubError, RequestTooBigError, UsageError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH
 from hub.names.grammar import check_name
-from hub.requests.layout import FLAG_NAMED, Reply, Request, Status
+from hub.request_frame import FLAG_NAMED, Reply, Request, Status
 from hub.topics import check_topic
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Refusal

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, cast
 
 from hub.errors import UsageError
-from hub.requests.layout import TRANSACTIONS
+from hub.request_frame import TRANSACTIONS
 from hub.topics import check_prefix
 from peers.client.replies import Replies
 from peers.client.values import InvalidValueError

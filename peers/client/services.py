@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hub.errors import HubError, PeerError, RejectedError, UsageError
-from hub.requests.layout import FLAG_NAMED, Request
+from hub.request_frame import FLAG_NAMED, Request
 from hub.topics import printable
 from peers.client.connection import Connection
 from peers.client.numbering import SERVICES, Numbers

@@ -26,7 +26,7 @@ from typing import Protocol, cast
 
 from hub.errors import BlockGoneError, CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes

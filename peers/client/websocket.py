@@ -36,7 +36,7 @@ from websockets.uri import parse_uri
 
 from hub.errors import CloseCode, ProtocolError, UsageError
 from hub.frame import FLAG_CONFIRM, Frame, iterate_frames
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from hub.tags.rule import Rule
 from peers.client.conversation import Event, Introduction, Refusal

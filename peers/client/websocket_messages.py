@@ -24,7 +24,7 @@ from hub.frame import (
     Frame,
     encode_frame,
 )
-from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
 from hub.tags.envelope import Envelope, key_of
 from hub.tags.rule import Rule
 from hub.topics import TOPIC_LIMIT_BYTES

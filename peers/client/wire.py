@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from hub.frame import encode_frame
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Stretch
 from hub.tags.rule import Rule
 from peers.client.conversation import Event, Introduction, Unreadable

@@ -23,7 +23,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
+from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint

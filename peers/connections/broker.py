@@ -28,7 +28,7 @@ from hub.errors import CloseCode
 from hub.filter import Change
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
+from hub.request_frame import Item
 from hub.routes import Route
 from peers.broker.codes import BrokerCode
 from peers.broker.envelope import encode_ping

@@ -30,7 +30,7 @@ from typing import Any, cast
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.handler import Handler
-from hub.requests.lane import Item
+from hub.request_frame import Item
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import Conversation, Session
 from peers.connections.ended import ENDED

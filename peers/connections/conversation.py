@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hub.batch import Batch
-from hub.requests.lane import Item
+from hub.request_frame import Item
 
 __all__ = ["Conversation", "Session"]
 

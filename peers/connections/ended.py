@@ -15,7 +15,7 @@ from peers.wire.scanner import NEED_DATA
 
 if TYPE_CHECKING:
     from hub.batch import Batch
-    from hub.requests.lane import Item
+    from hub.request_frame import Item
 
 __all__ = ["ENDED"]
 

@@ -27,7 +27,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
+from hub.request_frame import Item
 from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.links.link import Link

@@ -26,8 +26,7 @@ from hub.errors import ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
-from hub.requests.layout import Reply, Request, Status, failure
+from hub.request_frame import Item, Reply, Request, Status, failure
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.tcp import TcpConversation, render_items

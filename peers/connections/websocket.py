@@ -27,9 +27,10 @@ from websockets.http11 import Request
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Handler, Poster
+from hub.handler import Handler
+from hub.outlet import Poster
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
+from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.http.answers import answer, path_of, plain
 from peers.connections.http.gate import refused

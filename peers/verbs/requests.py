@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from hub.errors import RejectedError
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler
-from hub.requests.lane import Item
-from hub.requests.layout import Request
+from hub.request_frame import Item, Request
 from peers.node.node import Node
 from peers.verbs.far_side import FarSide
 from peers.wire.session import ServiceChange

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from hub.errors import RejectedError
 from hub.handler import Handler
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests

@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from hub.errors import CloseCode
 from hub.handler import Handler
-from hub.handler import Poster as HandlerPoster
+from hub.outlet import Poster as HandlerPoster
 from hub.overflow import QueueLimits
 from peers.node.node import Node
 from peers.verbs.verbs import Verbs

@@ -24,8 +24,7 @@ from websockets.frames import Opcode
 from hub.batch import value_ends
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, Frame
 from hub.handler import Handler
-from hub.requests.lane import Item
-from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Item, Reply, Request, Status, failure
 from peers.node.node import Node
 from peers.values.conversion import CONVERTED_LIMIT_BYTES, array_header, json_of, json_of_broker, msgpack_of_broker
 from peers.websocket.framing import encode_message
@@ -117,7 +116,7 @@ class Writer(Protocol):
 
 
 class Poster:
-    """Posts requests and replies to one client, see `hub.handler.Poster`.
+    """Posts requests and replies to one client, see `hub.outlet.Poster`.
 
     Args:
         node: The hub.

@@ -18,7 +18,7 @@ import msgspec
 
 from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KEY_LIMIT_BYTES
-from hub.requests.layout import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
 from peers.websocket.messages import RefusedError
 
 __all__ = ["JsonReply", "JsonRequest", "RawReply", "RawRequest", "reply_of", "request_of"]

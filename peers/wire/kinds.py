@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from hub.frame import KIND_MESSAGES
-from hub.requests.layout import KIND_REPLY, KIND_REQUEST
+from hub.request_frame import KIND_REPLY, KIND_REQUEST
 
 __all__ = ["IGNORABLE", "Kind"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.requests.layout import Reply
+from hub.request_frame import Reply
 
 __all__ = ["reason_of"]
 

@@ -38,7 +38,7 @@ from hub.frame import (
     Frame,
     frame_at,
 )
-from hub.requests.layout import KIND_REPLY, KIND_REQUEST
+from hub.request_frame import KIND_REPLY, KIND_REQUEST
 from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
 from peers.wire.frame_buffer import FrameBuffer

@@ -45,7 +45,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.account import Account, decode_account
 from peers.wire.control import (

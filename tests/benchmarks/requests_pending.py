@@ -21,8 +21,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Item, Reply, Request
 
 PER_REQUESTER = 50_000
 SAMPLE = 100_000

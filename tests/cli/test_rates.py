@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hub.errors import ProtocolError
-from hub.handler import HandlerStatistics
+from hub.statistics import HandlerStatistics
 from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, activities, total
 
 

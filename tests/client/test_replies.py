@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hub.requests.layout import Reply, Status
+from hub.request_frame import Reply, Status
 from peers.client.replies import Replies
 from peers.client.values import InvalidValueError, read_values
 from peers.wire.reasons import reason_of

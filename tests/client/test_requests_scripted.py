@@ -12,7 +12,7 @@ import pytest
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.requests.layout import Reply, Request, Status, failure
+from hub.request_frame import Reply, Request, Status, failure
 from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
 from peers.client.numbering import SERVICES

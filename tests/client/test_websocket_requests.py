@@ -9,7 +9,7 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.requests.layout import FLAG_NAMED, Reply, Request, Status, failure
+from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.client.conversation import Refusal
 from peers.wire.session import Closing
 from tests.client.test_websocket import Pair

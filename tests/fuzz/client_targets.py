@@ -12,7 +12,7 @@ from hub.batch import Batch
 from hub.errors import JournalCorruptError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from peers.client.conversation import Introduction
 from peers.client.routes import LocalRoutes

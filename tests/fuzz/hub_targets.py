@@ -17,7 +17,7 @@ import msgspec
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
 from hub.names.claim import Announced, Wish
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from hub.tags.envelope import Envelope
 from hub.tags.rule import Rule
 from peers.broker.handshake_messages import LENGTH

@@ -295,7 +295,7 @@ class Bench:
         self.flush()
         assert place_after(self.outlet.told, 0) == self.offered
         assert sum(self.outlet.gaps) == self.handler.dropped_messages
-        assert self.handler._queue is None, "an idle handler has no queue"
+        assert self.handler._waiting is None, "an idle handler has no queue"
         self.check()
 
 

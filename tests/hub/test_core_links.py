@@ -175,17 +175,6 @@ def test_a_handler_that_lost_and_left_is_still_reported() -> None:
     assert (event.value["id"], event.value["lost"], event.value["overflow"]) == (slow.id, 3, "disconnect")
 
 
-def test_a_drop_that_was_reported_already_is_not_reported_again() -> None:
-    """A handler may be marked although its number did not change since."""
-    turn = Turn()
-    slow, _ = turn.join()
-    turn.core._mark_dropping(slow)
-    assert turn.core.report_drops() == []
-
-
-# Leaves.
-
-
 def test_leaves_hear_links_and_are_heard_over_links() -> None:
     """Like clients; but not themselves, unless they want that."""
     turn = Turn()

@@ -7,8 +7,9 @@ import pytest
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import WRITE_LIMIT_BYTES, Handler, HandlerStatistics
+from hub.handler import WRITE_LIMIT_BYTES, Handler
 from hub.overflow import Overflow, QueueLimits
+from hub.statistics import HandlerStatistics
 from tests.hub.fakes import (
     Bench,
     FakeOutlet,

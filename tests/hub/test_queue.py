@@ -28,9 +28,9 @@ HELD = HeldBatches(Memory().account("queues"))
 
 def offer(queue: BoundedQueue, batch: Batch, overflow: Overflow) -> None:
     """What a handler does with a batch while its outlet takes none."""
-    if queue.fits(batch):
-        queue.append(batch)
-    elif overflow is Overflow.DROP_OLDEST:
+    if queue.append_whole(batch):
+        return
+    if overflow is Overflow.DROP_OLDEST:
         queue.append_dropping_oldest(batch)
     else:
         queue.append_dropping_newest(batch)
@@ -352,19 +352,18 @@ def test_a_queue_may_be_filled_to_the_brim() -> None:
     limits = QueueLimits(messages=4, bytes=2 * one.size_bytes)
     queue = BoundedQueue(limits, HELD)
     for batch in (one, numbered(2, first=2)):
-        assert queue.fits(batch)
-        queue.append(batch)
+        assert queue.append_whole(batch)
     assert (queue.messages, queue.size_bytes) == (limits.messages, limits.bytes)
-    assert not queue.fits(numbered(1))
+    assert not queue.append_whole(numbered(1))
     assert queue.take(one.size_bytes) == [one]
-    assert not queue.fits(numbered(3)), "one message too many"
-    assert not queue.fits(Shape(((1, False),), padding=20).batch(0)), "bytes too many"
+    assert not queue.append_whole(numbered(3)), "one message too many"
+    assert not queue.append_whole(Shape(((1, False),), padding=20).batch(0)), "bytes too many"
 
 
 def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
     """Exactly the newest are held, and the gap in front tells of the others."""
     queue = BoundedQueue(QueueLimits(messages=10), HELD)
-    queue.append(numbered(8))
+    assert queue.append_whole(numbered(8))
     offer(queue, numbered(5, first=8), Overflow.DROP_OLDEST)
     assert (queue.messages, queue.lost_messages) == (10, 3)
     assert queue.take(ROOMY.bytes) == [], "the gap comes first"
@@ -414,7 +413,7 @@ def test_dropping_many_messages_one_by_one_is_cheap() -> None:
     """Dropped messages at the front of a large batch are only counted; the batch is cut once, when it is taken."""
     queue = BoundedQueue(QueueLimits(messages=1000), HELD)
     large = numbered(1000)
-    queue.append(large)
+    assert queue.append_whole(large)
     for number in range(500):
         offer(queue, numbered(1, first=1000 + number), Overflow.DROP_OLDEST)
     assert queue._items[0] is large
@@ -425,7 +424,7 @@ def test_dropping_many_messages_one_by_one_is_cheap() -> None:
 def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
     """A dropped message in an unreadable BATCH takes the others of that frame with it, and they are told."""
     queue = BoundedQueue(QueueLimits(messages=5), HELD)
-    queue.append(Batch(opaque_frame(5), 5))
+    assert queue.append_whole(Batch(opaque_frame(5), 5))
     offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
     assert (queue.messages, queue.lost_messages) == (5, 1)
     assert queue.take_gap() == 5
@@ -438,7 +437,7 @@ def test_a_queue_obeys_one_policy() -> None:
     queue = BoundedQueue(QueueLimits(messages=2), HELD)
     offer(queue, numbered(3), Overflow.DROP_NEWEST)
     queue.take(1)
-    queue.append(numbered(2, first=3))
+    assert queue.append_whole(numbered(2, first=3))
     with pytest.raises(InternalError):
         offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.requests.layout import Request, Status
+from hub.request_frame import Request, Status
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in

@@ -13,7 +13,7 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Reply, Request, Status
 from peers.shm import memory
 from peers.shm.descriptor import Descriptor
 from peers.wire.control import encode_subscription

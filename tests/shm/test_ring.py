@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from hub.frame import FLAG_SHARED
-from hub.requests.layout import Request
+from hub.request_frame import Request
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.shared import (

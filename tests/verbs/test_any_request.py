@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.frame import FLAG_BATCH, encode_frame
-from hub.requests.layout import FLAG_NAMED
+from hub.request_frame import FLAG_NAMED
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import Kind
 from peers.wire.scanner import NEED_DATA

@@ -13,8 +13,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import iterate_frames
 from hub.limits import CoreLimits, HandlerLimits
 from hub.names.claim import Change, Wish
-from hub.requests.lane import Item
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Item, Reply, Request, Status
 from hub.settings import Limits
 from peers.journal.journal import NoJournal
 from peers.verbs.publish import Publication, to_be_confirmed

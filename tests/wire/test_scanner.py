@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Reply, Request
 from peers.wire.kinds import Kind
 from peers.wire.scanner import Rejected, Scanner
 from tests.wire.pair import (

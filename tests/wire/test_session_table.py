@@ -7,7 +7,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.names.claim import Wish
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Reply, Request, Status
 from hub.tags.rule import Rule
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription

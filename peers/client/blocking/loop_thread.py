@@ -25,7 +25,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from hub.errors import ClosedError, HubError, InternalError, RejectedError, RequestTimeoutError, UsageError
-from hub.requests.layout import Status
+from hub.request_frame import Status
 from peers.client.dial import Destination
 from peers.client.exchange import Exchange
 from peers.client.publications import Target

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hub.errors import RequestFailedError
-from hub.requests.layout import Status
+from hub.request_frame import Status
 from peers.bench.board import Board
 from peers.bench.orders import Ask, Asked
 from peers.bench.y.batched import Batches

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hub.errors import ConnectionLostError, NoResponderError
-from hub.requests.layout import Status
+from hub.request_frame import Status
 from peers.bench.board import Board
 from peers.bench.orders import Ask, Asked
 from peers.bench.y.operation import Mode

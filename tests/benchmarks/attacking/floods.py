@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from attacking.line import Line
 from hub.frame import encode_frame
-from hub.requests.layout import KIND_REQUEST
+from hub.request_frame import KIND_REQUEST
 from peers.wire.kinds import Kind
 
 __all__ = ["new_topics", "pings", "refused_topics", "unserved_requests"]

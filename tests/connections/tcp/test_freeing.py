@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hub.names.claim import Wish
-from hub.requests.layout import Request
+from hub.request_frame import Request
 from hub.tags.rule import Rule
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind

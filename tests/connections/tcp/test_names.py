@@ -13,7 +13,7 @@ from hub.frame import Frame, encode_frame, iterate_frames
 from hub.names.claim import Announced, Wish
 from hub.names.names import Names
 from hub.overflow import QueueLimits
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Reply, Request, Status
 from hub.settings import NamesSettings, Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

@@ -6,7 +6,7 @@ from hub.errors import CloseCode
 from hub.frame import encode_frame, iterate_frames
 from hub.limits import RequestLimits
 from hub.overflow import QueueLimits
-from hub.requests.layout import Status
+from hub.request_frame import Status
 from hub.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

@@ -10,7 +10,7 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
-from hub.requests.layout import FLAG_NAMED, Reply, Request, Status, failure
+from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.values import Count
 from peers.values import encode as broker_value
 from peers.websocket.codec import JSON, MSGPACK, Codec

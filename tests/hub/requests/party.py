@@ -13,8 +13,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
-from hub.requests.lane import Item
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Item, Reply, Request, Status
 from tests.hub.fakes import ROOMY, FakeOutlet
 
 MOST = 2**32

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hub.errors import UsageError
+from hub.request_frame import Status
 from hub.requests.hub_services import VALUES_LIMIT
-from hub.requests.layout import Status
 from tests.hub.requests.party import Room, answers, request
 
 

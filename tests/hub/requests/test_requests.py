@@ -11,7 +11,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED
 from hub.handler import Handler
 from hub.limits import RequestLimits
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock
 from tests.hub.fakes import handler_of
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
@@ -115,7 +115,7 @@ def test_whoever_cannot_be_answered(room: Room) -> None:
 
 
 def test_a_requester_that_does_not_read(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """What does not fit into its lane becomes an overflow; that it is told, once it reads."""
+    """What does not fit beside its queue becomes an overflow; that it is told, once it reads."""
     requester, told = room.join(messages=2)
     for number in range(4):
         room.ask(requester, request("/a", number, number))
@@ -262,7 +262,7 @@ def test_too_big(room: Room) -> None:
 
 
 def test_a_service_that_does_not_read(room: Room) -> None:
-    """What does not fit into its lane has overflowed at once, and is not pending."""
+    """What does not fit beside its queue has overflowed at once, and is not pending."""
     service, _ = room.join("/", messages=2)
     requester, told = room.join()
     service.pause()

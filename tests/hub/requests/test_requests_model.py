@@ -18,7 +18,7 @@ from hub.delivery import Role
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler
 from hub.limits import RequestLimits
-from hub.requests.layout import Reply, Request, Status
+from hub.request_frame import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
 
@@ -290,7 +290,7 @@ class Model(RuleBasedStateMachine):
     def place(self, person: Person, found: list[Person], ids: list[int], values: list[Any], due_ms: int) -> None:
         """Find out who was asked: one of those, with all of it."""
         last = [one for one in found if self.room.requests._participants[one.handler].owed_requests > self.owed(one)]
-        if not last:  # no room in its lane
+        if not last:  # no room beside its queue
             assert any(one.is_paused for one in found)
             person.due += [(one, {(Status.OVERFLOW, None)}) for one in ids]
             return

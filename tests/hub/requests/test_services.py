@@ -11,7 +11,7 @@ from hub.errors import ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
 from hub.names.claim import Announced, Wish
-from hub.requests.layout import Reply, Status
+from hub.request_frame import Reply, Status
 from hub.requests.services import COMPARED
 from tests.hub.fakes import handler_of
 from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request

@@ -13,6 +13,10 @@ those of MESSAGES (`hub.frame`).
 
 Whoever asks chooses transaction ids; on the way to the service the hub puts its own in their place, and back.
 
+Values may be in shared memory (SHARED): in their place stands a handle, which knows how to be read. What makes handles
+and what reads the memory is outside (`peers.shm`). The core passes them on unread, and asks for bytes (`as_bytes`) for
+those who take no shared memory.
+
 Not here: who gets what (`hub.requests`), reading streams (`peers.wire`).
 """
 
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 import msgpack
 
@@ -32,9 +36,11 @@ __all__ = [
     "KIND_REPLY",
     "KIND_REQUEST",
     "TRANSACTIONS",
+    "Item",
     "Reply",
     "Request",
     "Status",
+    "as_bytes",
     "failure",
 ]
 
@@ -168,6 +174,33 @@ class Reply(NamedTuple):
         elif frame.flags & FLAG_BATCH:
             _check_failures(values)
         return cls(first, status, values, frame.flags)
+
+
+Item = Request | Reply
+"""What is sent to those that ask or serve."""
+
+
+class _Handle(Protocol):
+    """Values of a frame with SHARED: `bytes` that are a handle."""
+
+    def plain(self, flags: int) -> bytes:
+        """Return the values themselves.
+
+        Raises:
+            RejectedError: They are gone.
+        """
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+def as_bytes(item: ItemT) -> ItemT | None:
+    """Return the same item, whose values are in shared memory, with bytes in their place; None if they are gone."""
+    try:
+        values = cast("_Handle", item.values).plain(item.flags)
+    except RejectedError:
+        return None
+    return cast("ItemT", item._replace(values=values, flags=item.flags & ~FLAG_SHARED))
 
 
 def failure(first: int, count: int, status: Status, text: str) -> Reply:

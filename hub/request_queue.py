@@ -1,10 +1,10 @@
-"""`Lane`: requests and replies that wait for a handler whose outlet takes no bytes, beside its queue of messages.
+"""`RequestQueue`: requests and replies that one slow handler still has to get.
 
-Nothing here is dropped by an overflow policy: each request has exactly one answer, so what does not fit is said to
-whoever asked (`hub.requests.requests`).
+No overflow policy drops any of them: each request has exactly one answer, so what does not fit is not taken, and
+whoever asked is told so (`hub.requests.requests`).
 
-Owner: one `hub.handler.Handler`, which makes it when it is needed and lets it go when it is empty again. Bounded by the
-limits of the handler's queue, beside that queue; what is added with `keep` is bounded by the requests that are pending.
+Owner: one `hub.waiting.Waiting`, beside the queue of messages. It has the limits of that queue for itself; what is
+added with `keep` is bounded by the requests that are pending.
 
 Cost: O(1) an item.
 """
@@ -15,17 +15,15 @@ from collections import deque
 
 from hub.memory import Account
 from hub.overflow import QueueLimits
-from hub.requests.layout import Reply, Request
+from hub.request_frame import Item
 
-__all__ = ["ITEM_OVERHEAD_BYTES", "Item", "Lane"]
-
-Item = Request | Reply
+__all__ = ["ITEM_OVERHEAD_BYTES", "RequestQueue"]
 
 ITEM_OVERHEAD_BYTES = 200
 """What a waiting item costs beside its values: the tuple (88), its numbers (2 x 28), its bytes (33), its place (8)."""
 
 
-class Lane:
+class RequestQueue:
     """The items of one handler, in the order in which they will be written."""
 
     __slots__ = ("_account", "_items", "_limits", "requests", "size_bytes")

@@ -1,4 +1,4 @@
-"""Requests and replies in a handler: their order among messages, the lane in which they wait, and its bounds."""
+"""Requests and replies in a handler: their order among messages, where they wait, and for how many there is room."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hub.batch import Batch, decode_values
 from hub.delivery import Role
 from hub.handler import WRITE_LIMIT_BYTES, Handler
 from hub.overflow import QueueLimits
-from hub.requests.lane import ITEM_OVERHEAD_BYTES, Item
-from hub.requests.layout import Reply
+from hub.request_frame import Item, Reply
+from hub.request_queue import ITEM_OVERHEAD_BYTES
 from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hub.requests.party import reply, values_of
 
@@ -44,7 +44,7 @@ class Teller(FakeOutlet):
             self.act()
 
 
-def lane_handler(messages: int = 1000, limit_bytes: int = 1 << 30) -> tuple[Handler, Teller]:
+def asking_handler(messages: int = 1000, limit_bytes: int = 1 << 30) -> tuple[Handler, Teller]:
     """A handler that takes requests."""
     outlet = Teller()
     limits = QueueLimits(messages=messages, bytes=limit_bytes)
@@ -58,7 +58,7 @@ def message(value: Any) -> Batch:
 
 def test_the_order_of_a_turn() -> None:
     """What was posted stands among the messages as it came."""
-    handler, outlet = lane_handler()
+    handler, outlet = asking_handler()
     handler.offer(message(1))
     handler.post(reply(0, -1))
     handler.post(reply(1, -2))
@@ -72,7 +72,7 @@ def test_the_order_of_a_turn() -> None:
 
 def test_replies_alone_are_one_write() -> None:
     """However many there are; a turn without anything is none."""
-    handler, outlet = lane_handler()
+    handler, outlet = asking_handler()
     for number in range(1, 6):
         handler.post(reply(number, -number))
     handler.flush()
@@ -82,14 +82,14 @@ def test_replies_alone_are_one_write() -> None:
 
 def test_much_is_written_early() -> None:
     """A turn does not collect more than a write's worth."""
-    handler, outlet = lane_handler()
+    handler, outlet = asking_handler()
     handler.post(Reply(0, 0, bytes(WRITE_LIMIT_BYTES)))
     assert outlet.writes == 1
 
 
-def test_the_lane_goes_before_the_queue() -> None:
+def test_requests_go_before_messages_that_wait() -> None:
     """What had waited is written when the outlet takes bytes again: replies first, then messages."""
-    handler, outlet = lane_handler()
+    handler, outlet = asking_handler()
     handler.pause()
     handler.offer(message(1))
     handler.post(reply(0, -1))
@@ -106,9 +106,9 @@ def test_the_lane_goes_before_the_queue() -> None:
     assert outlet.said == [-1, -2, 1, 2, -3, 3]
 
 
-def test_the_lane_is_bounded_in_requests() -> None:
+def test_what_waits_is_bounded_in_requests() -> None:
     """As the queue is in messages; those of a batch count one by one. What is to be kept is."""
-    handler, outlet = lane_handler(messages=3)
+    handler, outlet = asking_handler(messages=3)
     handler.pause()
     assert handler.post(reply(0, -1, -2))
     assert not handler.post(reply(2, -3, -4))
@@ -119,9 +119,9 @@ def test_the_lane_is_bounded_in_requests() -> None:
     assert outlet.said == [-1, -2, -3, -5]
 
 
-def test_the_lane_is_bounded_in_bytes() -> None:
+def test_what_waits_is_bounded_in_bytes() -> None:
     """Values and what an item costs beside them."""
-    handler, _ = lane_handler(limit_bytes=1000)
+    handler, _ = asking_handler(limit_bytes=1000)
     handler.pause()
     assert not handler.post(Reply(0, 0, bytes(1000)))
     assert handler.post(Reply(0, 0, bytes(500)))
@@ -138,7 +138,7 @@ def test_whoever_cannot_post() -> None:
 
 def test_a_closed_handler() -> None:
     """It takes nothing, and says nothing more."""
-    handler, outlet = lane_handler()
+    handler, outlet = asking_handler()
     handler.post(reply(0, -1))
     handler.shut()
     handler.flush()
@@ -146,9 +146,9 @@ def test_a_closed_handler() -> None:
     assert not outlet.said
 
 
-def test_a_pause_within_the_lane() -> None:
+def test_a_pause_within_what_waits() -> None:
     """What is left of it waits; what comes then goes behind it."""
-    handler, outlet = lane_handler()
+    handler, outlet = asking_handler()
     handler.pause()
     handler.post(Reply(0, 0, b"\xff" + b"\xc0" * WRITE_LIMIT_BYTES))
     handler.post(reply(1, -2))
@@ -168,7 +168,7 @@ class LaneAndQueue(RuleBasedStateMachine):
     @initialize(messages=st.sampled_from((2, 1000)))
     def start(self, messages: int) -> None:
         """Begin with a handler that nothing was said to."""
-        self.handler, self.outlet = lane_handler(messages)
+        self.handler, self.outlet = asking_handler(messages)
         self.outlet.act = self.act
         self.plan: list[Callable[[], object]] = []
         self.offered = 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hub.errors import RejectedError
 from hub.frame import FLAG_BATCH, Frame, encode_frame, iterate_frames
-from hub.requests.layout import FLAG_NAMED, KIND_REPLY, KIND_REQUEST, Reply, Request, Status, failure
+from hub.request_frame import FLAG_NAMED, KIND_REPLY, KIND_REQUEST, Reply, Request, Status, failure
 
 ids = st.integers(0, 2**32 - 1)
 batches = st.integers(1, 300).map(lambda count: (FLAG_BATCH, count.to_bytes(4) + b"\x01" * count, count))
