@@ -142,6 +142,23 @@ async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) 
     await eventually(lambda: told(south) == (0, 0, 300, 0))
 
 
+async def test_how_soon_a_silent_peer_is_given_up(start_hub: StartHub, south: Hub, way: Way) -> None:
+    """After the time until a ping and the time for its answer, each to the next whole second, on a busy link too."""
+    north = await start_hub(name="north", settings=settings_of(ping_after_s=2.0, ping_timeout_s=1.0))
+    await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    publisher = await north.client()
+    way.hold()
+    for steps in range(11):
+        await publisher.send(numbered("/flood", range(steps, steps + 1)))
+        await publisher.ping()
+        if not len(north.node.links):
+            break
+        north.later(0.5)
+    assert 3.0 <= steps / 2 <= 5.0
+
+
 async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) -> None:
     """What the peer was too slow to take, and what was dropped for it before, is all counted."""
     north = await start_hub(name="north", settings=settings_of(queue=QueueLimits(messages=100)))

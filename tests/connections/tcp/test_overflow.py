@@ -104,6 +104,30 @@ async def test_disconnected(any_hub: Hub) -> None:
     assert handler.delivered_messages == len(found) <= total - lost
 
 
+async def test_many_that_stall_for_a_while_all_read_why(any_hub: Hub) -> None:
+    """64 readers that are disconnected together, and read on only seconds later: no torn frame, each exact count."""
+    names = [f"stalled {number}" for number in range(64)]
+    wish = QueueWish(messages=HELD, overflow=Overflow.DISCONNECT)
+    clients = [await any_hub.client("/flood", name=name, queue=wish, receive_bytes=4096) for name in names]
+    handlers = [any_hub.handler(name) for name in names]
+    publisher = await any_hub.client()
+    total = 0
+    while not all(handler.closed for handler in handlers):
+        await publisher.send(numbered("/flood", range(total, total + 200), padding=PADDING_BYTES))
+        await publisher.ping()
+        total += 200
+    for _ in range(4):
+        any_hub.later(2.0)
+        assert await publisher.ping() == []
+    for client, handler in zip(clients, handlers, strict=True):
+        found = await client.numbers_and_gaps(total)
+        code, text = await client.end()
+        assert found == list(range(len(found)))
+        assert code == CloseCode.OVERFLOW
+        assert f", {handler.dropped_messages} messages lost" in text
+        assert len(found) == handler.delivered_messages
+
+
 async def test_a_disconnected_client_is_announced(any_hub: Hub) -> None:
     """Its leaving names the reason."""
     watcher = await any_hub.client("$hub/client/left")

@@ -71,6 +71,33 @@ async def test_disconnect(hub: Hub, subprotocol: str) -> None:
     assert f" {handler.dropped_messages} messages lost" in reason
 
 
+async def test_many_that_stall_for_a_while_all_read_why(hub: Hub, subprotocol: str) -> None:
+    """Readers that are disconnected together, and read on only seconds later, find whole frames and then the reason."""
+    queue = {"messages": HELD, "overflow": "disconnect"}
+    stalled = [
+        await hub.websocket("/flood", subprotocol=subprotocol, receive_bytes=4096, name=str(number), queue=queue)
+        for number in range(32)
+    ]
+    hub.shrink_buffers()
+    handlers = [hub.handler(str(number)) for number in range(32)]
+    publisher = await hub.websocket()
+    total = 0
+    while not all(handler.closed for handler in handlers):
+        for number in range(total, total + 50):
+            await publisher.publish("/flood", [number, "x" * 1000])
+        await publisher.barrier()
+        total += 50
+    for _ in range(4):
+        hub.later(2.0)
+        assert await publisher.barrier() == []
+    for client, handler in zip(stalled, handlers, strict=True):
+        written = await client.numbers_and_gaps(10**6)
+        assert written == list(range(handler.delivered_messages))
+        code, reason = await client.end()
+        assert code == CloseCode.OVERFLOW
+        assert f" {handler.dropped_messages} messages lost" in reason
+
+
 async def test_a_client_that_disconnects_itself(hub: Hub) -> None:
     """A client whose own publications overflow its queue is closed in the middle of its read; the rest is not read."""
     client, handler = await stalled(hub, "hub.v1.json", messages=HELD, overflow="disconnect")
