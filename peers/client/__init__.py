@@ -27,6 +27,7 @@ from hub.errors import (
 )
 from hub.journal.message import RecordedMessage
 from hub.overflow import Overflow
+from peers.client.callback import CallbackSubscription
 from peers.client.client import Client
 from peers.client.connecting import connect
 from peers.client.exchange import ClientStatistics
@@ -34,7 +35,7 @@ from peers.client.known_names import KnownName
 from peers.client.service import Service, ServiceRequest
 from peers.client.service_name import ServiceName
 from peers.client.settings import Options
-from peers.client.stream import CallbackSubscription, MessageStream
+from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.shm.ring import Block
 from peers.shm.views import View

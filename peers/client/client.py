@@ -28,18 +28,21 @@ from hub.errors import (
 )
 from hub.names.grammar import check_name
 from hub.tags.rule import check_rule
+from peers.client.answering import Batches, Each
+from peers.client.callback import CallbackSubscription
 from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.follower import Follower, Start
 from peers.client.history import History, time_us
 from peers.client.journal import Committed, JournalState
 from peers.client.known_names import LISTED_UNDER, KnownName, list_names
 from peers.client.publications import target
+from peers.client.read_position import ReadPosition
 from peers.client.request_errors import unfailed
 from peers.client.requests import TIMEOUT_S
 from peers.client.routes import Addressed
-from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
+from peers.client.service import CONCURRENCY, Service, ServiceRequest
 from peers.client.service_name import ServiceName
-from peers.client.stream import CallbackSubscription, MessageStream, ReadPosition
+from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.shm.ring import Block
 from peers.wire.hello import Hello

@@ -27,9 +27,10 @@ from peers.client.following import Following, Phase, Want
 from peers.client.interest import Claim
 from peers.client.journal import replaced
 from peers.client.line import Line, Subscribing
+from peers.client.read_position import ReadPosition
 from peers.client.recorded import recorded_batches
 from peers.client.routes import Wanted
-from peers.client.stream import MessageStream, ReadPosition
+from peers.client.stream import MessageStream
 from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Fetch, Records

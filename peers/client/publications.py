@@ -11,9 +11,6 @@ batch, so that the order over all topics is the order of the calls. Without labe
 itself, so that publishing to topics costs nothing more; with them it is an envelope, remembered, so that publishing
 with the same ones again does not check them again.
 
-The hub confirms in the order of the messages, so that a number of messages suffices to tell which. What was sent and
-not answered when the connection is lost may be recorded or not: nobody knows, and that is what its receipt says.
-
 Owner: one client; not thread-safe. No I/O. Invariants: 0 ≤ `buffered_bytes` ≤ `limit_bytes`; a call that raises has
 added nothing.
 
@@ -23,24 +20,22 @@ the values of the one open batch, at most 4096, cost 41 bytes each on top.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 
 from hub.batch import Batch, encode_values
-from hub.errors import BusyError, CloseCode, ConnectionLostError, HubError, InvalidTopicError, RejectedError
+from hub.errors import BusyError, CloseCode, HubError, InvalidTopicError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.tags.envelope import Envelope, tagged
 from hub.topics import RESERVED, check_topic, printable
-from peers.client.conversation import ABNORMAL
+from peers.client.receipts import Receipt, Receipts
 from peers.shm.ring import BlockValues
-from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES
 from peers.wire.oversize import fitting
 
-__all__ = ["BATCH_BYTES", "BUFFER_BYTES", "Publications", "Receipt", "Receipts", "Target", "checked_head", "target"]
+__all__ = ["BATCH_BYTES", "BUFFER_BYTES", "Publications", "Target", "checked_head", "target"]
 
 
 BUFFER_BYTES = 8 * 1024 * 1024
@@ -61,65 +56,6 @@ _FRAME_OVERHEAD_BYTES = 48
 
 _TOPICS_LIMIT = 65_536
 """Most topics remembered as checked, by all publishers of a process; about 300 bytes each."""
-
-
-class Receipt:
-    """A receipt of one message: its offset in the journal, once that is known."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[int | HubError] = asyncio.get_running_loop().create_future()
-
-    def settle(self, outcome: int | HubError) -> None:
-        """Say what has become of it: its offset, or why it is not recorded, or that nobody knows."""
-        if not self._future.done():
-            self._future.set_result(outcome)
-
-    async def wait(self) -> int:
-        """Return the offset.
-
-        Raises:
-            RejectedError: It was not recorded; the text says why.
-            ConnectionLostError: Nobody knows.
-            ClosedError: The client was closed before it was sent.
-        """
-        outcome = await self._future
-        if isinstance(outcome, HubError):
-            raise outcome
-        return outcome
-
-
-class Receipts:
-    """The receipts of what was sent and is not answered yet, the oldest first."""
-
-    __slots__ = ("_awaited",)
-
-    def __init__(self) -> None:
-        self._awaited: deque[Receipt] = deque()
-
-    def __len__(self) -> int:
-        return len(self._awaited)
-
-    def expect(self, receipts: Iterable[Receipt]) -> None:
-        """Take the receipts of messages that were sent."""
-        self._awaited.extend(receipts)
-
-    def answer(self, notice: Notice) -> None:
-        """Take the hub's answer to one frame."""
-        for number in range(min(notice.count, len(self._awaited))):
-            receipt = self._awaited.popleft()
-            if notice.kind == "recorded" and notice.offset is not None:
-                receipt.settle(notice.offset + number)
-            else:
-                receipt.settle(RejectedError(notice.code, notice.text))
-
-    def disconnected(self) -> None:
-        """Settle all of them, as the connection is lost: nobody knows."""
-        text = "the connection was lost before the hub confirmed; the message may be recorded or not"
-        awaited, self._awaited = self._awaited, deque()
-        for receipt in awaited:
-            receipt.settle(ConnectionLostError(ABNORMAL, text))
 
 
 Target = str | Envelope

@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from hub.errors import BusyError, CloseCode, HubError, RejectedError
 from peers.client.connection import Connection
-from peers.client.publications import Publications, Receipt, Target
+from peers.client.publications import Publications, Target
+from peers.client.receipts import Receipt
 from peers.client.waiters import Waiters
 from peers.wire.control import Notice
 from peers.wire.hello import Hello

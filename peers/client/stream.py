@@ -1,17 +1,16 @@
-"""`MessageStream`: a subscription that is read by iterating. `CallbackSubscription`: one that calls.
+"""`MessageStream`: a subscription that is read by iterating.
 
 A stream holds what it has not been asked for yet up to `buffer_bytes`, packed. Above that the client stops reading its
-socket: then the hub's queue for this client fills, and its policy decides. Nothing is dropped on this side. What a
-callback gets is not held at all: it is called within the turn that read the messages.
+socket: then the hub's queue for this client fills, and its policy decides. Nothing is dropped on this side.
 
-Owner: one client. Not here: who is asked for what (`peers.client.subscriptions`), streams that begin in the journal
-(`peers.client.follower`).
+Owner: one client. Invariants: its source is held exactly while it is full, and let go once half of it was read. Not
+here: who is asked for what (`peers.client.subscriptions`), streams that begin in the journal (`peers.client.follower`),
+functions that are called (`peers.client.callback`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -20,86 +19,14 @@ from hub.batch import Batch, Message
 from hub.errors import ClosedError, UsageError
 from peers.client.inbox import Inbox
 from peers.client.interest import Claim
-from peers.client.recorded import decoded
+from peers.client.read_position import ReadPosition
 from peers.client.routes import Wanted
-from peers.client.subscriptions import Subscriptions
 
-__all__ = ["CallbackSubscription", "MessageStream", "ReadPosition", "Source"]
-
-
-class ReadPosition:
-    """Where in the journal the reader of a stream stands, as far as that is known.
-
-    ```
-    put, put, reached(120), put, reached(180), put ...      the stream is given batches, and is told what they were
-                    │ decode   decode │ taken               the reader takes some of them
-                    ▼                 ▼
-                 position 0 ──▶ 120 ──▶ ...                 moves on with the next call, when they are done with
-    ```
-
-    Owner: one stream, whose source puts; the reader's side is called by its inbox. Invariants: `position` never is
-    behind something that was not handed out; it only grows. Cost: O(1) a batch.
-
-    Args:
-        decode: From a batch to messages.
-    """
-
-    __slots__ = ("_batches", "_decode", "_decoded", "_done", "_offsets", "_taken", "live", "position")
-
-    position: int | None
-    """Everything recorded before this offset was read; None where the stream did not begin in the journal."""
-    live: bool
-    """True once all history was put; nothing makes it False again."""
-
-    def __init__(self, decode: Callable[[Batch], list[Message]]) -> None:
-        self.position = None
-        self.live = False
-        self._decode = decode
-        # How many batches were put.
-        self._batches = 0
-        # How many of them were decoded.
-        self._decoded = 0
-        # How many of them were decoded by calls that have returned.
-        self._taken = 0
-        # How many of them were taken by calls before the last one: the reader is done with these.
-        self._done = 0
-        # Offsets that were reached, each with how many batches go before it.
-        self._offsets: deque[tuple[int, int]] = deque()
-
-    # The source.
-
-    def begin(self, offset: int) -> None:
-        """Begin at an offset: what is put first was recorded from there on."""
-        self.position = offset
-
-    def put(self) -> None:
-        """Take note that one more batch is put into the stream."""
-        self._batches += 1
-
-    def reached(self, offset: int) -> None:
-        """Take note that all that was recorded before this offset was put."""
-        self._offsets.append((self._batches, offset))
-        self._advance()
-
-    # The reader.
-
-    def decode(self, batch: Batch) -> list[Message]:
-        """Decode a batch that is taken."""
-        self._decoded += 1
-        return decoded(batch, self._decode)
-
-    def taken(self) -> None:
-        """Take note that a call has taken what was decoded; the reader is done with what the call before it took."""
-        self._done, self._taken = self._taken, self._decoded
-        self._advance()
-
-    def _advance(self) -> None:
-        offsets = self._offsets
-        while offsets and offsets[0][0] <= self._done:
-            self.position = offsets.popleft()[1]
+__all__ = ["Decode", "MessageStream", "Source"]
 
 
 Decode = Callable[[Batch], list[Message]]
+"""Makes the messages of a batch, when they are read."""
 
 
 class Source(Protocol):
@@ -316,77 +243,3 @@ class MessageStream:
         if self._held and self._inbox.size_bytes <= self._buffer_bytes // 2:
             self._held = False
             self._source.let_go(self)
-
-
-class CallbackSubscription:
-    """Messages under some prefixes, each given to a function.
-
-    Made by `Client.subscribe_callback`. What the function raises is reported to the event loop's exception handler,
-    and the next message is given to it.
-    """
-
-    __slots__ = ("_claims", "_decode", "_function", "_subscriptions", "breaks", "lost_messages", "prefixes")
-
-    def __init__(
-        self,
-        subscriptions: Subscriptions,
-        prefixes: tuple[str, ...],
-        decode: Decode,
-        function: Callable[[Message], object],
-    ) -> None:
-        self.prefixes = prefixes
-        # How many messages of this client the hub has lost since it was opened.
-        self.lost_messages = 0
-        # How often the connection was lost since it was opened.
-        self.breaks = 0
-        self._subscriptions = subscriptions
-        self._decode = decode
-        self._function = function
-        # The claims on what it subscribes to; empty before `open`.
-        self._claims: list[Claim] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close_nowait()
-
-    async def open(self) -> None:
-        """Subscribe; raises as `MessageStream.open`."""
-        self._claims = await self._subscriptions.open(self, self.prefixes)
-
-    def close_nowait(self) -> None:
-        """Unsubscribe; do not wait for the hub. The function is not called any more."""
-        self._subscriptions.release(self, self._claims)
-
-    async def close(self) -> None:
-        """Unsubscribe, and wait until the hub has confirmed."""
-        answer = self._subscriptions.release(self, self._claims)
-        if answer is not None:
-            await asyncio.wait([answer])
-
-    # As a sink.
-
-    def put(self, batch: Batch) -> None:
-        """Call the function for each message."""
-        function = self._function
-        for message in self._decode(batch):
-            try:
-                function(message)
-            except Exception as error:  # noqa: BLE001 -- of the caller's function: reported where asyncio reports such
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"a subscriber's function failed on {message.topic}", "exception": error}
-                )
-
-    def put_gap(self, lost_messages: int) -> None:
-        """Add to `lost_messages`: they were lost here."""
-        self.lost_messages += lost_messages
-
-    def put_break(self) -> None:
-        """Add to `breaks`: the connection was lost here."""
-        self.breaks += 1
-
-    def finish(self, error: Exception | None) -> None:
-        """Do nothing: the client itself tells that nothing more comes."""

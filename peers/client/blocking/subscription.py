@@ -11,7 +11,7 @@ from typing import Self
 
 from hub.errors import ClosedError
 from peers.client.blocking.call import Call
-from peers.client.stream import CallbackSubscription
+from peers.client.callback import CallbackSubscription
 
 __all__ = ["BlockingSubscription"]
 

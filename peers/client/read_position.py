@@ -1,0 +1,83 @@
+"""`ReadPosition`: where in the journal the reader of a stream stands. See the class for how that is known."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hub.batch import Batch, Message
+from peers.client.recorded import decoded
+
+__all__ = ["ReadPosition"]
+
+
+class ReadPosition:
+    """Where in the journal the reader of a stream stands, as far as that is known.
+
+    ```
+    put, put, reached(120), put, reached(180), put ...      the stream is given batches, and is told what they were
+                    │ decode   decode │ taken               the reader takes some of them
+                    ▼                 ▼
+                 position 0 ──▶ 120 ──▶ ...                 moves on with the next call, when they are done with
+    ```
+
+    Owner: one stream, whose source puts; the reader's side is called by its inbox. Invariants: `position` never is
+    behind something that was not handed out; it only grows. Cost: O(1) a batch.
+
+    Args:
+        decode: From a batch to messages.
+    """
+
+    __slots__ = ("_batches", "_decode", "_decoded", "_done", "_offsets", "_taken", "live", "position")
+
+    position: int | None
+    """Everything recorded before this offset was read; None where the stream did not begin in the journal."""
+    live: bool
+    """True once all history was put; nothing makes it False again."""
+
+    def __init__(self, decode: Callable[[Batch], list[Message]]) -> None:
+        self.position = None
+        self.live = False
+        self._decode = decode
+        # How many batches were put.
+        self._batches = 0
+        # How many of them were decoded.
+        self._decoded = 0
+        # How many of them were decoded by calls that have returned.
+        self._taken = 0
+        # How many of them were taken by calls before the last one: the reader is done with these.
+        self._done = 0
+        # Offsets that were reached, each with how many batches go before it.
+        self._offsets: deque[tuple[int, int]] = deque()
+
+    # The source.
+
+    def begin(self, offset: int) -> None:
+        """Begin at an offset: what is put first was recorded from there on."""
+        self.position = offset
+
+    def put(self) -> None:
+        """Take note that one more batch is put into the stream."""
+        self._batches += 1
+
+    def reached(self, offset: int) -> None:
+        """Take note that all that was recorded before this offset was put."""
+        self._offsets.append((self._batches, offset))
+        self._advance()
+
+    # The reader.
+
+    def decode(self, batch: Batch) -> list[Message]:
+        """Decode a batch that is taken."""
+        self._decoded += 1
+        return decoded(batch, self._decode)
+
+    def taken(self) -> None:
+        """Take note that a call has taken what was decoded; the reader is done with what the call before it took."""
+        self._done, self._taken = self._taken, self._decoded
+        self._advance()
+
+    def _advance(self) -> None:
+        offsets = self._offsets
+        while offsets and offsets[0][0] <= self._done:
+            self.position = offsets.popleft()[1]
