@@ -69,9 +69,9 @@ class Backoff:
         return wait_s
 
     def held_s(self) -> float:
-        """Return how long to wait at most after a refusal that stands until something else changes, seconds.
+        """Return how long to wait after a refusal that stands until something else changes, seconds.
 
-        The first draw may be short, which would only be refused again: the upper half of the window is drawn from.
+        It is drawn from the upper half of the window: after a short wait the far side would only refuse again.
         """
         return self._random.uniform(HELD_S / 2, HELD_S)
 

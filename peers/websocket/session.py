@@ -37,7 +37,7 @@ from websockets.typing import Subprotocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
-from peers.transport.fragments import Fragments, end_of
+from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values.forms import Form
 from peers.websocket.codec import JSON, MSGPACK
 from peers.websocket.framing import encode_message
@@ -61,10 +61,6 @@ Event = Request | ClientMessage | Closing
 _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGPACK}
 
 _HEAD_END = b"\r\n\r\n"
-
-_PIECE_BYTES = 16 * 1024
-"""How much of a read the library is given at once. It takes all frames of a piece apart before the first one is acted
-on, which takes about 10 ms for frames of the smallest size (6 bytes)."""
 
 _SHOWN_CHARACTERS = 200
 """How much of the library's reason is repeated, as it may quote a whole line of the request."""
@@ -270,8 +266,7 @@ class Session:
 
     def feed(self, data: bytes) -> None:
         """Take what was read; ask `next_event` for what it says."""
-        view = memoryview(data)
-        self._unread.extend(view[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+        self._unread.extend(pieces_of(data))
 
     def next_event(self) -> Event | NeedData | None:
         """Return what the client says next. Bad input raises nothing: it leads to an answer and a `Closing` event.

@@ -29,7 +29,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES
-from peers.transport.fragments import Fragments, end_of
+from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values import InvalidInputError, decode_message
 from peers.websocket.zeek.codec import PATH
 from peers.wire.control import cut_text
@@ -41,9 +41,6 @@ __all__ = ["APPLICATION", "Acknowledged", "BridgeSession", "Event", "Failure", "
 
 APPLICATION = "topichub"
 """What this hub calls itself in `X-Application-Name`, which Zeek shows among its clients."""
-
-_PIECE_BYTES = 16 * 1024
-"""How much of a read the library is given at once, see `peers.websocket.session`."""
 
 _SHOWN_CHARACTERS = 200
 """How much of what the far side says in an error is repeated."""
@@ -210,8 +207,7 @@ class BridgeSession:
 
     def feed(self, data: bytes) -> None:
         """Take what was read; ask `next_event` for what it says."""
-        view = memoryview(data)
-        self._unread.extend(view[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+        self._unread.extend(pieces_of(data))
 
     def next_event(self) -> Event | NeedData | None:
         """Return what the Zeek says next. Never raises for bad input: that becomes a `Failure` or a `Closing`.
