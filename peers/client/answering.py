@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hub.requests.layout import TRANSACTIONS
+from hub.request_frame import TRANSACTIONS
 from peers.client.replies import Replies
 from peers.client.service import Asking, Run, Service, ServiceRequest
 from peers.client.values import InvalidValueError
