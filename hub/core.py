@@ -21,15 +21,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Literal
 
+from hub.asked import Asked, OnFilter
 from hub.batch import Batch
 from hub.delivery import Role, receivers
 from hub.drops import Drops
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, peer_joined, peer_left
-from hub.filter import Change, Filter
 from hub.handler import Handler
 from hub.holdings import Allowance, give_back, take
 from hub.limits import CoreLimits
@@ -39,6 +40,7 @@ from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
+from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
@@ -52,9 +54,6 @@ from hub.turn import Turn
 from hub.waiting import WaitingMemory
 
 __all__ = ["Core"]
-
-_WORTH_CLEARING = 8
-"""Where memory is short, the routes are forgotten if they make up at least one of so many parts of what is wanted."""
 
 _STEPS_PER_DEPARTURE = 5
 """What it costs to give back all that one far side had, beside its prefixes: about 50 µs."""
@@ -112,34 +111,36 @@ class Core:
         memory: Memory | None = None,
     ) -> None:
         self._turn = Turn(wake)
-        self._asked_of_leaves = tuple(check_prefix(prefix) for prefix in asked_of_leaves)
-        self._may_ask_leaves = may_ask_leaves
         client, peer = limits.client, limits.peer
         self.memory = Memory() if memory is None else memory
-        self.memory.attach(self._relieve, self._turn.request)
+        self.memory.attach(lambda wanted: relieve(self.routes, self.handlers, wanted), self._turn.request)
         self._queue_memory = WaitingMemory.of(self.memory)
         self._prefixes_allowed = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory)
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
-        self._filter = Filter()  # what links are told: prefixes of all but links
-        self._links: dict[Handler, Callable[[Change], None]] = {}
-        self._leaf_filter: Filter | None = (
-            None  # what leaves are told: prefixes of all but leaves; once it is asked for
+        self._asked_of_links = Asked(lambda handler, prefix: handler.delivery.asks_links(prefix))
+        self._asked_of_links.begin(())
+        # It begins with the first leaf.
+        self._asked_of_leaves = Asked(
+            lambda handler, prefix: handler.delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves
         )
-        self._leaves: dict[Handler, Callable[[Change], None]] = {}
+        # Handlers that were offered something since the last `end_read`, each once.
         self._dirty: list[Handler] = []
+        # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
+        # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
+        # as the writing begins.
         self.write_is_due = False
-        """Whether somebody is going to write what is offered, and need not be woken for it. Whoever begins a read sets
-        it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it as the
-        writing begins."""
         self._drops = Drops()
+        # What is still to be done for far sides that are gone, in their order.
         self._departing: deque[Callable[[], object]] = deque()
-        """What is still to be done for far sides that are gone, in their order."""
+        # Handlers that have left but still have prefixes or rules: they stand in routes, and take nothing. A handler
+        # joins them as it is detached, and goes once the last of these is taken out.
         self._leaving: deque[Handler] = deque()
-        """Handlers that have left but still have prefixes or rules: they stand in routes, and take nothing. A handler
-        joins them as it is detached, and goes once the last of these is taken out."""
+        # The number that the last handler got; none is given twice.
         self._last_id = 0
+        # Number → handler, from `attach` to `detach`.
         self.handlers: dict[int, Handler] = {}
-        self.on_refused: dict[Handler, OnRefused] = {}  # of those that can be told
+        # Handler → the function that tells it of refused messages. Its connection puts it here, if it can tell them.
+        self.on_refused: dict[Handler, OnRefused] = {}
         self.counters = Counters()
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
@@ -176,7 +177,7 @@ class Core:
 
     # Handlers come and go.
 
-    def attach(self, handler: Handler, on_filter: Callable[[Change], None] | None = None) -> None:
+    def attach(self, handler: Handler, on_filter: OnFilter | None = None) -> None:
         """Take a handler in and announce it.
 
         Args:
@@ -187,12 +188,8 @@ class Core:
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
         self.handlers[handler.id] = handler
         if on_filter is not None:
-            if handler.is_link:
-                self._links[handler] = on_filter
-                on_filter(Change(self.minimal_filter))
-            else:
-                self._leaves[handler] = on_filter
-                on_filter(Change(self.minimal_filter_for_leaves))
+            asked = self._asked_of_links if handler.is_link else self._begun_for_leaves()
+            asked.tell(handler, on_filter)
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
@@ -202,8 +199,8 @@ class Core:
             return
         handler.shut()
         self.requests.forget(handler)
-        self._links.pop(handler, None)
-        self._leaves.pop(handler, None)
+        self._asked_of_links.forget(handler)
+        self._asked_of_leaves.forget(handler)
         self.on_refused.pop(handler, None)
         self._leaving.append(handler)
         self._remove_leaving()
@@ -225,7 +222,7 @@ class Core:
             give_back()
 
     def _see_off(self) -> None:
-        """Give back what far sides had that are gone, for as many as this turn has steps for."""
+        """Give back what far sides had that are gone, for as many of them as this turn has steps."""
         departing, turn = self._departing, self._turn
         while departing and turn.step(_STEPS_PER_DEPARTURE):
             departing.popleft()()
@@ -313,35 +310,15 @@ class Core:
         self._multimap.add(prefix, handler)
         self._prefixes_allowed.took(prefix)
         self.routes.forget(prefix)
-        if handler.delivery.asks_links(prefix):
-            _tell(self._links, self._filter.add(prefix))
-        if self._leaf_filter is not None and self._is_asked_of_leaves(handler, prefix):
-            _tell(self._leaves, self._leaf_filter.add(prefix))
+        self._asked_of_links.add(handler, prefix)
+        self._asked_of_leaves.add(handler, prefix)
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self._prefixes_allowed.gave_back(prefix)
         self.routes.forget(prefix)
-        if handler.delivery.asks_links(prefix):
-            _tell(self._links, self._filter.discard(prefix))
-        if self._leaf_filter is not None and self._is_asked_of_leaves(handler, prefix):
-            _tell(self._leaves, self._leaf_filter.discard(prefix))
-
-    def _is_asked_of_leaves(self, handler: Handler, prefix: str) -> bool:
-        return handler.delivery.asks_leaves(prefix) and self._may_ask_leaves(prefix)
-
-    def _filter_for_leaves(self) -> Filter:
-        """What leaves are told. Kept from the first question on, so that a hub without leaves need not pay for it."""
-        if self._leaf_filter is not None:
-            return self._leaf_filter
-        wanted = self._leaf_filter = Filter()
-        for prefix in self._asked_of_leaves:
-            wanted.add(prefix)
-        for handler in (*self.handlers.values(), *self._leaving):
-            for prefix in handler.prefixes:
-                if self._is_asked_of_leaves(handler, prefix):
-                    wanted.add(prefix)
-        return wanted
+        self._asked_of_links.discard(handler, prefix)
+        self._asked_of_leaves.discard(handler, prefix)
 
     # Messages.
 
@@ -371,7 +348,10 @@ class Core:
     def _receivers_of_owned(
         self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf, route: Route
     ) -> tuple[Handler, ...]:
-        """Who gets what of a stretch goes this way; nobody, if it bears a name that `source` does not own."""
+        """Return who gets the messages of a stretch that go this way.
+
+        Nobody does if they bear a name that `source` does not own.
+        """
         if route.may_bring(source):
             return handlers_of(route)
         pairs = zip(stretch.routes, stretch.messages, strict=True)
@@ -381,7 +361,7 @@ class Core:
         return ()
 
     def check_sender(self, source: Handler, route: Route) -> None:
-        """See whether `source` may publish on a route, for those that tell it otherwise than through `on_refused`.
+        """Check that `source` may publish on a route, for callers that tell it otherwise than through `on_refused`.
 
         Raises:
             RejectedError: It may not: the messages bear a name that is not its own.
@@ -395,7 +375,7 @@ class Core:
             tell(_not_its_name(route), messages)
 
     def announce(self, event: Event) -> None:
-        """Publish one of the hub's own `$hub/` topics, to subscribers of this hub only."""
+        """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
         here = self._subscribers_here(event.topic)
         if here:
             batch = Batch.of(event.topic, (event.value,))
@@ -406,7 +386,7 @@ class Core:
         self.announce(name_event(what, claim))
 
     def is_wanted(self, topic: str) -> bool:
-        """Whether a subscriber of this hub would get one of its own messages of this topic."""
+        """Return whether anybody here would get a message of the hub's own under this topic."""
         return bool(self._subscribers_here(topic))
 
     def _subscribers_here(self, topic: str) -> list[Handler]:
@@ -425,10 +405,10 @@ class Core:
             handler.flush()
 
     def flush(self) -> None:
-        """End of a turn that somebody was woken for: write, and do a turn's share of what was put off.
+        """End a turn that the shell was woken for: write, and do a turn's share of what was put off.
 
-        What is offered from within those writes (subscribers of this process that publish) is for the next turn, so
-        that two that answer each other do not keep the loop for themselves.
+        What is offered from within those writes, as by a handler whose outlet publishes, is for the next turn: so two
+        that answer each other do not keep the loop for themselves.
         """
         self._turn.begin()
         self.requests.hub_services.begin_turn()
@@ -441,26 +421,6 @@ class Core:
             self.requests.go_on()
         if self.names.is_behind:
             self.names.go_on()
-
-    def _relieve(self, wanted_bytes: int) -> int:
-        """Free memory, as there is too little: what the routes remember, then the largest queues by their policy.
-
-        All queues that are larger than the largest that can stay are cut to that size.
-        """
-        freed = 0
-        if self.routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
-            freed = self.routes.size_bytes
-            self.routes.clear()
-        queues = sorted(((handler.droppable_bytes, handler.id) for handler in self.handlers.values()), reverse=True)
-        sizes = [size for size, _ in queues]
-        level = _level(sizes, wanted_bytes - freed)
-        for size, number in queues:
-            if size <= level:
-                break
-            handler = self.handlers.get(number)  # closing one may have made others leave
-            if handler is not None:
-                freed += handler.drop(size - level)
-        return freed
 
     def _mark_dirty(self, handler: Handler) -> None:
         if not self.write_is_due:
@@ -478,13 +438,13 @@ class Core:
     # Looking at it.
 
     def statistics(self) -> CoreStatistics:
-        """The core as it is now."""
+        """Return what there is in the core now, and what it has done so far."""
         routing = RoutingStatistics(
             subscriptions=len(self._multimap),
             routes=len(self.routes.table),
             misses_total=self.routes.misses,
             clears_total=self.routes.clears,
-            filter_prefixes=len(self._filter.minimal),
+            filter_prefixes=len(self._asked_of_links),
             rules=len(self.rules),
             tagged=self.routes.tagged_keys,
             size_bytes=self.routes.size_bytes,
@@ -492,7 +452,7 @@ class Core:
         return self.counters.statistics(self.handlers.values(), routing)
 
     def refused_for_limits(self) -> dict[str, int]:
-        """How many prefixes, rules and served prefixes were refused, as their handler would have had too many."""
+        """Return how many prefixes, rules and served prefixes were refused: their handlers would have had too many."""
         return {
             "prefixes": self._prefixes_allowed.refused_total,
             "rules": self.rules.allowed.refused_total,
@@ -500,42 +460,24 @@ class Core:
         }
 
     def handler_statistics(self) -> list[HandlerStatistics]:
-        """Every handler as it is now."""
+        """Return what each handler has done, and what it holds now."""
         return [handler.statistics() for handler in self.handlers.values()]
 
     @property
     def minimal_filter(self) -> tuple[str, ...]:
-        """The fewest prefixes that cover what this hub's own subscribers want."""
-        return tuple(self._filter.minimal)
+        """The fewest prefixes that cover what this hub's own subscribers want: what a link is asked for."""
+        return self._asked_of_links.minimal
 
     @property
     def minimal_filter_for_leaves(self) -> tuple[str, ...]:
-        """The fewest prefixes that cover what clients, this process and links want; what a leaf is asked for."""
-        return tuple(self._filter_for_leaves().minimal)
+        """The fewest prefixes that cover what clients, this process and links want: what a leaf is asked for."""
+        return self._begun_for_leaves().minimal
 
-
-def _level(sizes: list[int], surplus: int) -> int:
-    """Return the size to which the largest ones are cut so that all together shrink by the surplus.
-
-    Args:
-        sizes: Descending.
-        surplus: May be more than their sum, then nothing is left of them; or less than 0.
-    """
-    together = 0
-    for place, size in enumerate(sizes, 1):
-        together += size
-        following = sizes[place] if place < len(sizes) else 0
-        if together - place * following >= surplus:
-            return max(0, (together - surplus) // place)
-    return 0
+    def _begun_for_leaves(self) -> Asked:
+        asked = self._asked_of_leaves
+        asked.begin(chain(self.handlers.values(), self._leaving))
+        return asked
 
 
 def _not_its_name(route: Route) -> RejectedError:
     return RejectedError(CloseCode.NOT_ALLOWED, f"sender {printable(route.sender)}: that name is not yours")
-
-
-def _tell(told: dict[Handler, Callable[[Change], None]], change: Change) -> None:
-    """Tell links, or leaves, how the filter that is for them has changed."""
-    if change.added or change.removed:
-        for on_filter in list(told.values()):
-            on_filter(change)

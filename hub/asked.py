@@ -1,0 +1,92 @@
+"""`Asked`: what far sides of one kind are asked for, and how they hear of each change of that.
+
+A hub asks its peer hubs (links) for what its own subscribers want, and Zeeks (leaves) for what may be asked of them.
+The core has one `Asked` for each of the two; `hub.delivery` says which subscriptions count for which.
+
+Owner: the core. Invariants: who replays the changes that it was told knows the fewest prefixes that cover what is
+asked. Cost: that of `hub.filter` for each prefix that comes or goes, and a call for each far side if the filter changes
+by it. Nothing before `begin`: a hub without leaves need not pay for their filter.
+
+Not here: who wants what (`hub.multimap`), the frames (`peers.links`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hub.filter import Change, Filter
+from hub.handler import Handler
+from hub.topics import check_prefix
+
+__all__ = ["Asked", "OnFilter"]
+
+OnFilter = Callable[[Change], None]
+"""Tells a far side how the filter has changed."""
+
+
+class Asked:
+    """What is asked of far sides of one kind.
+
+    Args:
+        counts: Whether they are asked for what a handler wants under a prefix; always the same answer for the same two.
+        always: Prefixes that they are asked for even if nobody here subscribes to them.
+    """
+
+    __slots__ = ("_always", "_counts", "_filter", "_told")
+
+    def __init__(self, counts: Callable[[Handler, str], bool], always: Iterable[str] = ()) -> None:
+        self._counts = counts
+        self._always = tuple(check_prefix(prefix) for prefix in always)
+        # None until `begin`; from then on it holds what each handler wants that counts.
+        self._filter: Filter | None = None
+        # Far side → the function that tells it; from `tell` until it leaves.
+        self._told: dict[Handler, OnFilter] = {}
+
+    def __len__(self) -> int:
+        """Return of how many prefixes `minimal` consists."""
+        return len(self._filter.minimal) if self._filter is not None else 0
+
+    def begin(self, handlers: Iterable[Handler]) -> None:
+        """Keep the filter from now on, if it is not kept already.
+
+        Args:
+            handlers: All that stand in the multimap, with the prefixes that they have there.
+        """
+        if self._filter is not None:
+            return
+        self._filter = Filter()
+        for prefix in self._always:
+            self._filter.add(prefix)
+        for handler in handlers:
+            for prefix in handler.prefixes:
+                if self._counts(handler, prefix):
+                    self._filter.add(prefix)
+
+    def tell(self, handler: Handler, on_filter: OnFilter) -> None:
+        """Tell a far side what is asked of it, now and whenever that changes."""
+        self._told[handler] = on_filter
+        on_filter(Change(self.minimal))
+
+    def forget(self, handler: Handler) -> None:
+        """Tell a far side nothing more, as it has left. This does no harm to others."""
+        self._told.pop(handler, None)
+
+    def add(self, handler: Handler, prefix: str) -> None:
+        """Take note that a handler wants a prefix."""
+        if self._filter is not None and self._counts(handler, prefix):
+            self._spread(self._filter.add(prefix))
+
+    def discard(self, handler: Handler, prefix: str) -> None:
+        """Take note that a handler wants a prefix no more."""
+        if self._filter is not None and self._counts(handler, prefix):
+            self._spread(self._filter.discard(prefix))
+
+    @property
+    def minimal(self) -> tuple[str, ...]:
+        """The fewest prefixes that cover what is asked; none before `begin`."""
+        return tuple(self._filter.minimal) if self._filter is not None else ()
+
+    def _spread(self, change: Change) -> None:
+        if change.added or change.removed:
+            for on_filter in list(self._told.values()):
+                on_filter(change)

@@ -1,0 +1,58 @@
+"""`relieve`: what is dropped when there is too little memory.
+
+What the routes remember goes first, if it is worth it: it can be found again. Then messages that wait for slow handlers
+go, by the policy of each, and those with the largest queues pay: all queues that are larger than the largest that can
+stay are cut to that size. Nothing else is dropped.
+
+No state. Cost: one sort of all handlers, and what is dropped; it happens once for each sixteenth of the budget
+(`hub.memory`).
+"""
+
+from __future__ import annotations
+
+from hub.handler import Handler
+from hub.routes import Routes
+
+__all__ = ["relieve"]
+
+_WORTH_CLEARING = 8
+"""The routes are forgotten if they make up at least one of so many parts of what is wanted."""
+
+
+def relieve(routes: Routes, handlers: dict[int, Handler], wanted_bytes: int) -> int:
+    """Free memory, and return how many bytes were freed.
+
+    Args:
+        routes: What is remembered of them can go.
+        handlers: By number; what waits for them can go. Some may leave within.
+        wanted_bytes: How much should be freed.
+    """
+    freed = 0
+    if routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
+        freed = routes.size_bytes
+        routes.clear()
+    queues = sorted(((handler.droppable_bytes, handler.id) for handler in handlers.values()), reverse=True)
+    level = _level([size for size, _ in queues], wanted_bytes - freed)
+    for size, number in queues:
+        if size <= level:
+            break
+        handler = handlers.get(number)  # closing one may have made others leave
+        if handler is not None:
+            freed += handler.drop(size - level)
+    return freed
+
+
+def _level(sizes: list[int], surplus: int) -> int:
+    """Return the size to which the largest ones are cut so that all together shrink by the surplus.
+
+    Args:
+        sizes: Descending.
+        surplus: May be more than their sum, then nothing is left of them; or less than 0.
+    """
+    together = 0
+    for place, size in enumerate(sizes, 1):
+        together += size
+        following = sizes[place] if place < len(sizes) else 0
+        if together - place * following >= surplus:
+            return max(0, (together - surplus) // place)
+    return 0

@@ -1,0 +1,32 @@
+"""What far sides are asked for: nothing before the first one needs it, then every change, for what counts."""
+
+from __future__ import annotations
+
+from hub.asked import Asked
+from tests.hub.fakes import FarSide, handler_of
+
+
+def test_what_counts_is_asked_for() -> None:
+    """Beside what is always asked for; and each far side hears only what changes the fewest prefixes."""
+    asked = Asked(lambda _, prefix: not prefix.startswith("!"), ["/always"])
+    handler, later = handler_of(), handler_of()
+    handler.prefixes = {"/a/": 1, "!b": 1}
+    assert asked.minimal == ()
+    asked.add(later, "/not-yet-kept")
+    asked.begin([handler])
+    assert asked.minimal == ("/a/", "/always")
+    assert len(asked) == 2
+    far = FarSide()
+    asked.tell(handler, far)
+    for prefix in ("/a/b", "!c", "/c"):
+        asked.add(later, prefix)
+    assert far.known == {"/a/", "/always", "/c"}
+    assert len(far.changes) == 2
+    asked.discard(handler, "/a/")
+    assert far.known == {"/a/b", "/always", "/c"}
+    asked.begin([])
+    asked.forget(handler)
+    asked.forget(later)
+    asked.discard(later, "/c")
+    assert "/c" in far.known
+    assert asked.minimal == ("/a/b", "/always")
