@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 __all__ = [
     "BATCH_COUNT",
@@ -36,7 +36,6 @@ __all__ = [
     "Encoding",
     "Frame",
     "encode_frame",
-    "frame_at",
     "iterate_frames",
     "topic_of",
 ]
@@ -124,22 +123,6 @@ def topic_of(flags: int, key: bytes) -> bytes:
 def encode_frame(kind: int, body: bytes, *, key: bytes = b"", flags: int = 0) -> bytes:
     """Return one frame as bytes."""
     return HEADER.pack(len(body), kind, flags, len(key)) + key + body
-
-
-def frame_at(frames: bytes, position: int, *, view: bool = False) -> Frame:
-    """Take apart the whole frame that stands at `position`.
-
-    Args:
-        frames: Checked by the scanner of `peers.wire`.
-        position: Place at which its header begins.
-        view: Let its body be a view, without a copy, for whoever copies what is needed of it at once.
-    """
-    body_length, kind, flags, key_length = HEADER.unpack_from(frames, position)
-    key_start = position + HEADER_BYTES
-    body_start = key_start + key_length
-    end = body_start + body_length
-    body = cast("bytes", memoryview(frames)[body_start:end]) if view else frames[body_start:end]
-    return Frame(kind, flags, frames[key_start:body_start], body)
 
 
 def iterate_frames(frames: bytes) -> Iterator[Frame]:

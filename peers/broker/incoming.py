@@ -1,6 +1,6 @@
 """`Incoming` finds Broker's frames in what was read; each is a length and so many bytes.
 
-Owner: one session. Invariants: those of `peers.wire.frame_buffer`.
+Owner: one session. Invariants: those of `peers.wire.scanner.FrameBuffer`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from hub.errors import ProtocolError
 from peers.broker.codes import BrokerCode
 from peers.broker.handshake_messages import LENGTH
-from peers.wire.frame_buffer import FrameBuffer
+from peers.wire.scanner import FrameBuffer
 
 __all__ = ["Incoming"]
 

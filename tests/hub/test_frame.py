@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from hub.frame import (
     Encoding,
     Frame,
     encode_frame,
-    frame_at,
     iterate_frames,
 )
 
@@ -60,12 +58,3 @@ def test_encoding_is_bits_one_and_two() -> None:
     """Numbers without a name stay numbers."""
     found = [Frame(KIND_MESSAGES, flags, b"", b"").encoding for flags in (0b1, 0b11, 0b101, 0b111, 0b11111001)]
     assert found == [Encoding.MSGPACK, Encoding.BROKER, 2, 3, Encoding.MSGPACK]
-
-
-@pytest.mark.parametrize("view", [False, True])
-def test_a_frame_in_the_middle_of_a_read(view: bool) -> None:  # noqa: FBT001 -- a parameter
-    """Taken apart where it stands; its body is a copy, or a view."""
-    before, wanted = encode_frame(KIND_MESSAGES, b"one", key=b"/a"), encode_frame(7, b"another", key=b"/b", flags=3)
-    frame = frame_at(before + wanted + before, len(before), view=view)
-    assert frame == Frame(7, 3, b"/b", b"another")
-    assert isinstance(frame.body, memoryview if view else bytes)
