@@ -32,7 +32,7 @@ from hub.drops import Drops
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, peer_joined, peer_left
 from hub.handler import Handler
-from hub.holdings import Allowance, give_back, take
+from hub.holdings import Allowance
 from hub.limits import CoreLimits
 from hub.memory import Memory
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
@@ -46,7 +46,7 @@ from hub.requests.requests import Requests
 from hub.routes import Route, Routes
 from hub.statistics import HandlerStatistics
 from hub.stretch import Stretch
-from hub.tags.rule import Rule
+from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topics import RESERVED, check_prefix, printable
@@ -115,7 +115,7 @@ class Core:
         self.memory = Memory() if memory is None else memory
         self.memory.attach(lambda wanted: relieve(self.routes, self.handlers, wanted), self._turn.request)
         self._queue_memory = WaitingMemory.of(self.memory)
-        self._prefixes_allowed = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory)
+        self._prefixes_allowed: Allowance[str] = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory, len)
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
         self._asked_of_links = Asked(lambda handler, prefix: handler.delivery.asks_links(prefix))
         self._asked_of_links.begin(())
@@ -152,7 +152,7 @@ class Core:
             owner_of=register.owner,
             account=self.memory.account("routes"),
         )
-        rules_allowed = Allowance("rules", client.rules, peer.rules, self.memory)
+        rules_allowed = Allowance("rules", client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
         self.names = Names(
             hub_id,
@@ -169,7 +169,7 @@ class Core:
             self._turn,
             wake_at,
             limits.requests,
-            Allowance("prefixes to serve", client.services, peer.services, self.memory),
+            Allowance("prefixes to serve", client.services, peer.services, self.memory, len),
             self.memory,
             owner_of=register.owner_of,
             hub_services=hub_services,
@@ -235,8 +235,7 @@ class Core:
             while handler.prefixes:
                 if not turn.step():
                     return
-                prefix, _ = handler.prefixes.popitem()
-                self._remove(handler, prefix)
+                self._remove(handler, self._prefixes_allowed.give_back_any(handler.prefixes))
             if not self.rules.forget(handler, turn):
                 return
             self._leaving.popleft()
@@ -270,7 +269,7 @@ class Core:
                 yield
         self._prefixes_allowed.check(handler, handler.prefixes, wanted)
         for prefix in wanted:
-            if take(handler.prefixes, prefix):
+            if self._prefixes_allowed.take(handler.prefixes, prefix):
                 self._add(handler, prefix)
                 yield
                 if handler.id not in self.handlers:
@@ -284,7 +283,7 @@ class Core:
     def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
         """Unsubscribe in steps, as `subscribing`."""
         for prefix in prefixes:
-            if give_back(handler.prefixes, prefix):
+            if self._prefixes_allowed.give_back(handler.prefixes, prefix):
                 self._remove(handler, prefix)
                 yield
 
@@ -308,14 +307,12 @@ class Core:
 
     def _add(self, handler: Handler, prefix: str) -> None:
         self._multimap.add(prefix, handler)
-        self._prefixes_allowed.took(prefix)
         self.routes.forget(prefix)
         self._asked_of_links.add(handler, prefix)
         self._asked_of_leaves.add(handler, prefix)
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
-        self._prefixes_allowed.gave_back(prefix)
         self.routes.forget(prefix)
         self._asked_of_links.discard(handler, prefix)
         self._asked_of_leaves.discard(handler, prefix)

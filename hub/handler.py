@@ -218,12 +218,16 @@ class Handler:
         """Take a request or a reply: to be written at the end of the turn, or to wait until the outlet takes bytes.
 
         Args:
-            item: Within `frame_limit_bytes`.
-            keep: Take it even if there is no room for what waits.
+            item: A request or a reply.
+            keep: Take it even if it is larger than the far side takes, or there is no room for what waits.
 
         Returns:
-            Whether it was taken. It is not where there is no room, the handler is closed, or nobody here can write it.
+            Whether it was taken. It is not if it is larger than the far side takes (see `takes`), or where there is no
+            room, the handler is closed, or nobody here can write it.
         """
+        size_bytes = item.size_bytes
+        if size_bytes > self.frame_limit_bytes and not keep:
+            return False
         if item.flags & FLAG_SHARED and not self.delivery.takes_shared:
             plain = as_bytes(item)
             return plain is not None and self.post(plain, keep=keep)
@@ -232,13 +236,17 @@ class Handler:
         if self.poster is None:
             return False
         self._posted.append((len(self._pending), item))
-        self._pending_bytes += item.size_bytes
+        self._pending_bytes += size_bytes
         if not self._dirty:
             self._dirty = True
             self._on_dirty(self)
         if self._pending_bytes >= WRITE_LIMIT_BYTES:
             self.write_pending()
         return True
+
+    def takes(self, item: Item) -> bool:
+        """Return whether a request or a reply is no larger than the far side takes."""
+        return item.size_bytes <= self.frame_limit_bytes
 
     def flush(self) -> None:
         """Write what a read or a turn brought, at its end, with one write."""

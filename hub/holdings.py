@@ -3,15 +3,16 @@
 A plain dict holds it: item → how often. `take` and `give_back` count one item, and say whether something follows from
 that: whether it is held for the first time, or no more.
 
-`Allowance` says how many different items one handler may hold.
+`Allowance` says how many different items one handler may hold, and charges memory for each of them.
 
-Owner of the dict: the caller. Cost: O(1) an item.
+Owner of the dict: the caller. Invariant: an account is charged once for each item of each dict that belongs to an
+allowance. Cost: O(1) an item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
-from typing import TypeVar
+from collections.abc import Callable, Collection, Hashable
+from typing import Generic, TypeVar
 
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
@@ -29,7 +30,7 @@ _TEXTS = 2
 """How often the text of an item is kept: once as it was asked for, and once in the index."""
 
 
-class Allowance:
+class Allowance(Generic[K]):
     """How many different items of one kind a handler may hold; subscribers in this process may hold any number.
 
     Args:
@@ -37,12 +38,16 @@ class Allowance:
         per_client: Most items of a client.
         per_peer: Most items of a peer hub, or of an endpoint of a foreign network.
         memory: Must have room for them.
+        characters: Tells how much text an item has.
     """
 
-    __slots__ = ("_account", "_limits", "_memory", "_what", "refused_total")
+    __slots__ = ("_account", "_characters", "_limits", "_memory", "_what", "refused_total")
 
-    def __init__(self, what: str, per_client: int, per_peer: int, memory: Memory) -> None:
+    def __init__(
+        self, what: str, per_client: int, per_peer: int, memory: Memory, characters: Callable[[K], int]
+    ) -> None:
         self._what = what
+        self._characters = characters
         self._memory = memory
         self._account = memory.account("subscriptions")
         self._limits = {
@@ -64,9 +69,10 @@ class Allowance:
         Raises:
             RejectedError: It would, or there is too little memory.
         """
-        if self._memory.is_over and handler.role is not Role.LOCAL:
+        role = handler.delivery.role
+        if self._memory.is_over and role is not Role.LOCAL:
             raise self._memory.rejection()
-        limit, whose = self._limits.get(handler.role, (None, ""))
+        limit, whose = self._limits.get(role, (None, ""))
         if limit is None or len(held) + len(wanted) <= limit:
             return
         total = len(held.keys() | set(wanted))
@@ -74,13 +80,28 @@ class Allowance:
             self.refused_total += len(wanted)
             raise RejectedError(CloseCode.NOT_ALLOWED, f"{total} {self._what}, the limit for {whose} is {limit}")
 
-    def took(self, text: str) -> None:
-        """Charge for one more item, which holds this text."""
-        self._account.charge(_TEXTS * len(text) + _BESIDE_TEXT_BYTES)
+    def take(self, held: dict[K, int], item: K) -> bool:
+        """Count an item once more; return whether it is new."""
+        is_new = take(held, item)
+        if is_new:
+            self._account.charge(self._size_bytes(item))
+        return is_new
 
-    def gave_back(self, text: str) -> None:
-        """Give back what one item was charged, as it is gone."""
-        self._account.charge(-_TEXTS * len(text) - _BESIDE_TEXT_BYTES)
+    def give_back(self, held: dict[K, int], item: K) -> bool:
+        """Count an item once less; return whether it is gone. What is not held is passed over."""
+        is_gone = give_back(held, item)
+        if is_gone:
+            self._account.charge(-self._size_bytes(item))
+        return is_gone
+
+    def give_back_any(self, held: dict[K, int]) -> K:
+        """Let go of some item, however often it is held, as its handler has left; return it."""
+        item, _ = held.popitem()
+        self._account.charge(-self._size_bytes(item))
+        return item
+
+    def _size_bytes(self, item: K) -> int:
+        return _TEXTS * self._characters(item) + _BESIDE_TEXT_BYTES
 
 
 def take(held: dict[K, int], item: K) -> bool:

@@ -89,7 +89,7 @@ class Requests:
         turn: Turn,
         wake_at: Callable[[int], object],
         limits: RequestLimits,
-        services_allowed: Allowance,
+        services_allowed: Allowance[str],
         memory: Memory,
         *,
         owner_of: Callable[[bytes], Handler | None],
@@ -206,10 +206,6 @@ class Requests:
         if responder is None:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, _nobody_text(request))
             return
-        if request.size_bytes > responder.handler.frame_limit_bytes:
-            text = f"a request of {request.size_bytes} bytes, the service takes {responder.handler.frame_limit_bytes}"
-            self._fail(asker, request.first, count, Status.TOO_BIG, text)
-            return
         timeout_ms = min(request.timeout_ms or self._timeout_ms, self._timeout_max_ms)
         issued = responder.take_ids(count)
         bucket = self._deadlines.bucket(now_ms + timeout_ms)
@@ -218,11 +214,17 @@ class Requests:
         self._pending += count
         if not issued % _CHARGED_TOGETHER:
             self._account.update(self._pending * _PENDING_BYTES)
-        if not responder.handler.post(Request(request.target, issued, timeout_ms, request.values, request.flags)):
-            block.leave()
-            self._pending -= count
+        handler = responder.handler
+        if handler.post(Request(request.target, issued, timeout_ms, request.values, request.flags)):
+            return
+        block.leave()
+        self._pending -= count
+        if handler.takes(request):
             text = "the service does not keep up: its queue is full"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
+        else:
+            text = f"a request of {request.size_bytes} bytes, the service takes {handler.frame_limit_bytes}"
+            self._fail(asker, request.first, count, Status.TOO_BIG, text)
 
     def _owner(self, asker: Participant, name: bytes) -> Participant | None:
         owner = self._owner_of(name)
@@ -293,13 +295,13 @@ class Requests:
     def _reply(self, asker: Participant, reply: Reply, count: int) -> None:
         """Give a requester its answer."""
         handler = asker.handler
-        if reply.size_bytes > handler.frame_limit_bytes:
+        if handler.post(reply):
+            self.counters.answered[reply.status] += count
+        elif handler.takes(reply):
+            self._fail(asker, reply.first, count, Status.OVERFLOW, "your queue is full: read faster")
+        else:
             text = f"a reply of {reply.size_bytes} bytes, you take {handler.frame_limit_bytes}"
             self._fail(asker, reply.first, count, Status.TOO_BIG, text)
-        elif handler.post(reply):
-            self.counters.answered[reply.status] += count
-        else:
-            self._fail(asker, reply.first, count, Status.OVERFLOW, "your queue is full: read faster")
 
     def _fail(self, asker: Participant, first: int, count: int, status: Status, text: str) -> None:
         """Tell a requester why there is no value; this answer is always kept."""

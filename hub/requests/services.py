@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
-from hub.holdings import Allowance, give_back, take
+from hub.holdings import Allowance
 from hub.multimap import PrefixMultimap
 from hub.requests.pending import Participant
 from hub.topics import RESERVED, check_prefix, decode_topic
@@ -91,7 +91,7 @@ class Services:
 
     __slots__ = ("_allowed", "_multimap", "_on_change", "_prefixes", "_targets")
 
-    def __init__(self, allowed: Allowance) -> None:
+    def __init__(self, allowed: Allowance[str]) -> None:
         self._allowed = allowed
         self._multimap: PrefixMultimap[_Served] = PrefixMultimap()
         self._prefixes: dict[str, _Served] = {}
@@ -124,7 +124,7 @@ class Services:
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
         self._allowed.check(participant.handler, participant.served, prefixes)
         for prefix in prefixes:
-            if take(participant.served, prefix):
+            if self._allowed.take(participant.served, prefix):
                 self._add(participant, prefix)
                 yield
                 if participant.gone:
@@ -133,7 +133,7 @@ class Services:
     def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Take back one for each prefix, in steps; those that are not served are passed over."""
         for prefix in prefixes:
-            if give_back(participant.served, prefix):
+            if self._allowed.give_back(participant.served, prefix):
                 self._remove(participant, prefix)
                 yield
 
@@ -143,8 +143,7 @@ class Services:
         while participant.served:
             if not turn.step():
                 return False
-            prefix, _ = participant.served.popitem()
-            self._remove(participant, prefix)
+            self._remove(participant, self._allowed.give_back_any(participant.served))
         return True
 
     def choose(self, topic: bytes, *, near_only: bool) -> Participant | None:
@@ -169,7 +168,6 @@ class Services:
         return target
 
     def _add(self, participant: Participant, prefix: str) -> None:
-        self._allowed.took(prefix)
         served = self._prefixes.get(prefix)
         if served is None:
             served = self._prefixes[prefix] = _Served(prefix)
@@ -182,7 +180,6 @@ class Services:
             self._tell(Change(added=(prefix,)))
 
     def _remove(self, participant: Participant, prefix: str) -> None:
-        self._allowed.gave_back(prefix)
         served = self._prefixes[prefix]
         participants = served.far if participant.is_link else served.near
         participants.remove(participant)

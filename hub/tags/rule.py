@@ -15,7 +15,7 @@ from hub.labels import check_labels
 from hub.names.grammar import check_name
 from hub.topics import check_prefix, printable
 
-__all__ = ["Rule", "check_rule"]
+__all__ = ["Rule", "characters", "check_rule"]
 
 
 class Rule(NamedTuple):
@@ -25,6 +25,11 @@ class Rule(NamedTuple):
     """The labels that a message must bear, ascending, each once."""
     prefix: str = ""
     sender: str = ""
+
+
+def characters(rule: Rule) -> int:
+    """Return how much text a rule holds that is kept for it."""
+    return sum(map(len, rule.labels)) + len(rule.prefix)
 
 
 def check_rule(labels: Iterable[str], prefix: str = "", sender: str = "") -> Rule:

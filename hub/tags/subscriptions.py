@@ -36,7 +36,7 @@ class RuleSubscriptions:
 
     __slots__ = ("_forget", "_held", "_here", "_index", "_links", "allowed")
 
-    def __init__(self, index: RuleIndex[Handler], forget: Callable[[Rule], object], allowed: Allowance) -> None:
+    def __init__(self, index: RuleIndex[Handler], forget: Callable[[Rule], object], allowed: Allowance[Rule]) -> None:
         self._index = index
         self._forget = forget
         self.allowed = allowed
@@ -76,7 +76,7 @@ class RuleSubscriptions:
         if wanted:
             self._held[handler] = held
         for rule in wanted:
-            if take(held, rule):
+            if self.allowed.take(held, rule):
                 self._add(handler, rule)
                 yield
                 if handler.closed:
@@ -91,7 +91,7 @@ class RuleSubscriptions:
         """Unsubscribe in steps, as `subscribing` subscribes."""
         held = self._held.get(handler, {})
         for rule in rules:
-            if give_back(held, rule):
+            if self.allowed.give_back(held, rule):
                 self._remove(handler, rule)
                 yield
         if not held:
@@ -110,8 +110,7 @@ class RuleSubscriptions:
         while held:
             if not turn.step():
                 return False
-            rule, _ = held.popitem()
-            self._remove(handler, rule)
+            self._remove(handler, self.allowed.give_back_any(held))
         del self._held[handler]
         return True
 
@@ -129,14 +128,12 @@ class RuleSubscriptions:
 
     def _add(self, handler: Handler, rule: Rule) -> None:
         self._index.add(rule, handler)
-        self.allowed.took("".join(rule.labels) + rule.prefix)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and take(self._here, rule):
             self._tell(rule, added=True)
 
     def _remove(self, handler: Handler, rule: Rule) -> None:
         self._index.discard(rule, handler)
-        self.allowed.gave_back("".join(rule.labels) + rule.prefix)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and give_back(self._here, rule):
             self._tell(rule, added=False)

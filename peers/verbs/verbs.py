@@ -3,9 +3,10 @@
 | event | file | answer |
 |---|---|---|
 | `Publication`, `Confirmable` | `publish` | `confirm`; with `confirm` in it `recorded`, `unrecorded` |
-| `SubscriptionChange` | `subscribe` | `confirm` with the journal's position |
+| `SubscriptionChange` | here | `confirm` with the journal's position |
 | `RuleChange` | `rules` | the same |
-| `Request`, `Reply`, `ServiceChange` | `requests` | by the core, through the handler; `confirm` |
+| `ServiceChange` | here | `confirm` |
+| `Request`, `Reply` | here | by the core, through the handler |
 | `NameClaim`, `NameRelease`, `NamesHeard` | `names` | `confirm`; later `tell_name` |
 | `Fetch`, `Stage`, `Commit` | `journal` | `send_records`; `confirm` |
 
@@ -24,16 +25,15 @@ from itertools import islice
 from typing import NamedTuple
 
 from hub.errors import RejectedError
+from hub.frame import FLAG_BATCH
 from hub.handler import Handler
-from hub.request_frame import Reply, Request
+from hub.request_frame import Item, Reply, Request
 from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests
 from peers.verbs.names import NameClaims, hear_names
 from peers.verbs.publish import Publication, publish, to_be_confirmed
-from peers.verbs.requests import change_service, pass_on
 from peers.verbs.rules import change_rules
-from peers.verbs.subscribe import change_subscription
 from peers.wire.names import NameClaim, NameRelease, NamesHeard
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
@@ -48,6 +48,9 @@ forty times as many, and the connection must be able to stop when its share of a
 STEPS_OF_CLIENT = 1_200
 """Most steps that one event of a client does at once: enough for as many prefixes as a client may have by default, and
 their checks. So the confirmation, with the journal's position, stands before the first message of the subscription."""
+
+_ITEMS_PER_EVENT = 64
+"""How many requests or replies of one frame count as the work of another frame: each may be routed differently."""
 
 _InSteps = SubscriptionChange | ServiceChange | RuleChange
 
@@ -101,7 +104,7 @@ class Verbs:
             return 0
         match verb:
             case Request() | Reply():
-                return pass_on(self._node, self._handler, verb, self._far)
+                return self._pass_on(verb)
             case Publication():
                 return self._publish(verb)
             case Confirmable():
@@ -134,6 +137,20 @@ class Verbs:
             self._names = NameClaims(self._node, self._handler, self._far)
         return self._names
 
+    def _pass_on(self, item: Item) -> int:
+        """Pass a request or a reply to the core."""
+        node, handler, far = self._node, self._handler, self._far
+        if isinstance(item, Request):
+            refused = node.core.requests.ask(handler, item, node.now_ms())
+            far.expect_answers()
+        else:
+            refused = node.core.requests.answer(handler, item)
+        # A peer hub is told nothing: what it sends may come too late without anybody's fault. A client is not told the
+        # number: another of its requests that is still pending may have the same.
+        if refused is not None and not handler.is_link:
+            far.refuse(RejectedError(refused.code, refused.text), refused.requests)
+        return item.requests // _ITEMS_PER_EVENT if item.flags & FLAG_BATCH else 0
+
     def _change(self, change: _Change | Rest) -> int:
         """Do what is answered with the request's number: by a confirmation, or by an error."""
         try:
@@ -143,13 +160,16 @@ class Verbs:
             return 0
 
     def _do(self, change: _Change | Rest) -> int:
+        handler, core = self._handler, self._node.core
         match change:
             case SubscriptionChange():
-                return self._step(change_subscription(self._node, self._handler, change), change)
+                subscribe = core.subscribing if change.subscribe else core.unsubscribing
+                return self._step(subscribe(handler, change.prefixes), change)
             case RuleChange():
-                return self._step(change_rules(self._node, self._handler, change), change)
+                return self._step(change_rules(self._node, handler, change), change)
             case ServiceChange():
-                return self._step(change_service(self._node, self._handler, change), change)
+                serve = core.requests.serving if change.serve else core.requests.unserving
+                return self._step(serve(handler, change.prefixes), change)
             case Rest():
                 return self._step(change.steps, change.change)
             case NameClaim():
@@ -170,7 +190,7 @@ class Verbs:
         done = sum(1 for _ in islice(steps, most))
         if done == most:
             self._far.put_off(Rest(steps, change))
-        else:
+        elif change.request:  # a peer hub does not want to know
             self._confirm(change)
         return done
 

@@ -10,7 +10,7 @@ in the name of the client, with the reason, and such a reply becomes a failure w
 
 Owner of a `Poster`: one dialogue. No I/O. Cost: msgpack is not looked into. For JSON, the values of a batch are
 converted all at once, and one by one only if that fails. Not here: who gets what (`hub.requests`), what the client asks
-(`peers.verbs.requests`).
+(`peers.verbs.verbs`).
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hub.batch import Batch, decode_values
 from hub.delivery import Role
-from hub.handler import WRITE_LIMIT_BYTES, Handler
+from hub.handler import ANY_FRAME_BYTES, WRITE_LIMIT_BYTES, Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply
 from hub.request_queue import ITEM_OVERHEAD_BYTES
@@ -44,11 +45,14 @@ class Teller(FakeOutlet):
             self.act()
 
 
-def asking_handler(messages: int = 1000, limit_bytes: int = 1 << 30) -> tuple[Handler, Teller]:
+def asking_handler(
+    messages: int = 1000, limit_bytes: int = 1 << 30, frame_limit_bytes: int = ANY_FRAME_BYTES
+) -> tuple[Handler, Teller]:
     """A handler that takes requests."""
     outlet = Teller()
     limits = QueueLimits(messages=messages, bytes=limit_bytes)
-    return Handler(outlet, role=Role.CLIENT, limits=limits, poster=outlet), outlet
+    handler = Handler(outlet, role=Role.CLIENT, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
+    return handler, outlet
 
 
 def message(value: Any) -> Batch:
@@ -126,6 +130,19 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     assert not handler.post(Reply(0, 0, bytes(1000)))
     assert handler.post(Reply(0, 0, bytes(500)))
     assert not handler.post(Reply(0, 0, bytes(500)))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_the_far_side_does_not_take(paused: bool) -> None:  # noqa: FBT001 -- a parameter
+    """It is refused, whether the far side reads or not, unless it is an answer that is always kept."""
+    handler, _ = asking_handler(frame_limit_bytes=100)
+    if paused:
+        handler.pause()
+    head_bytes = 5
+    fitting, large = Reply(0, 0, bytes(100 - head_bytes)), Reply(0, 0, bytes(101 - head_bytes))
+    assert (handler.takes(fitting), handler.post(fitting)) == (True, True)
+    assert (handler.takes(large), handler.post(large)) == (False, False)
+    assert handler.post(large, keep=True)
 
 
 def test_whoever_cannot_post() -> None:
