@@ -19,7 +19,7 @@ from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch, decode_body, read_values
 from peers.client.websocket import WebSocketConversation
 from peers.client.wire import WireConversation
-from peers.websocket.zeek.bridge_session import BridgeSession, Incoming
+from peers.websocket.zeek.bridge_session import BridgeSession, Incoming, Opened
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -156,6 +156,10 @@ def _run_bridge(data: bytes) -> None:
             server.send_frame(_text_frame(message))
         stream = b"".join(server.data_to_send())
     for event in events_of(session, stream):
+        if isinstance(event, Opened):  # what the hub says meanwhile must not fail, whatever stands behind this
+            session.ask(["/"])
+        session.send([b"{}"])
+        session.ping()
         if isinstance(event, Incoming):
             if _is_text(event.routing_key[4:]):  # else the core refuses to route it
                 decode_batch(event.batch)

@@ -23,6 +23,7 @@ import msgspec
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
+from websockets.protocol import OPEN
 from websockets.uri import WebSocketURI
 
 from hub.batch import Batch
@@ -148,21 +149,28 @@ class BridgeSession:
 
     def ask(self, prefixes: list[str]) -> None:
         """Subscribe, once and for all."""
-        self._protocol.send_text(_encode(prefixes))
-        self._take_from_library()
+        self.send([_encode(prefixes)])
 
     def send(self, texts: Iterable[bytes]) -> None:
         """Send data messages; allowed once `ask` was called."""
-        if self.phase in {Phase.ASKING, Phase.OPEN}:
+        if self._may_speak:
             for text in texts:
                 self._protocol.send_text(text)
             self._take_from_library()
 
     def ping(self) -> None:
         """Ask for a sign of life."""
-        if self.phase in {Phase.ASKING, Phase.OPEN}:
+        if self._may_speak:
             self._protocol.send_ping(b"")
             self._take_from_library()
+
+    @property
+    def _may_speak(self) -> bool:
+        """Whether neither side has ended the conversation.
+
+        The library reads all of a piece at once: it may have met the end behind what `next_event` has returned so far.
+        """
+        return self.phase in {Phase.ASKING, Phase.OPEN} and self._protocol.state is OPEN
 
     def close(self, code: int, text: str) -> None:
         """End the conversation from this side."""

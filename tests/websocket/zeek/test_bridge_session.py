@@ -105,6 +105,24 @@ def test_a_conversation() -> None:
     assert talk.say(text(count("/a", 1))) == []
 
 
+@pytest.mark.parametrize("end", [frame(Opcode.CLOSE, b"\x03\xe8", masked=False), b"\xff\xff"], ids=["Close", "garbage"])
+@pytest.mark.parametrize("before", [b"", text(ACK), text(ACK) + text(count("/a", 1))], ids=["answer", "ack", "data"])
+def test_what_is_said_to_a_zeek_that_has_ended_behind_that(before: bytes, end: bytes) -> None:
+    """Where the end came in the same read, it is known before it is reached: nothing is sent, and nothing fails."""
+    talk = Conversation()
+    assert talk.request is not None
+    talk.server.send_response(talk.server.accept(talk.request))
+    talk.session.feed(b"".join(talk.server.data_to_send()) + before + end)
+    assert talk.session.next_event() == Opened()
+    talk.session.ask(["/a"])
+    while not isinstance(event := talk.session.next_event(), Closing):
+        talk.session.send([count("/b", 2)])
+        talk.session.ping()
+        assert event is not None
+    talk.take()
+    assert [opcode for opcode, _ in talk.frames] == [Opcode.CLOSE]
+
+
 def test_cut_anywhere_the_events_are_the_same() -> None:
     """Also within fragments, with pings between them, which are answered."""
     stream = b"".join(
