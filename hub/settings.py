@@ -1,6 +1,6 @@
 """`Settings`: what can be set on a hub, in which unit and range, and what it is without being set.
 
-The annotations carry it all, so that documentation, environment and command line are made from them (`hub.config`).
+The annotations carry it all, so that documentation, environment and command line are made from them (`hub.keys`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
 vouches for the values. No key but `shm.over_bytes` uses 0 for "none"; `limits.memory_bytes` uses it for "as much as

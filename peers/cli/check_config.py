@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hub.config import DEFAULT, KEYS, value_at
+from hub.config import DEFAULT
+from hub.keys import KEYS, value_at
 from peers.cli.flags import Flags
 from peers.daemon.sources import load
 

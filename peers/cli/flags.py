@@ -1,4 +1,4 @@
-"""The flags of a hub's settings, for `hub run` and `hub check-config`: one for each key of `hub.config`."""
+"""The flags of a hub's settings, for `hub run` and `hub check-config`: one for each key of `hub.keys`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hub.config import KEYS
+from hub.keys import KEYS
 from peers.daemon.sources import flag
 
 __all__ = ["Flags"]

@@ -5,7 +5,7 @@ Not a number (`nan`) is within no range; without these checks it would be compar
 
 from __future__ import annotations
 
-from hub.config import parse_size
+from hub.keys import parse_size
 from peers.cli.errors import FlagError
 
 __all__ = ["check_count", "check_positive", "size_of"]

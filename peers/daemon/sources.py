@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from hub.config import KEYS, ConfigError, Key, closest, merge
+from hub.config import ConfigError, merge
+from hub.keys import KEYS, Key, closest
 from hub.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 
@@ -55,7 +56,7 @@ class Loaded:
 
     Attributes:
         settings: In range and consistent; the name may be empty (the host's is meant).
-        origins: For each path of `hub.config.KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
+        origins: For each path of `hub.keys.KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
         listen: `settings.listen`, parsed.
         peers: `settings.peers`, parsed.
     """

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 from urllib.parse import quote, unquote
 
-from hub.config import KEYS, closest
 from hub.errors import InvalidTopicError, UsageError
+from hub.keys import KEYS, closest
 from hub.overflow import Overflow, QueueLimits
 from hub.topics import check_prefix
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 
-from hub.config import KEYS, Kind, value_at
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.handler import Handler
+from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow, QueueLimits
 from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import DEFAULT, KEYS, ConfigError, Kind, value_at
+from hub.config import DEFAULT, ConfigError
+from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow
 from hub.settings import Settings
 from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.config import DEFAULT, KEYS, ConfigError, Key, Kind, merge, parse_size, value_at
+from hub.config import DEFAULT, ConfigError, merge
 from hub.errors import UsageError
+from hub.keys import KEYS, Key, Kind, parse_size, value_at
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Settings
 
