@@ -1,4 +1,7 @@
-"""`hub bench`: measure a hub. What is measured and how is in `peers.bench`; here are the options and the output."""
+"""`hub bench`: measure a hub.
+
+The options become a plan, and the report a table and JSON. Not here: what is measured, and how (`peers.bench`).
+"""
 
 from __future__ import annotations
 
@@ -56,14 +59,14 @@ scenario.command("peers.cli.bench_y:y", name="y", help="Send pairs of numbers to
 
 
 def described(text: str, group: Group, name: str | None = None) -> Parameter:
-    """Return what says of an option what it is for."""
+    """Return the help of an option, in the group under which it is listed."""
     return Parameter(name=name, help=text, group=group, negative_iterable=())
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Place:
-    """Which hub, and on which CPUs."""
+    """The options that say which hub is measured, and on which CPUs."""
 
     url: Annotated[
         list[str] | None,
@@ -80,7 +83,7 @@ class Place:
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a plan."""
+        """Return the options as fields of a plan."""
         return {
             "urls": tuple(self.url or ()),
             "hub_pid": self.hub_pid,
@@ -94,7 +97,7 @@ class Place:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Traffic:
-    """What is sent to whom."""
+    """The options that say what is sent to whom."""
 
     messages: Annotated[
         int | None,
@@ -126,7 +129,11 @@ class Traffic:
     overflow: Annotated[Overflow | None, described("Overflow policy that subscribers ask for.", _QUEUES)] = None
 
     def plan(self, place: Place) -> Plan:
-        """Return it as a plan."""
+        """Return the plan that these options and those of a place make.
+
+        Raises:
+            UsageError: They make none; the text names the option.
+        """
         queue_messages = self.queue_messages
         if queue_messages is None and not self.rate:
             queue_messages = _WIDE_MESSAGES
@@ -150,7 +157,7 @@ class Traffic:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Output:
-    """Where the figures go, beside the table."""
+    """The options that say where the figures go, beside the table."""
 
     json: Annotated[
         Path | None,
@@ -163,7 +170,10 @@ class Output:
     progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", _OUTPUT)] = True
 
     def write(self, document: bytes, table: Table, title: str, remarks: list[str]) -> None:
-        """Print the table, and write the JSON."""
+        """Print the table, and write the JSON.
+
+        The table goes to standard error where standard output is taken by the JSON.
+        """
         to_stdout = self.json is not None and str(self.json) == "-"
         console = Console(stderr=to_stdout)
         if not console.is_terminal:
@@ -210,7 +220,7 @@ def bench(
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Steady:
-    """The stream of `idle-peers`."""
+    """The options of the stream that `idle-peers` measures."""
 
     rate: Annotated[float, described("Messages a second.", TRAFFIC)] = 20_000
     size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = 100
@@ -241,7 +251,7 @@ def _end_in_order() -> None:
 
 @contextmanager
 def shown_progress(*, shown: bool) -> Iterator[Told]:
-    """Show how far a measurement is."""
+    """Show how far a measurement is while the block runs; what is yielded begins the bar of a further step."""
     _end_in_order()
     console = Console(stderr=True)
     columns = (

@@ -1,4 +1,7 @@
-"""`hub bench scenario y`: options and output; what is measured and how is in `peers.bench.y`."""
+"""`hub bench scenario y`: two services that add and multiply pairs of numbers, and whoever asks them.
+
+The options become a plan, and what was found a table and JSON. Not here: what is measured, and how (`peers.bench.y`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _DEFAULT = Plan()
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Pairs:
-    """What is asked, and how."""
+    """The options that say what is asked, and how."""
 
     mode: Annotated[
         list[Mode] | None,
@@ -51,7 +54,11 @@ class Pairs:
     hub_flag: Annotated[list[str] | None, described("Further flag of the started `hub run`.", HUB)] = None
 
     def plan(self) -> Plan:
-        """Return it as a plan."""
+        """Return the plan that the options make.
+
+        Raises:
+            UsageError: They make none; the text names the option.
+        """
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
         urls = () if self.url is None else (self.url,)
         return Plan(**own, modes=tuple(self.mode or MODES), urls=urls, hub_flags=tuple(self.hub_flag or ())).check()

@@ -38,7 +38,7 @@ _READ_BYTES = 16 * 1024
 
 
 class Health(IntEnum):
-    """Exit codes."""
+    """How a hub is; the number is the exit code."""
 
     OK = 0
     WARNING = 1
@@ -73,6 +73,7 @@ def check(
 
 
 def _find(url: str, timeout_s: float, warn_ms: float | None) -> Finding:
+    """Ask the hub, and judge its answer, or why there is none."""
     try:
         endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if url.startswith("http://") else url)
     except UsageError as error:
@@ -128,6 +129,11 @@ def _connected(endpoint: Endpoint, deadline_s: float) -> socket.socket:
 
 
 def _left_s(deadline_s: float) -> float:
+    """Return how long there is until the deadline.
+
+    Raises:
+        TimeoutError: It is over.
+    """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError
@@ -135,9 +141,10 @@ def _left_s(deadline_s: float) -> float:
 
 
 class _NoRoutes:
-    """For a client that wants no messages."""
+    """The routes of a client that has not subscribed: a hub that sends it messages breaks the protocol."""
 
     def __init__(self) -> None:
+        # Always empty: every message is a miss.
         self.table: dict[bytes, None] = {}
 
     def miss(self, _: bytes) -> None:
@@ -146,7 +153,7 @@ class _NoRoutes:
 
 
 def _ask_hub(connection: socket.socket, _: Endpoint, read: Callable[[], bytes]) -> str:
-    """Exchange HELLO."""
+    """Exchange HELLO with a hub, and say goodbye; return what it says of itself."""
     session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
     connection.sendall(Hello(protocol=1, role="client", name="hub check").encode())
     while chunk := read():
@@ -163,7 +170,7 @@ def _ask_hub(connection: socket.socket, _: Endpoint, read: Callable[[], bytes]) 
 
 
 def _ask_http(connection: socket.socket, endpoint: Endpoint, read: Callable[[], bytes]) -> str:
-    """Ask over HTTP whether the hub is ready."""
+    """Ask over HTTP whether the hub is ready; return what it answers."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     request = f"GET /readyz HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nConnection: close\r\n\r\n"
     connection.sendall(request.encode("idna" if not host.isascii() else "ascii"))

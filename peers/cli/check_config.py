@@ -1,4 +1,4 @@
-"""`hub check-config`: the effective settings, and where each came from."""
+"""`hub check-config`: show the settings that `hub run` would use, and where each came from. Nothing is started."""
 
 from __future__ import annotations
 

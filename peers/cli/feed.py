@@ -26,18 +26,18 @@ __all__ = ["Feed"]
 
 
 class Beside(NamedTuple):
-    """What messages bear beside their topics."""
+    """What all messages of a run bear beside their topics."""
 
     labels: tuple[str, ...] = ()
     to: str = ""
-    """Name to whose owner alone they go."""
+    """The name to whose owner alone the messages go; empty for all who subscribe."""
 
 
 class Feed:
-    """One run of messages.
+    """Sends one run of messages.
 
     Args:
-        client: Connected.
+        client: It is connected.
         replay: Makes the messages.
         limit_messages: Where to stop, None at the end of the input.
         beside: What the messages bear beside their topics.
@@ -51,11 +51,14 @@ class Feed:
         self._limit_messages = limit_messages
         self._beside = beside or Beside()
         self._now = asyncio.get_running_loop().time
+        # When each message is due; None where none has to wait.
         self._schedule = Schedule(self._now()) if replay.paced else None
+        # When the run began, by the clock of the loop.
         self._started_s = self._now()
+        # How many messages the client has taken; never more than `limit_messages`.
         self.sent_messages = 0
         self.source: Input | None = None
-        """What is read now."""
+        """The input that is read now, or was read last; None before the first."""
 
     @property
     def finished(self) -> bool:
@@ -64,7 +67,7 @@ class Feed:
 
     @property
     def rate_per_s(self) -> float:
-        """Messages a second since the start."""
+        """How many messages a second were sent since the start."""
         passed_s = self._now() - self._started_s
         return self.sent_messages / passed_s if passed_s > 0 else 0.0
 
@@ -90,6 +93,7 @@ class Feed:
                 raise InputError(f"{path}: holds nothing to send, going on would never end")
 
     async def _send_source(self, source: Input) -> None:
+        """Publish the lines of one input; let others run after each piece."""
         async for lines in source.lines():
             await self._send_lines(lines)
             if self.finished:
@@ -97,7 +101,7 @@ class Feed:
             await asyncio.sleep(0)
 
     def summary(self) -> str:
-        """Return the account, for people."""
+        """Return what was sent and what was passed over, for people."""
         passed_s = self._now() - self._started_s
         sent = counted(self.sent_messages, "message")
         text = f"published {sent} in {passed_s:.2f} s, {self.rate_per_s:,.0f} messages/s"
@@ -107,6 +111,7 @@ class Feed:
         return text
 
     async def _send_lines(self, lines: Sequence[bytes]) -> None:
+        """Publish the messages of some lines, each when it is due, up to the limit."""
         beside = self._beside
         publish_nowait: Callable[[str, Any], None] = self._client.publish_nowait
         publish: Callable[[str, Any], Awaitable[None]] = self._client.publish

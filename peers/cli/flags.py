@@ -1,4 +1,8 @@
-"""The flags of a hub's settings, for `hub run` and `hub check-config`: one for each key of `hub.keys`."""
+"""The flags of a hub's settings, for `hub run` and `hub check-config`: one for each key of `hub.keys`.
+
+A text is passed on as it was given: what it means, and whether it is in range, is judged in one place for files, the
+environment and flags (`peers.daemon.sources`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ def _help(path: str) -> Parameter:
 @Parameter(name="*")
 @dataclass
 class Flags:
-    """What was given on the command line; None where nothing was."""
+    """What was given on the command line; None for each flag that was not."""
 
     listen: Annotated[list[str] | None, _help("listen")] = None
     peers: Annotated[list[str] | None, _help("peers")] = None
@@ -87,7 +91,7 @@ class Flags:
     log_format: Annotated[str | None, _help("log.format")] = None
 
     def layer(self) -> dict[str, Any]:
-        """The flags as a tree, as a TOML file with the same keys would be."""
+        """Return the flags as a tree, as a TOML file with the same keys would give it."""
         tree: dict[str, Any] = {}
         for path in KEYS:
             section, _, name = path.rpartition(".")

@@ -52,6 +52,8 @@ _TOPIC_COLOURS = tuple(f"\x1b[{number}m" for number in (36, 32, 33, 35, 34, 96, 
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
+    """A message as an object of JSON."""
+
     topic: str
     value: Any
     labels: tuple[str, ...] = ()
@@ -70,7 +72,7 @@ def _line_of(message: Message) -> _Line:
 
 
 class JsonFormat:
-    """One JSON object a line.
+    """Writes each message as one JSON object on a line of its own.
 
     Args:
         safe: Whether lines go to a terminal, and may hold nothing that it would act on.
@@ -122,10 +124,10 @@ def _beside(message: TaggedMessage) -> str:
 
 
 class PrettyFormat:
-    """For people.
+    """Writes each message as one line for people.
 
     Args:
-        colour: Whether to colour.
+        colour: Whether topics are coloured, each always in the same colour.
         show: Writes a value in another way than as JSON; None for what is shown as JSON.
     """
 
@@ -179,17 +181,20 @@ def _when(message: Message, now: str) -> str:
 
 
 class Tally:
-    """Counts messages.
+    """Counts messages, and tells how many there are and how fast they come.
 
     Args:
-        now_s: Any clock that does not go back.
+        now_s: The time now, by any clock that does not go back.
     """
 
     __slots__ = ("_since_s", "_told_messages", "_told_s", "messages")
 
     def __init__(self, now_s: float) -> None:
+        # How many messages there were; raised by whoever counts.
         self.messages = 0
+        # When counting began, and when it was asked for the rate last.
         self._since_s = self._told_s = now_s
+        # How many messages there were by then.
         self._told_messages = 0
 
     def tell(self, now_s: float) -> str:
@@ -234,7 +239,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(lines: bytes) -> bytes:
-    """The same for lines of JSON text, whose line ends stay."""
+    """Return lines of JSON text as `escaped` writes them; their line ends stay."""
     return "\n".join(map(escaped, lines.decode().split("\n"))).encode()
 
 

@@ -49,8 +49,11 @@ class Inflater:
     __slots__ = ("_held", "_is_plain", "_member")
 
     def __init__(self) -> None:
-        self._held = b""  # a first byte that may become gzip's magic
-        self._is_plain: bool | None = None  # not known yet
+        # A single first byte that may become gzip's magic; empty once that is decided.
+        self._held = b""
+        # Whether the input is not compressed; None until two bytes of it have come.
+        self._is_plain: bool | None = None
+        # The member of the gzip file that is being read.
         self._member = zlib.decompressobj(_GZIP_WINDOW)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -74,7 +77,7 @@ class Inflater:
             raise InputError(f"damaged gzip: {error}") from error
 
     def finish(self) -> bytes:
-        """The input has ended: return what was held back.
+        """Return what was held back, as the input has ended.
 
         Raises:
             InputError: Its compression has not ended.
@@ -104,7 +107,9 @@ class LineSplitter:
     __slots__ = ("_parts", "_size_bytes")
 
     def __init__(self) -> None:
+        # The pieces of a line whose end has not come; empty between lines.
         self._parts: list[bytes] = []
+        # How long these are together, bytes.
         self._size_bytes = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
@@ -127,7 +132,7 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The input has ended: return its last line, if that has no end of its own."""
+        """Return the last line, if that has no end of its own, as the input has ended."""
         last = b"".join(self._parts)
         self._parts, self._size_bytes = [], 0
         return [last] if last else []

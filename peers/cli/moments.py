@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(time_us: int) -> str:
-    """Write a time, µs since 1970 UTC."""
+    """Return the text of a time that is given in µs since 1970 UTC."""
     seconds, rest_us = divmod(time_us, _SECOND_US)
     return f"{_second(seconds)}.{rest_us:06}Z"
 
@@ -32,7 +32,7 @@ def _second(seconds: int) -> str:
 
 
 def time_us_of(flag: str, text: str) -> int:
-    """Read a time; without a zone it is UTC.
+    """Return the time that a text names; without a zone it is UTC.
 
     Args:
         flag: What it was given to, for the error.
@@ -42,7 +42,7 @@ def time_us_of(flag: str, text: str) -> int:
         µs since 1970 UTC.
 
     Raises:
-        UsageError: It is none.
+        FlagError: The text names none.
     """
     try:
         given = datetime.fromisoformat(text)

@@ -1,6 +1,6 @@
 """`hub names`: which service names a hub knows, and whose they are.
 
-A line each: the name, its owner, its labels; with `--json` an object each, for scripts.
+Each name is written on a line with its owner and its labels, in columns for people; with `--json` each is an object.
 """
 
 from __future__ import annotations

@@ -20,28 +20,36 @@ from peers.wire.hello import Hello, QueueWish
 __all__ = ["Notices"]
 
 _TELL_S = 1.0
+"""Losses are told no more often than this."""
 
 
 class Notices:
-    """What one command says on standard error.
+    """Says on standard error what a client tells while one command runs.
 
     Args:
-        command: Such as "sub".
+        command: The name of the command, such as "sub".
         clear: Written before a line, to wipe out one that is being drawn.
     """
 
     def __init__(self, command: str, clear: str = "") -> None:
         self._command = command
         self._clear = clear
+        # The overflow policy that the hub has granted last, in words.
         self._overflow = "its overflow policy"
+        # How often there was a new connection; the first is not told.
         self._connections = 0
+        # How many lost messages were not told yet; `_tell_dropped` sets it to 0.
         self._untold_dropped = 0
+        # When losses were told last, by the clock of the loop.
         self._told_s = -_TELL_S
         self._loop = asyncio.get_running_loop()
+        # Set while there are losses to tell, so that they are summed up until it fires.
         self._timer: asyncio.TimerHandle | None = None
+        # How many messages were lost since the start, as the hub has told.
         self.dropped_messages = 0
         self.rejection = ""
-        """Why the hub refused messages first."""
+        """Why the hub refused the first message that it refused; empty if it refused none."""
+        # How many messages came that cannot be read.
         self.bad_messages = 0
         # What the client library logs is told here, in this command's own words.
         logging.getLogger("peers.client").propagate = False

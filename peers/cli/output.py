@@ -22,7 +22,7 @@ _Work = tuple[bytes, asyncio.Future[None]]
 
 
 class Output:
-    """A descriptor to write to.
+    """Writes to a descriptor, in a thread of its own.
 
     Args:
         descriptor: Such as 1 for standard output.
@@ -37,7 +37,7 @@ class Output:
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
-        # What the thread has been given and nobody has waited for yet.
+        # Done when the thread has written what it was given last; None when somebody has waited for that.
         self._under_way: asyncio.Future[None] | None = None
         # The first error of a write. It stays, because whoever waited for that write may have been cancelled by
         # `on_broken` before the error reached it.
@@ -69,6 +69,7 @@ class Output:
             raise self._broken
 
     def _run(self) -> None:
+        """Write what is given, one after the other; this is what the thread does."""
         while True:
             text, done = self._work.get()
             error: OSError | None = None

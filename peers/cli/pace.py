@@ -40,7 +40,7 @@ _FAR_BACK_RECORDS = 8
 
 
 class Pace(Protocol):
-    """A rule for pauses."""
+    """A rule that says how long a message is due after the one before it."""
 
     def pause_s(self, record: Mapping[str, Any]) -> float:
         """Return how long after the message before it this record is due, seconds, 0 or more.
@@ -50,11 +50,11 @@ class Pace(Protocol):
         """
 
     def restart(self) -> None:
-        """The recording begins anew."""
+        """Forget the records so far, as the recording begins anew."""
 
 
 class Rate:
-    """So many messages a second.
+    """The rule that so many messages are sent in each second.
 
     Args:
         messages_per_s: Above 0.
@@ -70,11 +70,11 @@ class Rate:
         return self._pause_s
 
     def restart(self) -> None:
-        """Nothing to forget."""
+        """Do nothing: the rule looks at no record."""
 
 
 class Recorded:
-    """The pauses of the recording.
+    """The rule that the pauses are those of the recording, in the time of this replay.
 
     Args:
         speed: By how much faster than recorded, above 0.
@@ -90,7 +90,9 @@ class Recorded:
         self._speed = speed
         self._fields = fields
         self._max_pause_s = max_pause_s
+        # The latest time of all records so far; None before the first. It goes back where the clock had jumped.
         self._latest_s: float | None = None
+        # How many records in a row lie far behind that.
         self._back_records = 0
 
     def pause_s(self, record: Mapping[str, Any]) -> float:
@@ -111,7 +113,7 @@ class Recorded:
         return 0.0
 
     def restart(self) -> None:
-        """The recording begins anew."""
+        """Forget the records so far, as the recording begins anew."""
         self._latest_s = None
         self._back_records = 0
 
@@ -133,6 +135,7 @@ class Schedule:
     __slots__ = ("_due_s",)
 
     def __init__(self, now_s: float) -> None:
+        # When the last message was due, but never so long ago that it could not be caught up with.
         self._due_s = now_s
 
     def wait_s(self, pause_s: float, now_s: float) -> float:

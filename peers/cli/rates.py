@@ -62,17 +62,19 @@ class Snapshot:
     at_s: float
     handlers: tuple[HandlerCounters, ...]
     memory_bytes: int = 0
-    """What the hub takes; 0 where it does not say."""
+    """How much memory the hub takes; 0 where it does not say."""
     memory_limit_bytes: int = 0
 
 
 class Assembly:
-    """Puts the messages of one look together."""
+    """Puts the messages of one look at a hub together."""
 
     __slots__ = ("_handlers", "_head")
 
     def __init__(self) -> None:
+        # The hub and the time of the look that is being put together.
         self._head: tuple[str, float] = ("", -1.0)
+        # The handlers of that look so far, without a gap; a part that is not the next one is passed over.
         self._handlers: list[HandlerCounters] = []
 
     def feed(self, value: Any) -> Snapshot | None:
@@ -108,7 +110,7 @@ class Activity(NamedTuple):
 
 
 class Total(NamedTuple):
-    """All handlers together."""
+    """What all handlers together do per second; None where one of them has no rate yet."""
 
     in_per_s: float | None
     out_per_s: float | None
@@ -120,7 +122,7 @@ class Total(NamedTuple):
 
 
 class Sort(StrEnum):
-    """What comes first."""
+    """What decides which handler comes first."""
 
     RATE = "rate"
     QUEUE = "queue"
@@ -163,7 +165,7 @@ _KEYS = {
 
 
 def total(rows: Sequence[Activity]) -> Total:
-    """Add up; rates are None if a row has none."""
+    """Return the sums of all rows; the sum of a rate is None if a row has none."""
     known = all(row.in_per_s is not None for row in rows)
     return Total(
         in_per_s=sum(row.in_per_s or 0 for row in rows) if known else None,

@@ -45,7 +45,7 @@ _BEGINS_JSON = (b"{", b"[", b'"')
 
 
 class UnreadableError(UsageError):
-    """Bytes that are not what they should be."""
+    """Bytes that are not the JSON or the text that they should be."""
 
 
 class BadLineError(UsageError):
@@ -112,7 +112,7 @@ def decode_text(line: bytes) -> str:
 
 
 class Replay:
-    """Lines as messages.
+    """Makes messages of lines, and counts those that make none.
 
     Args:
         decode: Gives each line its value; raises `UnreadableError`.
@@ -135,8 +135,11 @@ class Replay:
         self._fill = fill
         self._pace = pace
         self._skip_bad = skip_bad
+        # The name of the input that is read, for errors.
         self._source = ""
+        # The number of the line that was read last, from 1 on.
         self._number = 0
+        # How many lines were passed over since the start, whichever input they stood in.
         self.bad_lines = 0
         self.first_bad = ""
         """What was wrong with the first bad line, empty if there was none."""
@@ -147,10 +150,10 @@ class Replay:
         return self._pace is not None
 
     def begin(self, source: str) -> None:
-        """The lines of another input follow, or those of the same again.
+        """Take note that the lines of another input follow, or those of the same again.
 
         Args:
-            source: Its name, for errors.
+            source: The name of the input, for errors.
         """
         self._source = source
         self._number = 0

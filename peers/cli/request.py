@@ -74,11 +74,11 @@ def request(  # noqa: PLR0913 -- one flag each
 
 
 class _Asking:
-    """How to ask.
+    """Says whom to ask, and how.
 
     Args:
-        topic: Whom.
-        timeout_s: Most to wait.
+        topic: The topic, or the service name, that is asked.
+        timeout_s: Longest wait for one reply.
         named: Whether `topic` is a service name.
         as_text: Whether what is asked is text in any case.
     """
@@ -111,6 +111,7 @@ class _Asking:
 
 
 def _shown(reply: Any, notices: Notices) -> bytes:
+    """Return a reply as a line of JSON; empty if it has no such form, which is told."""
     line = json_text(reply)
     if line is None:
         notices.say("a reply has no JSON form, and is not shown")

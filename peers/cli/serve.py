@@ -104,11 +104,16 @@ async def _serve(  # noqa: PLR0913, PLR0917 -- the command's flags
 
 
 def _echo(request: ServiceRequest) -> Any:
+    """Answer a request with its own value."""
     return request.value
 
 
 async def _run(command: str, request: ServiceRequest) -> Any:
-    """Return what the command says."""
+    """Run the command for one request, and return the reply that it writes.
+
+    Raises:
+        CommandError: The command has failed, or the value cannot be given to it.
+    """
     text = json_text(request.value)
     if text is None:
         raise CommandError("the value has no JSON form")

@@ -1,6 +1,7 @@
-"""`hub spark`: jobs on archives, run by Apache Spark. What they do is in `peers.spark`; here are options and output.
+"""`hub spark`: jobs on archives, run by Apache Spark.
 
-Spark is loaded when a job runs, not before.
+Here are the options and the output of the jobs; what they do is in `peers.spark`. Invariant: whatever can be checked is
+checked before Spark is loaded and Java started, which takes seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cyclopts import App, Group, Parameter
 
 from hub.errors import UsageError
 from peers.cli.errors import FlagError
+from peers.cli.ranges import check_count
 from peers.spark.package import write_package
 from peers.spark.report.page import page
 from peers.spark.report.tables import sheets
@@ -41,13 +43,13 @@ _SPARK = Group("Spark", sort_key=3)
 _GAP = timedelta(minutes=1)
 
 _SHORTEST_US = 1_000
-"""Of buckets and gaps."""
+"""The shortest bucket, and the shortest gap, that may be asked for."""
 
 _SHOWN_ROWS = 20
-"""Of a table on the terminal."""
+"""Most rows of a table on the terminal."""
 
 _SHOWN_COLUMNS = 4
-"""Of what is told of a topic: times are in the page and the CSV, a terminal is not as wide."""
+"""Most columns of a table of topics: times are in the page and the CSV, a terminal is not as wide."""
 
 app = App(name="spark", help="Process archives with Apache Spark, here or on a cluster.")
 app.command("peers.cli.spark_archive:archive", name="archive", help="Archive what a hub records, each record once.")
@@ -61,7 +63,7 @@ def _help(text: str, group: Group = _OUTPUT) -> Parameter:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Engine:
-    """Where a job runs."""
+    """The options that say where a job runs, and with which settings of Spark."""
 
     master: Annotated[str, _help("Master URL; spark-submit's own wins.", _SPARK)] = SessionSettings.master
     driver_memory: Annotated[
@@ -109,17 +111,17 @@ def package(path: Path, /) -> None:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Selected:
-    """Which messages of an archive."""
+    """The options that say which messages of an archive are meant."""
 
     prefix: Annotated[list[str] | None, _help("Only topics with this prefix; repeatable.", _MESSAGES)] = None
     start: Annotated[datetime | None, _help("Not before this time; UTC unless it names a zone.", _MESSAGES)] = None
     end: Annotated[datetime | None, _help("Before this time.", _MESSAGES)] = None
 
     def selection(self) -> Selection:
-        """Return it.
+        """Return the selection that the options make.
 
         Raises:
-            UsageError: It cannot mean anything.
+            UsageError: They cannot mean anything together.
         """
         return Selection(tuple(self.prefix or ()), self.start, self.end).check()
 
@@ -127,7 +129,7 @@ class Selected:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class ReportOutput:
-    """What `hub spark report` gives, beside the tables."""
+    """The options that say what `hub spark report` gives, beside the tables."""
 
     html: Annotated[Path | None, _help("Write a page with figures and drawings to this file.")] = None
     csv: Annotated[Path | None, _help("Write CSV files to this folder: topics, roots, rates, gaps, offsets.")] = None
@@ -151,8 +153,7 @@ def report(
     selection = (selected or Selected()).selection()
     bucket_us = None if output.bucket is None else _microseconds("--bucket", output.bucket)
     gap_us = _microseconds("--gap", output.gap)
-    if output.top < 1:
-        raise FlagError(f"--top: 1 or more expected, {output.top} given")
+    check_count("--top", output.top)
     with (engine or Engine()).running("report") as job:
         from peers.spark.report.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
 
@@ -196,7 +197,7 @@ def _show_findings(findings: Findings, elapsed_s: float) -> None:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class RouteOutput:
-    """What `hub spark route` gives, beside the table."""
+    """The options that say what `hub spark route` gives, beside the table."""
 
     counts: Annotated[Path | None, _help("Write messages and bytes of each subscriber to this CSV file.")] = None
     deliveries: Annotated[

@@ -1,4 +1,7 @@
-"""`hub spark archive`: what a hub records, kept as Parquet or as a Delta table. The job is `peers.spark.archiving`."""
+"""`hub spark archive`: keep what a hub records, as Parquet or as a Delta table.
+
+Here are the options and the output; the job is `peers.spark.archiving`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["archive"]
 
 EXIT_INCOMPLETE = 2
-"""It was stopped before the end."""
+"""The job was stopped before the end."""
 
 _WHAT = Group("Messages", sort_key=1)
 _HOW = Group("Archive", sort_key=2)
@@ -42,7 +45,7 @@ def _help(text: str, group: Group = _HOW, name: str | None = None) -> Parameter:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class What:
-    """Which messages are archived."""
+    """The options that say which messages are archived."""
 
     topics: Annotated[
         str | None, _help("Prefixes, separated by commas; all without it. An archive keeps to its topics.", _WHAT)
@@ -67,7 +70,7 @@ class What:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class How:
-    """How they are archived."""
+    """The options that say how messages are archived."""
 
     every: Annotated[
         timedelta | None, _help("Go on until Ctrl-C, with a batch each so often, such as 10s; else end at the end.")

@@ -1,4 +1,7 @@
-"""`hub spark replay`: an archive back to a hub. The job is `peers.spark.replaying`."""
+"""`hub spark replay`: publish an archive to a hub again.
+
+Here are the options and the output; the job is `peers.spark.replaying`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 EXIT_INCOMPLETE = 2
-"""It ended before all was published."""
+"""The job ended before all was published."""
 
 _WHAT = Group("Messages", sort_key=1)
 _HOW = Group("Pace", sort_key=2)
@@ -42,7 +45,7 @@ def _help(text: str, group: Group, name: str | None = None) -> Parameter:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class What:
-    """Which messages are replayed."""
+    """The options that say which messages are replayed."""
 
     topics: Annotated[str | None, _help("Prefixes, separated by commas; all without it.", _WHAT)] = None
     start: Annotated[datetime | None, _help("Not before this time; UTC unless it names a zone.", _WHAT)] = None
@@ -50,10 +53,10 @@ class What:
     from_offset: Annotated[int, _help("Not before this offset: where a replay was broken off.", _WHAT)] = 0
 
     def selection(self) -> Selection:
-        """Return it without the offset.
+        """Return the selection that the options make, without the offset.
 
         Raises:
-            UsageError: It cannot mean anything.
+            UsageError: They cannot mean anything together.
         """
         prefixes = () if self.topics is None else tuple(prefix.strip() for prefix in self.topics.split(","))
         return Selection(tuple(map(check_prefix, prefixes)), self.start, self.end).check()
@@ -62,7 +65,7 @@ class What:
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class How:
-    """How fast."""
+    """The options that say how fast messages are replayed."""
 
     speed: Annotated[float | None, _help("As recorded, by so much faster; 1 without any of these.", _HOW)] = None
     full_speed: Annotated[bool, _help("As fast as the hub takes them.", _HOW)] = False

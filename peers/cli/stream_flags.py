@@ -18,7 +18,7 @@ __all__ = ["RecordingFlags", "StreamFlags"]
 @Parameter(name="*")
 @dataclass
 class StreamFlags:
-    """How a stream of messages is sent."""
+    """The flags that say how a stream of messages is sent."""
 
     rate: Annotated[float | None, Parameter(help="Messages a second; as fast as possible without it.")] = None
     limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None
@@ -34,7 +34,7 @@ class StreamFlags:
 @Parameter(name="*")
 @dataclass
 class RecordingFlags:
-    """How a recording is sent."""
+    """The flags that say how a recording is sent."""
 
     ndjson: Annotated[
         str | None,

@@ -38,7 +38,7 @@ class FieldError(UsageError):
     """A record that does not fill the template.
 
     Attributes:
-        field: Name of the field that it lacks.
+        field: Name of the field that the record lacks.
     """
 
     def __init__(self, field: str, reason: str) -> None:

@@ -114,7 +114,7 @@ async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snap
 
 
 def _memory(now: Snapshot) -> str:
-    """What the hub takes of its budget, where it says so."""
+    """Return how much memory the hub takes, and of how much; empty where it does not say."""
     if not now.memory_limit_bytes:
         return ""
     return f", memory: {now.memory_bytes / _MIB:,.0f} of {now.memory_limit_bytes / _MIB:,.0f} MiB"
@@ -123,10 +123,10 @@ def _memory(now: Snapshot) -> str:
 def handler_table(
     now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, wide: bool = True
 ) -> Table:
-    """Lay out one look.
+    """Return the table of one look at a hub.
 
     Args:
-        now: The later look.
+        now: The later one of the two looks that were compared.
         rows: In the order to show.
         limit_rows: Most rows shown, None for all.
         wide: Whether there is room for all columns.
@@ -161,15 +161,15 @@ def handler_table(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column.
+    """A column of the table.
 
     Attributes:
         header: What stands above. `in` is what a handler has published, `out` what it was sent.
-        cell: Text of a row.
-        total: Text below.
-        number: Whether it is one.
-        fixed: Whether it is never made narrower.
-        wide: Whether it is left out where there is little room.
+        cell: Returns what stands in a row.
+        total: Returns what stands below the rows.
+        number: Whether the column holds numbers, which are aligned at the right.
+        fixed: Whether the column is never made narrower.
+        wide: Whether the column is left out where there is little room.
     """
 
     header: str

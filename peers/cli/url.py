@@ -30,7 +30,7 @@ ClientName = Annotated[
     str,
     Parameter(name="--name", help="What the hub calls this client in its logs and in `hub top`, up to 64 bytes."),
 ]
-"""The flag `--name`."""
+"""The flag `--name`, checked by `check_client_name`."""
 
 
 def check_client_name(name: str) -> None:

@@ -23,7 +23,7 @@ _FILES = {
     "/hub.js": "hub.js",
     "/hub.d.ts": "hub.d.ts",
 }
-"""All that is served: nothing else in the folder can be reached."""
+"""The files that are served: nothing else in the folder can be reached."""
 
 _CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",

@@ -56,7 +56,7 @@ def line_plot(lines: Sequence[Sequence[Point]], unit_x: str, unit_y: str, ticks_
 
 
 def round_ticks(most: float) -> list[tuple[float, str]]:
-    """About five round numbers from 0 up to `most`."""
+    """Return about five round numbers from 0 up to `most`."""
     if most <= 0:
         return [(0.0, "0")]
     step = 10.0 ** math.floor(math.log10(most / 4))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 __all__ = ["Tell", "shown_bar"]
 
 Tell = Callable[[str, int | None, int | None], object]
-"""Called with what is done, how far it is, and how far it goes; None where nobody knows."""
+"""A function that is told what is done, how far it is, and how far it goes; None where nobody knows."""
 
 _DRAWN_PER_S = 5
 
@@ -22,7 +22,7 @@ def shown_bar(*, visible: bool = True) -> Iterator[Tell]:
     """Show what is told for as long as the block lasts, then wipe it out.
 
     Args:
-        visible: False: not even on a terminal, because other output goes there.
+        visible: False where other output goes to the terminal: then there is no bar.
     """
     if not visible or not sys.stderr.isatty():
         yield lambda *_: None

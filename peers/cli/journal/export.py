@@ -89,18 +89,20 @@ def _form(chosen: Format, target: Target) -> Form:
 
 
 class _Account:
-    """What was done.
+    """Counts what was exported and what is missing, and tells it at the end.
 
     Args:
-        path: Of the journal.
-        span: What is exported.
+        path: Path of the journal.
+        span: The range that is exported.
         on_stdout: Whether to tell the sum on standard output, which must be free for that.
         skip_damaged: Whether to go on behind damage.
     """
 
     def __init__(self, path: str, span: Span, *, on_stdout: bool, skip_damaged: bool) -> None:
         self.span = span
+        # How many records were written.
         self.records = 0
+        # How many were deleted by the hub before they were read; of all topics, as nobody knows theirs.
         self._deleted_records = 0
         self._damages = Damages("export")
         self._path = path
@@ -110,14 +112,14 @@ class _Account:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the command ends with."""
+        """The exit code that the command ends with."""
         return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
 
     def note(self, piece: Piece) -> None:
         """Take in what is missing before a piece.
 
         Raises:
-            JournalCorruptError: Damage, and one does not go on behind it.
+            JournalCorruptError: Something is damaged, and the command does not go on behind it.
         """
         if piece.deleted is not None:
             self._deleted_records += piece.deleted.end - piece.deleted.start
@@ -127,7 +129,7 @@ class _Account:
             self._damages.add(piece.damage)
 
     def tell(self, bad_records: int) -> None:
-        """Print it."""
+        """Print what is missing on standard error, and the sum on standard output where that is free."""
         elapsed_s = time.monotonic() - self._begun_s
         if bad_records:
             self._complain(f"{bad_records:,} values have no such form: they are marked `bad`")

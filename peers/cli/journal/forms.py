@@ -1,4 +1,4 @@
-"""What a block becomes when it is exported.
+"""Forms: what a block becomes when it is exported.
 
 | form | a record becomes |
 |---|---|
@@ -35,10 +35,10 @@ __all__ = ["Form", "JsonForm", "MsgpackForm", "RawForm"]
 
 
 class Form(Protocol):
-    """One of them."""
+    """A way in which blocks are written."""
 
     bad_records: int
-    """How many had no form until now."""
+    """How many records had no such form so far."""
 
     def render(self, block: Block) -> bytes:
         """Return what is written for a block: whole lines, maps or frames."""
@@ -76,7 +76,7 @@ _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class JsonForm:
-    """Lines of JSON.
+    """Writes each record as a line of JSON.
 
     Args:
         safe: Whether they go to a terminal, and may hold nothing that it would act on.
@@ -87,7 +87,7 @@ class JsonForm:
         self._safe = safe
 
     def render(self, block: Block) -> bytes:
-        """Return one line a record."""
+        """Return a line for each record."""
         lines = without_collecting(self._lines, block)
         return escaped_lines(lines) if self._safe else lines
 
@@ -109,13 +109,13 @@ class JsonForm:
 
 
 class MsgpackForm:
-    """Maps of msgpack, back to back."""
+    """Writes each record as a map of msgpack, back to back."""
 
     def __init__(self) -> None:
         self.bad_records = 0
 
     def render(self, block: Block) -> bytes:
-        """Return one map a record."""
+        """Return a map for each record."""
         if _are_whole(block):
             try:
                 maps = _to_msgpack.encode(_whole_lines(block, _decode_raw(_array_of(block))))
@@ -133,17 +133,17 @@ class MsgpackForm:
 
 
 class RawForm:
-    """MESSAGES frames. Offsets and times are left behind, and nothing is without a form."""
+    """Writes MESSAGES frames. Offsets and times are left behind, and no record is without such a form."""
 
     bad_records = 0
 
     def render(self, block: Block) -> bytes:
-        """Return whole frames."""
+        """Return the frames of a block, whole ones only."""
         return b"".join([frames for frames, _ in to_frames(bytes(block.data))])
 
 
 def _are_whole(block: Block) -> bool:
-    """Whether each value is exactly one value of msgpack, so that all together are an array of as many.
+    """Tell whether each value is exactly one value of msgpack, so that all together are an array of as many.
 
     Without this, two broken ones side by side could pass for two others. Whoever packs them as a BATCH frame cuts them
     where they end, compiled; what must come of it is what is there.
@@ -194,7 +194,7 @@ def _bad(record: Record) -> _Bad:
 
 
 def _reason(record: Record) -> str:
-    """Say what is wrong with a value."""
+    """Return what is wrong with the value of a record."""
     from peers.client.values import decode_body  # noqa: PLC0415 -- rarely needed
 
     try:

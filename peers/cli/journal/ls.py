@@ -1,4 +1,8 @@
-"""`hub journal ls`: the blocks of a journal, or its topics, one a row; what is damaged is told on standard error."""
+"""`hub journal ls`: list the blocks of a journal, or its topics, one in a row.
+
+What is damaged is told on standard error (`peers.cli.journal.damages`). Memory: the rows that are shown, or one entry
+for each topic.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from peers.journal.view import View
 __all__ = ["ls"]
 
 _SHOWN_ROWS = 100
-"""Of a table, unless another limit is given; a journal of 64 GiB has 65,536 blocks."""
+"""Most rows of a table, unless another limit is given; a journal of 64 GiB has 65,536 blocks."""
 
 _BLOCK_HEADS = ("first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)")
 _TOPIC_HEADS = ("topic", "messages", "KiB of values", "first (UTC)", "last (UTC)")

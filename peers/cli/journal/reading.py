@@ -1,4 +1,4 @@
-"""A range of a journal, piece by piece, as a hub reads it for its clients: checked, and while the hub writes.
+"""Reads a range of a journal piece by piece, as a hub does for its clients: checked, and while the hub writes.
 
 What the hub deletes while it is read, because it is too old or too much, is told as such; what is damaged, too, and
 reading goes on behind it. Not here: all damage that there is (`peers.cli.journal.survey`); here is what is met.
@@ -23,28 +23,28 @@ from peers.journal.view import Fetched, View
 __all__ = ["JournalPath", "Piece", "Span", "index", "opened", "pieces", "span_of"]
 
 _PIECE_BYTES = 1024 * 1024
-"""Read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
+"""How much is read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
 
 JournalPath = Annotated[str, Parameter(help="File of the journal.")]
 
 
 class Span(NamedTuple):
-    """Offsets: the first, and the one behind the last."""
+    """A range of offsets: the first, and the one behind the last."""
 
     start: int
     end: int
 
 
 class Piece(NamedTuple):
-    """What one look has brought."""
+    """What was found where the reading stood: blocks, or why there are none."""
 
     blocks: list[Block]
     next: int
-    """How far it goes."""
+    """The offset at which reading goes on."""
     deleted: Span | None = None
-    """What was no longer there."""
+    """The records that the hub has deleted before they were read; None if there are none."""
     damage: Damage | None = None
-    """What could not be read."""
+    """What cannot be read; None if nothing is damaged here."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What of a journal is sound, block by block, behind damage too.
+"""Finds out what of a journal is sound, block by block, behind damage too.
 
 ```
 look ─ a row of `blocks` ─┬─ its checksum, and that it follows the one before ─▶ Stretch(first, next, flaw)
@@ -35,20 +35,20 @@ from peers.journal.schema import BlockRow, plain
 __all__ = ["Stretch", "stray_blocks", "survey"]
 
 _ROWS = 64
-"""Blocks of one look, 64 MiB as a rule."""
+"""How many blocks one look takes in, 64 MiB as a rule."""
 
 _STRAYS_LIMIT = 1_000
 """Most blocks without a row that are told; one is enough to know that the index has suffered."""
 
 
 class Stretch(NamedTuple):
-    """Offsets, and what is with them."""
+    """A range of offsets, and whether its records can be read."""
 
     first: int
     next: int | None
-    """None: nobody knows."""
+    """The offset behind the last; None where nobody knows."""
     flaw: str
-    """Empty if they are sound."""
+    """What is wrong with the range; empty if it is sound."""
 
 
 def survey(connection: apsw.Connection) -> Iterator[Stretch]:
@@ -69,14 +69,18 @@ def survey(connection: apsw.Connection) -> Iterator[Stretch]:
 
 
 class _Survey:
-    """How far it is."""
+    """The state of a survey: where it stands, and whether it is done."""
 
     def __init__(self, connection: apsw.Connection) -> None:
+        # True once everything was looked at that was there when the survey began.
         self.is_done = False
         self._connection = connection
+        # Where the newest block begins that was there when the survey began; None if that cannot be read.
         self._newest = self._edge("SELECT max(first) FROM blocks NOT INDEXED")
-        self._position = 0  # the offset that must come next
-        self._seen = -1  # where the block before it begins
+        # The offset that must come next.
+        self._position = 0
+        # Where the block before it begins; -1 before the first.
+        self._seen = -1
 
     def _edge(self, query: str) -> int | None:
         try:
@@ -86,7 +90,7 @@ class _Survey:
         return found
 
     def look(self) -> Iterator[Stretch]:
-        """Look at some blocks more."""
+        """Yield what the next blocks are."""
         oldest = self._edge("SELECT min(first) FROM blocks NOT INDEXED")
         self._position = max(self._position, oldest or 0)  # what was before it is deleted
         firsts, trouble = self._firsts()
@@ -118,7 +122,7 @@ class _Survey:
         return firsts, ""
 
     def _at(self, first: int, following: int | None) -> Iterator[Stretch]:
-        """Look at one block."""
+        """Yield what one block is, and what is missing before it."""
         row, position = self._row(first), self._position
         is_seen = first <= self._seen
         if is_seen and (row is None or row.next <= position):
@@ -151,7 +155,7 @@ class _Survey:
         return flaw
 
     def _pass_over(self, trouble: str) -> Stretch:
-        """Go on where the index can be read again."""
+        """Go on where the index can be read again; return what is passed over."""
         resumed = following_row(self._connection, self._position)
         stretch = Stretch(self._position, resumed, f"the index cannot be read: {trouble}")
         self.is_done = resumed is None

@@ -1,4 +1,4 @@
-"""How figures are printed: tables for people, units in their heads, and JSON for programs.
+"""Prints figures: tables for people, with units in their heads, and JSON for programs.
 
 Invariant: what stands in a journal cannot steer the terminal.
 """
@@ -15,7 +15,7 @@ from peers.cli.formats import escaped
 __all__ = ["amount", "kib", "print_json", "show"]
 
 _PIPE_COLUMNS = 200
-"""A pipe has no edge to wrap at."""
+"""How wide a table is that goes into a pipe, which has no edge to wrap at."""
 
 _KIB = 1024
 
@@ -24,9 +24,9 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: C
     """Print a table.
 
     Args:
-        heads: Of its columns.
-        rows: As many texts each.
-        text_columns: Numbers of the columns that are no figures.
+        heads: The heads of its columns.
+        rows: Each row has as many texts as there are heads.
+        text_columns: Numbers of the columns that hold no figures.
     """
     from rich.console import Console  # noqa: PLC0415 -- programs that ask for JSON need not wait 50 ms
     from rich.table import Table  # noqa: PLC0415 -- the same

@@ -1,4 +1,4 @@
-"""What each topic has in a journal, counted from its blocks.
+"""Counts what each topic has in a journal, from its blocks.
 
 Cost: about 0.2 µs a record; memory for each distinct topic.
 """
@@ -20,13 +20,13 @@ __all__ = ["Tally", "tallies"]
 
 @dataclass(slots=True)
 class Tally:
-    """Of one topic.
+    """What one topic has.
 
     Attributes:
         messages: How many there are.
-        size_bytes: Of their values, as they were published.
+        size_bytes: Size of their values, as they were published.
         first_us: When the first of them came, µs since 1970 UTC.
-        last_us: The last of them.
+        last_us: When the last of them came.
     """
 
     messages: int

@@ -1,4 +1,4 @@
-"""Where an export goes: a file or standard output, and how it is stopped.
+"""`Target`: where an export goes, a file or standard output; and `stoppable`, which lets Ctrl-C end it between lines.
 
 Invariant: what is given is written completely before Ctrl-C ends the command, so that the last line is a whole one. A
 second Ctrl-C ends it at once: then nobody takes the rest anyway.
@@ -18,11 +18,11 @@ from hub.errors import UsageError
 __all__ = ["Target", "stoppable"]
 
 _OWN_FILES = ("", "-wal", "-shm", ".lock")
-"""What belongs to a journal: its path, with these behind it."""
+"""The files of a journal: its path, with each of these behind it."""
 
 
 class Target:
-    """An open descriptor."""
+    """An open descriptor that is written to."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor = descriptor
@@ -31,14 +31,14 @@ class Target:
     @classmethod
     @contextmanager
     def opened(cls, path: str | None, journal: str) -> Iterator[Target]:
-        """Open it for as long as the block lasts.
+        """Open a target for as long as the block lasts.
 
         Args:
-            path: Of a file, which is written anew; None: standard output.
+            path: Path of a file, which is written anew; None for standard output.
             journal: Path of the journal, which is not written to.
 
         Raises:
-            UsageError: It cannot be opened, or is the journal's.
+            UsageError: The file cannot be opened, or is one of the journal's.
         """
         if path is None:
             sys.stdout.flush()
@@ -61,11 +61,11 @@ class Target:
         return os.isatty(self._descriptor)
 
     def write(self, written: bytes) -> None:
-        """Write all of it.
+        """Write all of a text, however often the operating system takes only a part.
 
         Raises:
-            UsageError: It cannot be written; the disk is full.
-            BrokenPipeError: Its reader has gone.
+            UsageError: It cannot be written, as when the disk is full.
+            BrokenPipeError: The reader of a pipe has gone.
         """
         rest = memoryview(written)
         try:
@@ -85,9 +85,10 @@ def _is_same(path: str, other: str) -> bool:
 
 
 class _Stop:
-    """Whether to stop."""
+    """Remembers whether somebody has asked to stop."""
 
     def __init__(self) -> None:
+        # True from the first Ctrl-C on.
         self.asked = False
 
     def ask(self, *_: object) -> None:

@@ -26,20 +26,20 @@ from peers.journal.schema import APPLICATION_ID, check_format, check_is_file, pl
 __all__ = ["Soundness", "verify"]
 
 _BUSY_MS = 1_000
-"""How long to wait for who holds the file for a moment."""
+"""How long to wait for a process that holds the file for a moment."""
 
 _PROBLEMS_LIMIT = 20
-"""Most problems that SQLite tells of the file; it stops looking then."""
+"""Most problems that SQLite tells of the file, before it stops looking."""
 
 _SHOWN_ROWS = 100
-"""Of each table."""
+"""Most rows of each table."""
 
 _STEPS = 100_000
-"""Of SQLite's, between two chances for Ctrl-C to be heard: a few milliseconds."""
+"""How many steps SQLite does between two chances for Ctrl-C to be heard: a few milliseconds."""
 
 
 class Soundness(IntEnum):
-    """Exit codes."""
+    """How a journal is; the number is the exit code."""
 
     SOUND = 0
     DAMAGED = 3
