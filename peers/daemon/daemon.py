@@ -51,7 +51,7 @@ _SHARED_PART = 8
 """Where the process may open fewer descriptors than it should, one in so many at most is for shared memory."""
 
 _NEWCOMERS_PART = 4
-"""And one in so many of the rest is for those that have not said yet who they are."""
+"""One in so many of the rest at most is then for those that have not said yet who they are."""
 
 _TICK_S = 1.0
 _HANDLERS_PER_MESSAGE = 256
@@ -59,16 +59,27 @@ _HANDLERS_PER_MESSAGE = 256
 
 
 class Daemon:
-    """A running hub."""
+    """A running hub: its listeners, its diallers, its journal and its clock.
+
+    Args:
+        loaded: The settings, and where they came from.
+        name: The name of the hub.
+    """
 
     def __init__(self, loaded: Loaded, name: str) -> None:
         self.node = Node(loaded.settings, name=name)
         self._peerings = Peerings(self.node)
+        # Where it listens, with the ports that were picked for port 0; filled by `start`.
         self.endpoints: list[Endpoint] = []
+        # The settings in force; `reload` changes them.
         self._loaded = loaded
+        # The listeners that are open: from `start` to `stop`.
         self._servers: list[Listener] = []
+        # One task for each peer that is dialled.
         self._tasks: list[asyncio.Task[None]] = []
+        # The timer of the next second; None before `start`.
         self._tick: asyncio.TimerHandle | None = None
+        # The journal, where there is one, from `start` on.
         self._journal: Journal | None = None
         self._memory_watch = MemoryWatch(self.node.memory)
         self._told_of_memory = False
@@ -193,7 +204,7 @@ class Daemon:
         return endpoint.queue.applied_to(self.node.settings.queue)
 
     def _shed(self) -> None:
-        """A connection was closed because no descriptor was left for it."""
+        """Count, and log, that a connection was closed because no descriptor was left for it."""
         self.node.admission.shed += 1
         self._log.warning("connection closed: no file descriptor is left", so_far=self.node.admission.shed)
 
@@ -232,11 +243,11 @@ class Daemon:
         self._servers = []
 
     def _next_tick_s(self) -> float:
-        """When a second of the loop's clock begins next: deadlines are kept in whole ones, so none waits for a part."""
+        """Return when a second of the loop's clock begins next: deadlines are kept in whole ones, none waits longer."""
         return math.floor(self.node.loop.time()) + _TICK_S
 
     def _second(self) -> None:
-        """What happens once a second."""
+        """Do what is due once a second, and plan the next one."""
         node = self.node
         self._tick = node.loop.call_at(self._next_tick_s(), self._second)  # first: a bug below must not stop the clock
         node.keepalive.tick(node.loop.time())

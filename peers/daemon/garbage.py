@@ -25,7 +25,7 @@ _YOUNG = 1
 
 
 class GarbageWatch:
-    """When to freeze, and when to walk over everything."""
+    """Decides each second whether to freeze what has survived, and whether to walk over everything."""
 
     def __init__(self) -> None:
         self._closed_before = 0

@@ -16,8 +16,9 @@ import structlog
 from hub.config import ConfigError
 from peers.daemon.daemon import Daemon
 from peers.daemon.garbage import GarbageWatch
-from peers.daemon.logs import RateLimit, configure, report_suppressed
+from peers.daemon.logs import configure, report_suppressed
 from peers.daemon.memory import keep_freed_memory
+from peers.daemon.rate_limit import RateLimit
 from peers.daemon.sources import Loaded
 from peers.node.node import Node
 
@@ -108,5 +109,5 @@ def _reload(daemon: Daemon, load: Callable[[], Loaded], limit: RateLimit, log: s
 
 
 def host_name() -> str:
-    """The name of this machine, as far as it fits."""
+    """Return the name of this machine, as far as it fits into the name of a hub."""
     return socket.gethostname().encode()[:_NAME_BYTES].decode("utf-8", "ignore") or "hub"
