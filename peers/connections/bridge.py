@@ -71,6 +71,7 @@ class BridgeConversation:
         "session",
     )
 
+    changes: frozenset[type] = frozenset()
     unsaid = "the far side closed without Close"
     is_held = False
     is_quiet = False

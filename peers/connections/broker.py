@@ -103,6 +103,7 @@ class BrokerConversation:
         "session",
     )
 
+    changes: frozenset[type] = frozenset({PeerKnown, Peered, FilterChanged})
     unsaid = "the far side closed without a goodbye"
     is_held = False
     is_quiet = False

@@ -39,6 +39,7 @@ from peers.connections.holding import FREE_BYTES, Holding
 from peers.connections.lingering import LINGER_S, Lingering
 from peers.connections.progress import FRAME_S, Progress
 from peers.connections.unread import unread_bytes
+from peers.node.common_share import CommonShare
 from peers.node.node import Node
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.transport import NO_TRANSPORT, end_writing, far_address, write_pieces
@@ -46,15 +47,15 @@ from peers.wire.scanner import NEED_DATA
 
 __all__ = ["TURN_EVENTS", "Connection"]
 
-TURN_EVENTS = 1_000
+TURN_EVENTS = 500
 """What one connection may ask for in one turn: runs of messages, other frames, and prefixes in them. A prefix costs
-about 15 µs and a new topic as much, so that one client does not block a turn for more than some 20 ms. What is left
-waits for the next turn."""
+about 15 µs and a new topic as much, so that one client does not block a turn for more than some 10 ms. What is left
+waits for the next turn. All connections together have a share, too: see `peers.node.common_share`."""
 
 _RUNS_PER_EVENT = 4
 """Runs behind one another cost less than a frame each: about 0.5 µs."""
 
-_BYTES_PER_EVENT = 2048
+_BYTES_PER_EVENT = 4096
 """Bytes that are as much of a share as one event, so that a turn brings at most 2 MB of one connection. A loop may read
 a ready socket many times before it goes on to the next one: libuv reads up to 32 times, 256 KB each."""
 
@@ -76,6 +77,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_has_acted",
+        "_held",
         "_holding",
         "_is_dialled",
         "_is_ending",
@@ -126,6 +128,8 @@ class Connection(asyncio.Protocol):
         """Whether the share will be filled up once this turn is over."""
         self._putting_off = False
         """Whether the rest of what was read waits for the next turn; nothing is read until then."""
+        self._held: Any = None
+        """The event that comes first then, if it was asked for already; None otherwise."""
         self._is_held_back = False
         """Whether the far side feeds a journal that is behind. Until that has caught up, nothing is read."""
         self.is_choked = False
@@ -272,7 +276,7 @@ class Connection(asyncio.Protocol):
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
         """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session, conversation = self._session, self.conversation
+        session = self._session
         core, journal = self._node.core, self._node.journal
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
@@ -289,12 +293,18 @@ class Connection(asyncio.Protocol):
                     left -= 1 + len(event.routes) // _RUNS_PER_EVENT
                 elif event is NEED_DATA:
                     break
+                elif event is None:
+                    left -= 1
                 else:
-                    left -= conversation.act(event) if event is not None else 1
+                    left = self._do(event, left)
                 if not session.has_more:
                     break
+                if self._share - left >= self._node.events.left:
+                    left = self._stop(left)
             if event is not NEED_DATA or left != self._share:
                 self._has_acted = True
+            if self._share - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
+                self._node.events.spend(self._share - left)
             self._share = left
             if left < _REFILL_BELOW:
                 self._end_share()
@@ -308,6 +318,31 @@ class Connection(asyncio.Protocol):
             self._charge_begun()
         if self.after_read is not None and not self._putting_off:
             self.after_read()
+
+    def _do(self, event: Any, left: int) -> int:
+        """Do what an event asks for, or hold it while nothing is left of what all may ask for in a turn.
+
+        Returns:
+            What is left of this connection's share.
+        """
+        common = self._common(event)
+        if common.left <= 0 and not self._session.closed:
+            self._held = event
+            return self._stop(left)
+        cost = self.conversation.act(event)
+        common.spend(cost)
+        self._share -= cost  # so that `work` does not take it from the share of all once more
+        return left - cost
+
+    def _common(self, event: Any) -> CommonShare:
+        """Return the share of all connections that an event is taken from."""
+        return self._node.changes if type(event) in self.conversation.changes else self._node.events
+
+    def _stop(self, left: int) -> int:
+        """All connections together have used up what they may: the rest is for a later turn. Return what is left: 0."""
+        self._node.events.spend(self._share - left)
+        self._share = 0
+        return 0
 
     def _charge_begun(self) -> None:
         """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
@@ -334,7 +369,7 @@ class Connection(asyncio.Protocol):
         if self._share <= 0 and not self._session.closed:
             self._putting_off = True
             self._transport.pause_reading()
-            self._node.after_turn(self._go_on)
+            self._common(self._held).wait(self)
         elif not self._refill_is_due:
             self._refill_is_due = True
             self._node.after_turn(self._refill)
@@ -343,17 +378,31 @@ class Connection(asyncio.Protocol):
         self._refill_is_due = False
         self._share = TURN_EVENTS
 
-    def _go_on(self) -> None:
+    def take_turn(self, events: int) -> None:
         """A turn later: the rest of what was more than a turn's share."""
         self._putting_off = False
-        self._share = TURN_EVENTS
+        self._share = events
         try:
-            self.work()
+            if self._held is not None:
+                self._do_held()
+            if self.has_joined or not self._is_lost:  # who has gone before its turn is not taken in any more
+                self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self._fail(error)
         if self._is_given_back and not self._putting_off:
             self._conclude()
         self._read_on()
+
+    def _do_held(self) -> None:
+        """Do what was put off. Whoever has gone changes nothing any more, nor does whoever this side has ended."""
+        event, self._held = self._held, None
+        if self._session.closed or (self._is_lost and type(event) in self.conversation.changes):
+            return
+        self._node.core.write_is_due = True  # a read begins, and `end_read` ends it
+        try:
+            self._share = self._do(event, self._share)
+        finally:
+            self._node.core.end_read()
 
     def _hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""

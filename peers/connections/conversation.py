@@ -73,6 +73,10 @@ class Conversation(Protocol):
         """The state of the protocol; always the same object."""
 
     @property
+    def changes(self) -> frozenset[type]:
+        """The events that change what the hub knows of somebody, see `peers.node.common_share`."""
+
+    @property
     def far_name(self) -> str:
         """What the far side calls itself, empty before it has said so."""
 
@@ -100,7 +104,7 @@ class Conversation(Protocol):
         """
 
     def act(self, event: Any) -> int:
-        """Do what an event asks for; return its share of a turn."""
+        """Do what an event asks for; return its share of a turn. It may be put off before, but not behind others."""
 
     def end_of_stream(self) -> None:
         """The far side will send nothing more; what it had sent before is still to be acted on."""

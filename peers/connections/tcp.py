@@ -32,7 +32,7 @@ from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.links.link import Link
 from peers.node.node import Node
-from peers.verbs.verbs import Verb, Verbs
+from peers.verbs.verbs import CHANGES, Verb, Verbs
 from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.account import LINK_ID_BYTES, Account
 from peers.wire.control import Notice, encode_notice
@@ -45,6 +45,9 @@ __all__ = ["SharedValues", "TcpConversation", "render_items", "tcp_connection"]
 
 _COPIED_BYTES = 16 * 1024
 """Values up to this size are joined with their head; larger ones are written beside it."""
+
+_GREETING_EVENTS = 10
+"""What it costs to take somebody in: about 100 µs."""
 
 
 def tcp_connection(node: Node, queue: QueueLimits, *, dialled: bool = False, address: str = "") -> Connection:
@@ -112,6 +115,7 @@ class TcpConversation:
         "session",
     )
 
+    changes = CHANGES | {Hello}
     unsaid = "the far side closed without CLOSE"
     is_quiet = False
 
@@ -188,6 +192,7 @@ class TcpConversation:
         match event:
             case Hello():
                 self._greet(event)
+                return _GREETING_EVENTS
             case Notice():
                 self._take_notice(event)
             case Account():

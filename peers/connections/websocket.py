@@ -36,9 +36,10 @@ from peers.connections.http.answers import answer, path_of, plain
 from peers.connections.http.gate import refused
 from peers.node.node import Node
 from peers.verbs.publish import Publication
+from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
-from peers.websocket.messages import ClientMessage, Dropped
-from peers.websocket.session import Event, Phase, Session
+from peers.websocket.messages import ClientMessage, Dropped, Hello
+from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
 from peers.websocket.zeek import PATH as ZEEK_PATH
 from peers.wire.session import Closing
@@ -51,6 +52,9 @@ _PATHS = frozenset({PATH, ZEEK_PATH})
 
 _MESSAGE_EVENTS = 2
 """What a message costs of a turn's share: it is decoded and answered by itself, 10 to 30 µs."""
+
+_HANDSHAKE_EVENTS = 10
+"""What a handshake costs, or a page: 100 to 200 µs."""
 
 _BYTES_PER_EVENT = 512
 """Bytes of a publication that cost as much as one event more: they are decoded, and encoded again."""
@@ -83,6 +87,7 @@ class WebSocketConversation:
         "session",
     )
 
+    changes = CHANGES | {Head, Request, Hello}
     unsaid = "the client closed without Close"
     is_held = False
 
@@ -128,15 +133,18 @@ class WebSocketConversation:
     def act(self, event: Event) -> int:
         """Do what the client asks for."""
         match event:
+            case Head() | Piece():
+                self.session.read()
+                return event.cost
             case Request():
                 self._answer(event)
+                return _HANDSHAKE_EVENTS
             case Closing():
                 text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = text
                 self._connection.linger()
             case _:
-                cast("Dialogue", self._dialogue).act(event)
-                return _cost(event)
+                return _cost(event) + cast("Dialogue", self._dialogue).act(event)
         return 1
 
     # The handshake.

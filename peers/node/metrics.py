@@ -13,6 +13,7 @@
 | `hub_connections_evicted_total` | counter | | newcomers that had to give way to others |
 | `hub_connections_shed_total` | counter | | closed unseen, because no descriptor was left |
 | `hub_connections_failed_total` | counter | | ended with 1011 by a bug of the hub, which its log shows |
+| `hub_connections_put_off_total` | counter | `share`: `events`, `changes` | times that one waited for a later turn |
 | `hub_connections_watched` | gauge | | connections with a deadline: handshake, silence, lingering |
 | `hub_handlers` | gauge | `role`: `client`, `link`, `leaf` (a Zeek), `local` | data sinks of the core |
 | `hub_handlers_paused` | gauge | | handlers whose transport takes no bytes now |
@@ -160,6 +161,12 @@ class HubCollector:
         yield _counter("hub_connections_evicted", "Newcomers that had to give way.", places.evicted)
         yield _counter("hub_connections_shed", "Connections closed for lack of descriptors.", places.shed)
         yield _counter("hub_connections_failed", "Connections ended by a bug of the hub.", node.failed_connections)
+        put_off = CounterMetricFamily(
+            "hub_connections_put_off", "Times that a connection had to wait for a later turn.", labels=("share",)
+        )
+        put_off.add_metric(("events",), node.events.put_off_total)
+        put_off.add_metric(("changes",), node.changes.put_off_total)
+        yield put_off
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
         yield from _lost_with_links(node.accounts)

@@ -23,6 +23,7 @@ from peers.broker.stores import covers_stores
 from peers.journal.journal import NoJournal, Recording
 from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission
+from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
 from peers.node.departures import Departures
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
@@ -69,6 +70,8 @@ class Node:
             memory=self.memory,
         )
         self.keepalive = Keepalive(self.loop.time())
+        self.events = CommonShare(EVENTS_PER_TURN, self.after_turn)
+        self.changes = CommonShare(CHANGES_PER_TURN, self.after_turn)
         self.links = Links(self.id, self.keepalive, self.after_turn)
         self.zeek_tls_failures = 0
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""

@@ -39,7 +39,7 @@ from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
 from peers.wire.session import Confirmable, ServiceChange, SubscriptionChange
 
-__all__ = ["STEPS_OF_CLIENT", "STEPS_OF_PEER", "Rest", "Verb", "Verbs"]
+__all__ = ["CHANGES", "STEPS_OF_CLIENT", "STEPS_OF_PEER", "Rest", "Verb", "Verbs"]
 
 STEPS_OF_PEER = 250
 """Most steps, which are prefixes or rules, that one event of a peer hub does at once: they take 3 ms. A frame may hold
@@ -72,6 +72,11 @@ class Rest(NamedTuple):
 _Change = _InSteps | NameClaim | NameRelease | Fetch | Stage | Commit
 
 Verb = Publication | Confirmable | Request | Reply | NamesHeard | Rest | _Change
+
+CHANGES: frozenset[type] = frozenset(
+    {SubscriptionChange, ServiceChange, RuleChange, NameClaim, NameRelease, NamesHeard, Rest}
+)
+"""The verbs that change what the hub knows of somebody: all connections together have a share for them."""
 
 
 class Verbs:

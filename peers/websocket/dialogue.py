@@ -67,8 +67,8 @@ class Dialogue(Protocol):
     def begin(self) -> None:
         """Begin, as the handshake is over."""
 
-    def act(self, message: ClientMessage) -> None:
-        """Do what the client asks for, and answer it."""
+    def act(self, message: ClientMessage) -> int:
+        """Do what the client asks for, and answer it; return how much work that was, beyond reading it."""
 
     def end(self, code: int, text: str) -> tuple[int, str]:
         """Translate the code and the text with which the hub ends the connection into those of the Close."""
@@ -100,7 +100,7 @@ class HubDialogue:
         """Welcome the client."""
         self._welcome(self._queue)
 
-    def act(self, message: ClientMessage) -> None:
+    def act(self, message: ClientMessage) -> int:
         """Do what the client asks for."""
         match message:
             case Hello():
@@ -108,7 +108,8 @@ class HubDialogue:
             case Ping():
                 pass  # the session has answered it
             case _:
-                (self._verbs or self._take_in("", self._queue)).act(message)
+                return (self._verbs or self._take_in("", self._queue)).act(message)
+        return 0
 
     def end(self, code: int, text: str) -> tuple[int, str]:
         """Return both as they are: this protocol has the hub's own codes."""

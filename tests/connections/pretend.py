@@ -24,6 +24,11 @@ class PretendLoop:
         """Put it behind the others."""
         self.ready.append(lambda: act(*arguments))
 
+    def play_turn(self) -> None:
+        """Run what is due in this turn; what that asks for is for the next one."""
+        for _ in range(len(self.ready)):
+            self.ready.popleft()()
+
     def call_at(self, _when_s: float, _act: Callable[..., object]) -> PretendTimer:
         """It is never later."""
         return PretendTimer()

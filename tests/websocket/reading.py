@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from peers.websocket.session import Head, Piece
 from peers.wire.scanner import NEED_DATA
 
 __all__ = ["events_of"]
@@ -15,10 +16,14 @@ class _Session(Protocol):
 
     def next_event(self) -> Any: ...
 
+    def read(self) -> None: ...
+
 
 def events_of(session: _Session, data: bytes) -> Iterator[Any]:
     """Feed the bytes, and yield each event when it is asked for; what the session deals with by itself is left out."""
     session.feed(data)
     while (event := session.next_event()) is not NEED_DATA:
-        if event is not None:
+        if isinstance(event, Head | Piece):
+            session.read()
+        elif event is not None:
             yield event

@@ -72,13 +72,15 @@ class ZeekDialogue:
     def begin(self) -> None:
         """Say nothing: the client speaks first."""
 
-    def act(self, message: ClientMessage) -> None:
+    def act(self, message: ClientMessage) -> int:
         """Subscribe or publish."""
         match message:
             case SubscriptionChange():
                 self._subscribe(message)
+                return len(message.prefixes)
             case Publication() if self._handler is not None:
                 self._publish(self._handler, message)
+        return 0
 
     def end(self, code: int, text: str) -> tuple[int, str]:
         """Say it in Broker's words, or in those of Zeek's server, which pings."""

@@ -18,7 +18,7 @@ from hub.settings import Settings
 from peers.wire.control import Notice, decode_notice, encode_close, encode_subscription
 from peers.wire.hello import SOFTWARE, Hello, QueueWish
 from peers.wire.kinds import Kind
-from tests.hubs.eventually import settle
+from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient, publication
@@ -294,9 +294,8 @@ async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
         await bystander.ping()
         stranger.reset()
         await bystander.ping()
-    await settle()
+    await eventually(lambda: len(hub.node.connections) == len(hub.node.keepalive) == 1)
     assert [handler.name for handler in hub.node.core.handlers.values()] == [""]
-    assert len(hub.node.connections) == len(hub.node.keepalive) == 1
 
 
 async def test_messages_to_one_that_has_gone(hub: Hub) -> None:

@@ -1,0 +1,105 @@
+"""`CommonShare`: how much all connections together may ask for in one turn of the event loop.
+
+```
+read ─▶ within the connection's own share, and something is left of the common one? ─▶ done now
+                                          └─ no ─▶ in the line ── next turn, first come first served ─▶ a part each
+```
+
+A share of each connection alone does not bound a turn: four thousand clients that subscribe to ten prefixes each in one
+turn would make it half a second long, and sixteen that send nothing but pings a tenth of a second. So whatever costs
+more than a run of messages that is routed as it came is taken from a share of all, too. Who finds nothing left waits
+in a line, and is not read meanwhile.
+
+There are two, since they last differently: `events` is for what is done by itself (pings, requests, messages of
+WebSockets, topics that are new), `changes` for what changes what the hub knows of somebody (handshakes, subscriptions,
+services, rules, names). So whoever publishes does not wait behind thousands who subscribe.
+
+Owner: the node. Invariants: who waits stands in the line once; all who wait get as much as each other, in their order.
+Cost: an addition and a comparison for what is taken from it; nothing for a read that brings one run of messages.
+
+Not here: what an event costs (`peers.connections.connection`), what is left behind by who has gone (`hub.turn`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["CHANGES_PER_TURN", "EVENTS_PER_TURN", "CommonShare", "Waiting"]
+
+EVENTS_PER_TURN = 500
+"""About 8 ms: what is done by itself takes 3 µs (a ping) to 20 µs (a message over a WebSocket, a new topic)."""
+
+CHANGES_PER_TURN = 250
+"""About 5 ms: to add a prefix takes 10 to 20 µs; a handshake counts as ten."""
+
+_LEAST = 16
+"""Whoever waits gets at least so much, as it costs some 10 µs to go on with a connection at all."""
+
+
+class Waiting(Protocol):
+    """A connection that has more to do than was left for it."""
+
+    def take_turn(self, events: int) -> None:
+        """Go on, with a share of so many events."""
+
+
+class CommonShare:
+    """One share of all connections together.
+
+    Args:
+        limit: How much of it there is in a turn, events.
+        after_turn: Calls a function once this turn of the loop is over.
+    """
+
+    __slots__ = ("_after_turn", "_limit", "_line", "_refill_below", "_refill_is_due", "left", "put_off_total")
+
+    def __init__(self, limit: int, after_turn: Callable[[Callable[[], object]], object]) -> None:
+        self._limit = limit
+        self._after_turn = after_turn
+        self._refill_below = limit // 2
+        """Above it, no callback is worth its while."""
+        self._refill_is_due = False
+        """Whether a new turn was asked for; it comes behind this one."""
+        self._line: deque[Waiting] = deque()
+        self.left = limit
+        """What is left of this turn's share; 0 or less once it is used up, by as much as the last one took beyond."""
+        self.put_off_total = 0
+        """How often somebody had to wait for a later turn."""
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._line)
+
+    def spend(self, events: int) -> None:
+        """Take from it what was done."""
+        self.left -= events
+        if self.left < self._refill_below:
+            self._request()
+
+    def wait(self, connection: Waiting) -> None:
+        """Let a connection go on in a later turn, behind those that wait already."""
+        self.put_off_total += 1
+        self._line.append(connection)
+        self._request()
+
+    def _request(self) -> None:
+        if not self._refill_is_due:
+            self._refill_is_due = True
+            self._after_turn(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        """Fill the share up, and let those go on who wait."""
+        self._refill_is_due = False
+        self.left = self._limit
+        line = self._line
+        if not line:
+            return
+        each = max(_LEAST, self._limit // len(line))
+        for _ in range(len(line)):
+            if self.left <= 0:
+                break
+            line.popleft().take_turn(each)
+        if line:
+            self._request()

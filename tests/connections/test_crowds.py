@@ -1,0 +1,171 @@
+"""Very many connections that ask for something in one turn: all of them together have a share of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hub.frame import encode_frame
+from hub.handler import Role
+from hub.overflow import QueueLimits
+from hub.settings import Settings
+from peers.connections.connection import Connection
+from peers.connections.tcp import tcp_connection
+from peers.connections.websocket import websocket_connection
+from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN
+from peers.node.node import Node
+from peers.wire.control import encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.hub.fakes import FakeOutlet, handler_of
+from tests.hubs.raw_client import publication
+from tests.hubs.raw_websocket import upgrade
+
+HELLO = Hello(protocol=1, role="client").encode()
+PONG = encode_frame(Kind.PONG, b"")
+CROWD = 200
+
+
+class Crowd:
+    """A hub with a subscriber of everything, and as many connections as are asked for, on pretend sockets."""
+
+    def __init__(self) -> None:
+        self.loop = PretendLoop()
+        self.node = Node(Settings())
+        self.node.loop = self.loop  # type: ignore[assignment]
+        self.outlet = FakeOutlet()
+        reader = handler_of(self.outlet, role=Role.LOCAL)
+        self.node.core.attach(reader)
+        self.node.core.subscribe(reader, ["/"])
+        self.transports: list[PretendTransport] = []
+
+    def connect(self, make: Callable[[Node], Connection]) -> Connection:
+        """Let somebody connect, who says nothing yet."""
+        connection = make(self.node)
+        transport = PretendTransport(self.loop, connection)
+        transport.far = PretendTransport(self.loop, connection)
+        self.transports.append(transport)
+        connection.connection_made(transport)
+        return connection
+
+    def client(self) -> Connection:
+        """Let a client connect, and say HELLO."""
+        connection = self.connect(_tcp)
+        connection.data_received(HELLO)
+        while self.loop.ready:
+            self.loop.play_turn()
+        return connection
+
+    def most_in_a_turn(self, done: Callable[[], int], total: int) -> int:
+        """Play until a number that has begun at 0 is at its total; return by how much it grew in a turn, at most."""
+        most = before = done()
+        while before < total:
+            assert self.loop.ready, "nothing is going on any more"
+            self.loop.play_turn()
+            most, before = max(most, done() - before), done()
+        return most
+
+    def written(self) -> bytes:
+        """What was written to all of them."""
+        return b"".join(data for transport in self.transports for data in transport.far.incoming if data is not None)
+
+
+def _tcp(node: Node) -> Connection:
+    return tcp_connection(node, QueueLimits())
+
+
+def _websocket(node: Node) -> Connection:
+    return websocket_connection(node, QueueLimits(), loopback=True)
+
+
+@pytest.fixture
+async def crowd() -> Crowd:
+    """A fresh one."""
+    return Crowd()
+
+
+async def test_all_that_subscribe_have_one_share_together(crowd: Crowd) -> None:
+    """However many they are, a turn adds no more prefixes than its share, and the last ones that it began with."""
+    clients = [crowd.client() for _ in range(CROWD)]
+    core = crowd.node.core
+    for number, client in enumerate(clients):
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
+    most = crowd.most_in_a_turn(lambda: core.statistics().routing.subscriptions - 1, 10 * CROWD)
+    assert most < CHANGES_PER_TURN + 10
+    assert not len(crowd.node.changes)
+    assert all(transport.reading for transport in crowd.transports)
+
+
+async def test_whoever_publishes_does_not_wait_behind_them(crowd: Crowd) -> None:
+    """Messages, and what is done by itself, are done at once while hundreds subscribe."""
+    publisher, *clients = [crowd.client() for _ in range(CROWD)]
+    for number, client in enumerate(clients):
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
+    publisher.data_received(publication("/a", 1) + encode_frame(Kind.PING, b"") + publication("/b", 2))
+    assert crowd.outlet.values == [1, 2]
+
+
+async def test_each_does_what_it_asks_for_in_its_order(crowd: Crowd) -> None:
+    """What stands behind a subscription that waits comes behind it."""
+    clients = [crowd.client() for _ in range(CROWD)]
+    for number, client in enumerate(clients):
+        prefixes = [f"/{number}/{n}" for n in range(10)]
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, prefixes) + publication(f"/{number}/9", number))
+    crowd.most_in_a_turn(lambda: len(crowd.outlet.values), CROWD)
+    delivered = [client.handler.delivered_messages for client in clients if client.handler is not None]
+    assert delivered == [1] * CROWD
+
+
+async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
+    """A thousand clients that were waiting to be let in are taken in over many turns."""
+    clients = [crowd.connect(_tcp) for _ in range(CROWD)]
+    for client in clients:
+        client.data_received(HELLO)
+    assert crowd.most_in_a_turn(lambda: len(crowd.node.core.handlers) - 1, CROWD) <= CHANGES_PER_TURN // 10
+
+
+async def test_all_that_ask_for_answers_have_one_share_together(crowd: Crowd) -> None:
+    """Sixteen clients that ping without end get as many answers in a turn as one would."""
+    clients = [crowd.client() for _ in range(16)]
+    for client in clients:
+        client.data_received(encode_frame(Kind.PING, b"") * 1000)
+    assert crowd.most_in_a_turn(lambda: crowd.written().count(PONG), 16_000) <= EVENTS_PER_TURN + len(clients)
+
+
+async def test_handshakes_of_websockets_have_one_share_together(crowd: Crowd) -> None:
+    """Neither is a request read, nor answered, beyond it."""
+    clients = [crowd.connect(_websocket) for _ in range(CROWD)]
+    for client in clients:
+        client.data_received(upgrade())
+    most = crowd.most_in_a_turn(lambda: crowd.written().count(b"HTTP/1.1 101"), CROWD)
+    assert most <= CHANGES_PER_TURN // 10
+
+
+async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None:
+    """The subscriptions of clients that are gone by then are not made; those of the others are."""
+    clients = [crowd.client() for _ in range(CROWD)]
+    for number, client in enumerate(clients):
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
+    for transport in crowd.transports[:-1]:
+        transport.abort()
+    while crowd.loop.ready:
+        crowd.loop.play_turn()
+    assert crowd.node.core.statistics().routing.subscriptions == 1 + 10
+    assert len(crowd.node.connections) == 1
+
+
+async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
+    """Is not let in, and leaves nothing."""
+    clients = [crowd.connect(_tcp) for _ in range(CROWD)]
+    for client in clients:
+        client.data_received(HELLO + encode_subscription(Kind.SUBSCRIBE, ["/a"]) + publication("/a", 1))
+    for transport in crowd.transports:
+        transport.abort()
+    while crowd.loop.ready:
+        crowd.loop.play_turn()
+    assert not crowd.node.connections
+    assert len(crowd.node.core.handlers) == 1
+    assert len(crowd.outlet.values) < CROWD // 2
+    assert crowd.node.failed_connections == 0
