@@ -95,12 +95,12 @@ class Batch:
         self.frames = frames
         self.messages = messages
         self.size_bytes = len(frames) + BATCH_OVERHEAD_BYTES
+        # None until somebody asks for another form; from then on each form that was made, by the function that makes
+        # it.
         self._forms: dict[Callable[[Batch], Any], Any] | None = None
-        """None until somebody asks for another form; from then on each form that was made, by the function that makes
-        it."""
+        # True once the first frame, a BATCH, is known to hold the values that it says; False as long as nobody has
+        # looked.
         self._is_sound = False
-        """True once the first frame, a BATCH, is known to hold the values that it says; False as long as nobody has
-        looked."""
 
     def __repr__(self) -> str:
         return f"<Batch of {self.messages} messages, {len(self.frames)} bytes>"

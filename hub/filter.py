@@ -34,11 +34,10 @@ class Filter:
     __slots__ = ("_counts", "minimal")
 
     def __init__(self) -> None:
+        # Prefix → how many handlers want it. A prefix is there from the first handler that wants it to the last one.
         self._counts: SortedDict = SortedDict()
-        """Prefix → how many handlers want it. A prefix is there from the first handler that wants it to the last
-        one."""
+        # Those prefixes that no other one covers, in their order. `add` and `discard` keep it true.
         self.minimal: SortedList = SortedList()
-        """Those prefixes that no other one covers, in their order. `add` and `discard` keep it true."""
 
     def add(self, prefix: str) -> Change:
         """Take note that one more handler wants `prefix`; return what peers must be told."""

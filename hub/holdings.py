@@ -55,8 +55,8 @@ class Allowance(Generic[K]):
             Role.LINK: (per_peer, "a peer"),
             Role.LEAF: (per_peer, "a peer"),
         }
+        # How many items were refused so far; those of one frame are refused together.
         self.refused_total = 0
-        """How many items were refused so far; those of one frame are refused together."""
 
     def check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
         """See to it that a handler does not hold too many different items.

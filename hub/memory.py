@@ -84,15 +84,15 @@ class Memory:
         self._on_due: Callable[[], object] = _nothing_resident
         self.accounts: dict[str, Account] = {}
         self.charged_bytes = 0
+        # With more than this charged, a look is due. Set anew by each look, according to the room that it found.
         self.ceiling_bytes = limit_bytes // _LOOKS_AT_THE_LIMIT
-        """With more than this charged, a look is due. Set anew by each look, according to the room that it found."""
+        # Set as soon as more than the ceiling is charged; cleared by the next look.
         self.is_due = False
-        """Set as soon as more than the ceiling is charged; cleared by the next look."""
+        # Set by a look that finds too much resident and nothing to drop; cleared by the next one that finds room.
         self.is_over = False
-        """Set by a look that finds too much resident and nothing to drop; cleared by the next one that finds room."""
+        # What was charged before the last relief: until as much is charged again, malloc has room. Forgotten once freed
+        # memory was given back to the kernel.
         self._level_bytes = 0
-        """What was charged before the last relief: until as much is charged again, malloc has room. Forgotten once
-        freed memory was given back to the kernel."""
         self._resident_bytes = 0
         self._reliefs_total = self._relieved_bytes_total = self._refused_total = 0
 
@@ -197,8 +197,8 @@ class HeldBatches:
 
     def __init__(self, account: Account) -> None:
         self._account = account
+        # In how many queues each batch waits; it stands here exactly while it waits in one.
         self._holders: dict[Batch, int] = {}
-        """In how many queues each batch waits; it stands here exactly while it waits in one."""
 
     def hold(self, batch: Batch) -> None:
         """It waits in one more queue."""

@@ -53,10 +53,10 @@ class _Tails(Generic[V]):
     __slots__ = ("lengths", "values")
 
     def __init__(self) -> None:
+        # Tail → its only value, or a dict of values while there are several.
         self.values: dict[str, V | dict[V, None]] = {}
-        """Tail → its only value, or a dict of values while there are several."""
+        # Length → how many tails have it. A length is there as long as one tail has it: `find` tries no other one.
         self.lengths: dict[int, int] = {}
-        """Length → how many tails have it. A length is there as long as one tail has it: `find` tries no other one."""
 
     def add(self, tail: str, value: V) -> bool:
         held = self.values.get(tail)
@@ -117,12 +117,12 @@ class PrefixMultimap(Generic[V]):
     __slots__ = ("_root", "_size", "_trie")
 
     def __init__(self) -> None:
+        # The tails beside each node but the root. A node is there as long as a tail stands beside it.
         self._trie: pygtrie.StringTrie = pygtrie.StringTrie(separator="/")
-        """The tails beside each node but the root. A node is there as long as a tail stands beside it."""
+        # The tails of prefixes without a slash before their last component: a topic always meets them.
         self._root: _Tails[V] = _Tails()
-        """The tails of prefixes without a slash before their last component: a topic always meets them."""
+        # How many pairs of prefix and value are held.
         self._size = 0
-        """How many pairs of prefix and value are held."""
 
     def __len__(self) -> int:
         """Return how many pairs of prefix and value are held."""

@@ -51,12 +51,12 @@ class BoundedQueue:
         self.messages = 0
         self.size_bytes = 0
         self.lost_messages = 0
+        # What waits, in its order. An int among the batches is a gap: so many messages were lost there.
         self._items: deque[Batch | int] = deque()
-        """What waits, in its order. An int among the batches is a gap: so many messages were lost there."""
+        # Messages lost before the oldest batch that is left; 0 once `take_gap` has told them.
         self._front_gap = 0
-        """Messages lost before the oldest batch that is left; 0 once `take_gap` has told them."""
+        # Messages of the first batch that are lost already; 0 once they were cut off, and unless a batch is first.
         self._skip = 0
-        """Messages of the first batch that are lost already; 0 once they were cut off, and unless a batch is first."""
 
     def __bool__(self) -> bool:
         """Return whether anything is left to tell: batches or gaps."""

@@ -37,8 +37,8 @@ class RequestQueue:
     def __init__(self, limits: QueueLimits, account: Account) -> None:
         self._limits = limits
         self._account = account
+        # What waits, the oldest first.
         self._items: deque[Item] = deque()
-        """What waits, the oldest first."""
         self.requests = 0
         self.size_bytes = 0
 

@@ -124,29 +124,28 @@ class Routes:
         owner_of: Callable[[str], Handler | None] = nobody,
         account: Account | None = None,
     ) -> None:
+        # Routing key → route. A key is there from its first miss until something changes who gets it, or all is
+        # cleared.
         self.table: dict[bytes, Route] = {}
-        """Routing key → route. A key is there from its first miss until something changes who gets it, or all is
-        cleared."""
         self.limit, self.limit_bytes = limits
+        # How much memory the remembered keys take, bytes; 0 after `clear`.
         self.size_bytes = 0
-        """How much memory the remembered keys take, bytes; 0 after `clear`."""
+        # How often a key was not in the table; nothing takes away from it.
         self.misses = 0
-        """How often a key was not in the table; nothing takes away from it."""
+        # How often the table was emptied; nothing takes away from it.
         self.clears = 0
-        """How often the table was emptied; nothing takes away from it."""
+        # True once a remembered route may be used by one sender alone; False again after `clear`.
         self.has_senders = False
-        """True once a remembered route may be used by one sender alone; False again after `clear`."""
         self._multimap = multimap
         self._rules: RuleIndex[Handler] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
+        # Handlers, sender and source → the one route of these, as long as somebody holds it: `is` compares routes.
         self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
-        """Handlers, sender and source → the one route of these, as long as somebody holds it: `is` compares routes."""
+        # The remembered keys without labels, as topic + key header, so that the topics under a prefix are one range.
         self._by_topic: SortedList = SortedList()
-        """The remembered keys without labels, as topic + key header, so that the topics under a prefix are one
-        range."""
+        # The remembered keys with labels or names, by what they could be forgotten for.
         self._tagged = TaggedKeys()
-        """The remembered keys with labels or names, by what they could be forgotten for."""
 
     @property
     def tagged_keys(self) -> int:

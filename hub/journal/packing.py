@@ -115,15 +115,15 @@ class _Draft:
     """A dense block, to which records are appended."""
 
     def __init__(self, first: int) -> None:
+        # Times of the records so far; there are as many as records.
         self.times: list[int] = []
-        """Times of the records so far; there are as many as records."""
+        # Length of all values so far, bytes; with `topic_bytes` it decides when the block is full.
         self.value_bytes = 0
-        """Length of all values so far, bytes; with `topic_bytes` it decides when the block is full."""
+        # Length of the text of all different topics so far, bytes.
         self.topic_bytes = 0
-        """Length of the text of all different topics so far, bytes."""
         self._first = first
+        # Topic → its number in the dictionary of the block.
         self._numbers: dict[bytes, int] = {}
-        """Topic → its number in the dictionary of the block."""
         self._topic_nos: list[int] = []
         self._encodings = bytearray()
         self._values: list[bytes] = []

@@ -123,20 +123,20 @@ class _Writer:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
+        # Topic of the run that is being collected.
         self._topic = b""
-        """Topic of the run that is being collected."""
+        # Values of that topic in a row which go in one frame; empty once that was ended.
         self._run: list[bytes] = []
-        """Values of that topic in a row which go in one frame; empty once that was ended."""
+        # Length of these values, bytes.
         self._run_bytes = 0
-        """Length of these values, bytes."""
+        # Frames that are whole and were not handed out yet.
         self._frames: list[bytes] = []
-        """Frames that are whole and were not handed out yet."""
+        # Length of these frames, bytes.
         self._size = 0
-        """Length of these frames, bytes."""
+        # How many messages they hold.
         self._messages = 0
-        """How many messages they hold."""
+        # What is ready to be handed out, each with its number of messages.
         self._done: list[tuple[bytes, int]] = []
-        """What is ready to be handed out, each with its number of messages."""
 
     def add(self, topic: bytes, encoding: int, value: bytes) -> None:
         """Append one message."""

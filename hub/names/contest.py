@@ -45,16 +45,16 @@ class Contest:
     __slots__ = ("_far", "announced", "held", "owner", "waiting")
 
     def __init__(self) -> None:
+        # The claim of a client of this hub that peers are told of; None where none holds the name.
         self.held: Claim | None = None
-        """The claim of a client of this hub that peers are told of; None where none holds the name."""
+        # The earliest claim as of the last `settle`; None where there is none.
         self.owner: Claim | None = None
-        """The earliest claim as of the last `settle`; None where there is none."""
+        # What peers were told last; None where they were told nothing, or that it is over.
         self.announced: Announced | None = None
-        """What peers were told last; None where they were told nothing, or that it is over."""
+        # In the order of their coming; a plain dict would walk over all that had gone to find the first.
         self.waiting: OrderedDict[Handler, Claim] = OrderedDict()
-        """In the order of their coming; a plain dict would walk over all that had gone to find the first."""
+        # Link → the claim that its hub announces; from `put_far` to `drop_far`.
         self._far: dict[Handler, Claim] = {}
-        """Link → the claim that its hub announces; from `put_far` to `drop_far`."""
 
     def __bool__(self) -> bool:
         """Return whether anybody claims the name."""

@@ -95,14 +95,14 @@ class Names:
         self._announce = announce
         self._turn = turn
         self._memory = memory
+        # Handler → names: those that a client owns or waits for, and those that a link announces.
         self._names: dict[Handler, dict[str, None]] = {}
-        """Handler → names: those that a client owns or waits for, and those that a link announces."""
+        # Link → the id of its hub, and the function that announces to it; from `link` until it leaves.
         self._links: dict[Handler, tuple[bytes, OnNames]] = {}
-        """Link → the id of its hub, and the function that announces to it; from `link` until it leaves."""
+        # Handlers that have left and have names still. One joins them when it leaves, and goes with its last name.
         self._leaving: deque[Handler] = deque()
-        """Handlers that have left and have names still. One joins them when it leaves, and goes with its last name."""
+        # How many claims links announce, and how many wait. Raised as one comes, lowered as it goes.
         self._far = self._waiting = 0
-        """How many claims links announce, and how many wait. Raised as one comes, lowered as it goes."""
         self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
 
     # Clients.

@@ -22,8 +22,8 @@ class AnswerRun:
         self.asker = asker
         self.first = first
         self.count = count
+        # Place of the first of them in the reply that they are cut from.
         self.place = place
-        """Place of the first of them in the reply that they are cut from."""
 
 
 class AnswerRuns:
@@ -33,8 +33,8 @@ class AnswerRuns:
 
     def __init__(self) -> None:
         self.runs: list[AnswerRun] = []
+        # How many requests all runs together have.
         self.requests = 0
-        """How many requests all runs together have."""
 
     def add(self, asker: Participant, first: int, count: int, place: int = 0) -> None:
         """Add requests: to the last run, if they go on from it.

@@ -38,8 +38,8 @@ class RequestCounters:
 
     def __init__(self) -> None:
         self.asked = 0
+        # How many requests were answered, at the number of each status.
         self.answered = [0] * len(Status)
-        """How many requests were answered, at the number of each status."""
         self.abandoned = 0
         self.duplicate = 0
         self.late = 0

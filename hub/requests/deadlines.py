@@ -39,13 +39,13 @@ class Deadlines:
 
     def __init__(self, wake_at: Callable[[int], object]) -> None:
         self._wake_at = wake_at
+        # Number of a bucket → the blocks that are due then. A bucket is there from its first block until `take` finds
+        # it empty.
         self._buckets: dict[int, dict[Block, None]] = {}
-        """Number of a bucket → the blocks that are due then. A bucket is there from its first block until `take` finds
-        it empty."""
+        # The numbers of all buckets, as a heap.
         self._numbers: list[int] = []
-        """The numbers of all buckets, as a heap."""
+        # The bucket that `wake_at` was called for last; infinite while nothing is to be waited for.
         self._armed: float = math.inf
-        """The bucket that `wake_at` was called for last; infinite while nothing is to be waited for."""
 
     def bucket(self, due_ms: int) -> dict[Block, None]:
         """Return the bucket of what is due then."""

@@ -250,8 +250,8 @@ class Spans:
 
     def __init__(self) -> None:
         self.singles = {}
+        # Blocks of several requests, by their first id; None until there is one.
         self._ranges: SortedDict | None = None
-        """Blocks of several requests, by their first id; None until there is one."""
 
     @property
     def ranges(self) -> SortedDict:

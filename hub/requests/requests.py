@@ -99,18 +99,17 @@ class Requests:
         self._limits = limits
         self._timeout_ms = int(limits.timeout_s * 1000)
         self._timeout_max_ms = int(limits.timeout_max_s * 1000)
+        # Every handler that has asked or served something, until it leaves.
         self._participants: dict[Handler, Participant] = {}
-        """Every handler that has asked or served something, until it leaves."""
         self.services_allowed = services_allowed
         self._services = Services(services_allowed)
         self._deadlines = Deadlines(wake_at)
+        # How many requests are pending, of all requesters: raised when one is passed on, lowered when it is settled.
         self._pending = 0
-        """How many requests are pending, of all requesters: raised when one is passed on, lowered when it is
-        settled."""
         self._account = memory.account("requests")
+        # Those who have left with blocks that are still to be settled. One joins when it leaves, and goes with its last
+        # block.
         self._leaving: deque[tuple[Participant, Iterator[Block]]] = deque()
-        """Those who have left with blocks that are still to be settled. One joins when it leaves, and goes with its
-        last block."""
         self.counters = RequestCounters()
         self._owner_of = owner_of
         self.hub_services = hub_services

@@ -43,13 +43,12 @@ class _Served:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
+        # Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its last.
         self.near: list[Participant] = []
-        """Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its
-        last."""
+        # The links to peer hubs that serve it, likewise.
         self.far: list[Participant] = []
-        """The links to peer hubs that serve it, likewise."""
+        # The place behind the service that was chosen last: the next comparison begins there.
         self.turn = 0
-        """The place behind the service that was chosen last: the next comparison begins there."""
 
     def choose(self, *, near_only: bool) -> Participant | None:
         """Return the service that gets the next request; None if all have left."""
@@ -95,11 +94,11 @@ class Services:
         self._allowed = allowed
         self._multimap: PrefixMultimap[_Served] = PrefixMultimap()
         self._prefixes: dict[str, _Served] = {}
+        # Topic → its target. Forgotten whenever a prefix gets its first service or loses its last, or there are too
+        # many.
         self._targets: dict[bytes, _Target] = {}
-        """Topic → its target. Forgotten whenever a prefix gets its first service or loses its last, or there are too
-        many."""
+        # Links, and the function that tells each of them what is served here.
         self._on_change: dict[Participant, Callable[[Change], None]] = {}
-        """Links, and the function that tells each of them what is served here."""
 
     def __len__(self) -> int:
         """Return how many prefixes are served, here or at peer hubs."""

@@ -40,12 +40,12 @@ class RuleSubscriptions:
         self._index = index
         self._forget = forget
         self.allowed = allowed
+        # Handler → rule → how often it has subscribed by it. A rule goes when it was taken back as often.
         self._held: dict[Handler, dict[Rule, int]] = {}
-        """Handler → rule → how often it has subscribed by it. A rule goes when it was taken back as often."""
+        # Link → the function that tells its hub of rules; from `tell` until the link leaves.
         self._links: dict[Handler, OnRule] = {}
-        """Link → the function that tells its hub of rules; from `tell` until the link leaves."""
+        # Rule → how many handlers that are no links have it; None until a link asks for the first time.
         self._here: dict[Rule, int] | None = None
-        """Rule → how many handlers that are no links have it; None until a link asks for the first time."""
 
     def __len__(self) -> int:
         """Return how many pairs of rule and handler there are."""
