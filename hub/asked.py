@@ -36,6 +36,7 @@ class Asked:
 
     def __init__(self, counts: Callable[[Handler, str], bool], always: Iterable[str] = ()) -> None:
         self._counts = counts
+        # Checked here, so that a bad one is refused at the start and not with the first leaf.
         self._always = tuple(check_prefix(prefix) for prefix in always)
         # None until `begin`; from then on it holds what each handler wants that counts.
         self._filter: Filter | None = None

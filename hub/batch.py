@@ -137,7 +137,7 @@ class Batch:
         return made
 
     def parts(self) -> Iterable[Frame]:
-        """The frames, each taken apart."""
+        """Return the frames, each taken apart."""
         return iterate_frames(self.frames)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:

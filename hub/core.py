@@ -1,4 +1,4 @@
-"""`Core`: the one owner of routing. It knows every handler, looks each message up once and offers it.
+"""`Core`: the one owner of routing. It knows every handler, looks up who gets a run of messages, and offers it to them.
 
 ```
 what a socket brought ─▶ routes (one dict hit each) ─▶ one offer a handler ─┐
@@ -11,9 +11,11 @@ core over sockets of their own (`peers.embedding`). The order is fixed: take wha
 out each dirty handler once (`end_read`). Whoever brings what a socket brought says so before (`write_is_due`). What is
 offered outside of a read is written at the end of the turn, which the shell is asked for through `wake`.
 
-Cost: publishing costs the handlers that match. Subscribing, unsubscribing and losing a handler cost what they touch.
+Cost: publishing costs what the handlers cost that get the message. Subscribing, unsubscribing and losing a handler
+cost what they touch.
 
-Not here: sockets, the wire (`peers`), wall clock: what happens once a second is called from outside (`report_drops`).
+Not here: who gets what of what is wanted (`hub.delivery`), sockets and the wire (`peers`), the clock: what is due once
+a second is called from outside (`report_drops`).
 """
 
 from __future__ import annotations
@@ -110,16 +112,21 @@ class Core:
         hub_id: bytes = b"",
         memory: Memory | None = None,
     ) -> None:
-        self._turn = Turn(wake)
         client, peer = limits.client, limits.peer
+        # When there is a turn, how much memory there is, and how much the whole core has done.
+        self._turn = Turn(wake)
         self.memory = Memory() if memory is None else memory
         self.memory.attach(lambda wanted: relieve(self.routes, self.handlers, wanted), self._turn.request)
+        self.counters = Counters()
+        self._drops = Drops()
+        # Every handler charges what waits for it here.
         self._queue_memory = WaitingMemory.of(self.memory)
         self._prefixes_allowed: Allowance[str] = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory, len)
+        # Prefix → the handlers that subscribe to it, with those that are leaving.
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
+        # What follows from that for far sides. For links it is kept from the start, for leaves from the first one on.
         self._asked_of_links = Asked(lambda handler, prefix: handler.delivery.asks_links(prefix))
         self._asked_of_links.begin(())
-        # It begins with the first leaf.
         self._asked_of_leaves = Asked(
             lambda handler, prefix: handler.delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves
         )
@@ -129,7 +136,6 @@ class Core:
         # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
         # as the writing begins.
         self.write_is_due = False
-        self._drops = Drops()
         # What is still to be done for far sides that are gone, in their order.
         self._departing: deque[Callable[[], object]] = deque()
         # Handlers that have left but still have prefixes or rules: they stand in routes, and take nothing. A handler
@@ -141,7 +147,6 @@ class Core:
         self.handlers: dict[int, Handler] = {}
         # Handler → the function that tells it of refused messages. Its connection puts it here, if it can tell them.
         self.on_refused: dict[Handler, OnRefused] = {}
-        self.counters = Counters()
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler] = RuleIndex()
@@ -194,7 +199,7 @@ class Core:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
     def detach(self, handler: Handler, reason: str) -> None:
-        """Let a handler go, with all its subscriptions, and announce that. Harmless when it is gone already."""
+        """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""
         if self.handlers.pop(handler.id, None) is None:
             return
         handler.shut()

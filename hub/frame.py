@@ -52,6 +52,7 @@ KEY_LIMIT_BYTES = 6144
 """Longest routing key, bytes: room for the longest topic, two names and 32 labels."""
 
 KIND_MESSAGES = 2
+"""The kind of frames that hold messages, which is the only kind that is routed as it came."""
 
 FLAG_BATCH = 0b1
 """The body is a count and several values."""
@@ -94,17 +95,17 @@ class Frame(NamedTuple):
 
     @property
     def encoding(self) -> int:
-        """The encoding bits; a number without a name in `Encoding` is passed on unread."""
+        """How the values are spelled. A number that has no name in `Encoding` is passed on unread."""
         return self.flags >> 1 & 0b11
 
     @property
     def routing_key(self) -> bytes:
-        """What the route cache knows the frame by: bytes 4 to 8 + K of it."""
+        """Bytes 4 to 8 + K of the frame, by which the route cache knows it."""
         return HEADER.pack(0, self.kind, self.flags, len(self.key))[4:] + self.key
 
     @property
     def topic(self) -> bytes:
-        """The topic of a MESSAGES frame, whose key was checked: for whoever has no use for labels and names."""
+        """The topic of a MESSAGES frame whose key was checked, for readers that have no use for labels and names."""
         return topic_of(self.flags, self.key)
 
     @property

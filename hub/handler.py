@@ -125,11 +125,13 @@ class Handler:
         self.closed = False
         # How many messages were taken from it; the core counts them.
         self.published_messages = 0
+        # How much the outlet was given, bytes: messages, requests and replies.
         self.delivered_bytes = 0
         # Of the dropped messages, those that had no form in what the far side reads.
         self.unreadable_messages = 0
         # How many messages it was offered, without those that were thrown away with the connection.
         self._offered_messages = 0
+        # How many messages were lost, without those of what waits now, which knows of its own.
         self._dropped_messages = 0
         # None while nothing waits: it is made with the first thing that cannot be written now, and let go when all of
         # it is written.
@@ -147,9 +149,9 @@ class Handler:
         self._direct = True
         # True while the outlet is being called: nothing else may be written before it returns, else it would overtake.
         self._writing = False
-        # True from the first thing that is pending to the flush: the core is told once that there is something to
-        # flush.
+        # True from the first thing that is pending to the flush, so that the core is told once that there is something.
         self._dirty = False
+        # What a core is told, and where it is charged; these stand-ins serve until `attach`.
         self._on_dirty: Callable[[Handler], None] = _ignore
         self._on_drop: Callable[[Handler], None] = _ignore
         self._memory = _UNBOUNDED

@@ -80,9 +80,12 @@ class Memory:
     def __init__(self, limit_bytes: int = NO_LIMIT_BYTES, resident: Callable[[], int] = _nothing_resident) -> None:
         self.limit_bytes = limit_bytes
         self._resident = resident
+        # The core's functions, from `attach` on.
         self._relieve: Callable[[int], int] = _nothing_to_drop
         self._on_due: Callable[[], object] = _nothing_resident
+        # Name → account, from the first `account` of that name on.
         self.accounts: dict[str, Account] = {}
+        # The sum of all accounts; each of them adds what it is charged.
         self.charged_bytes = 0
         # With more than this charged, a look is due. Set anew by each look, according to the room that it found.
         self.ceiling_bytes = limit_bytes // _LOOKS_AT_THE_LIMIT
@@ -93,7 +96,9 @@ class Memory:
         # What was charged before the last relief: until as much is charged again, malloc has room. Forgotten once freed
         # memory was given back to the kernel.
         self._level_bytes = 0
+        # How much was resident at the last look.
         self._resident_bytes = 0
+        # Totals from the start of the hub; nothing takes away from them.
         self._reliefs_total = self._relieved_bytes_total = self._refused_total = 0
 
     def attach(self, relieve: Callable[[int], int], on_due: Callable[[], object]) -> None:
@@ -115,13 +120,13 @@ class Memory:
         return self.accounts.setdefault(name, Account(self))
 
     def notice(self) -> None:
-        """More than the ceiling is charged: ask for a look, once."""
+        """Ask for a look, once, as more than the ceiling is charged."""
         if not self.is_due:
             self.is_due = True
             self._on_due()
 
     def look(self) -> None:
-        """See how much is resident. If it is too much, let the core drop something; if that is not enough, be over."""
+        """See how much is resident. If it is too much, let the core drop something; what is left decides `is_over`."""
         self.is_due = False
         excess = self._excess()
         if excess > 0:
@@ -137,11 +142,11 @@ class Memory:
         self.ceiling_bytes = self.charged_bytes + step
 
     def gave_back(self) -> None:
-        """What was freed has gone back to the kernel: what is resident is taken again."""
+        """Take note that freed memory has gone back to the kernel: what is resident is all in use again."""
         self._level_bytes = 0
 
     def _excess(self) -> int:
-        """How much too much is taken; below 0 for room."""
+        """Return how many bytes too many are taken; a number below 0 is room."""
         self._resident_bytes = self._resident()
         reusable = max(0, self._level_bytes - self.charged_bytes)
         return self._resident_bytes - reusable - self.limit_bytes
@@ -156,7 +161,7 @@ class Memory:
         return f"this hub has no memory left for more: {self.limit_bytes} bytes are its limit"
 
     def statistics(self) -> MemoryStatistics:
-        """Memory as it was at the last look, and what is charged now."""
+        """Return how much was resident at the last look, and what is charged now."""
         return MemoryStatistics(
             limit_bytes=self.limit_bytes,
             resident_bytes=self._resident_bytes,
@@ -201,13 +206,13 @@ class HeldBatches:
         self._holders: dict[Batch, int] = {}
 
     def hold(self, batch: Batch) -> None:
-        """It waits in one more queue."""
+        """Take note that a batch waits in one more queue."""
         holders = self._holders.get(batch, 0)
         self._holders[batch] = holders + 1
         self._account.charge(_PLACE_BYTES if holders else batch.size_bytes)
 
     def let_go(self, batch: Batch) -> None:
-        """It waits in one queue less."""
+        """Take note that a batch waits in one queue less."""
         holders = self._holders[batch] - 1
         if holders:
             self._holders[batch] = holders

@@ -57,8 +57,9 @@ class Waiting:
     def __init__(self, limits: QueueLimits, memory: WaitingMemory) -> None:
         self._limits = limits
         self._memory = memory
-        # None until a message, or a request or a reply, has to wait.
+        # None until a message has to wait.
         self._queue: BoundedQueue | None = None
+        # None until a request or a reply has to wait.
         self._requests: RequestQueue | None = None
 
     def __bool__(self) -> bool:

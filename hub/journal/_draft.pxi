@@ -7,14 +7,14 @@ cdef struct Known:
 
 
 cdef inline uint32_t place_of(const uint8_t* key, int64_t key_bytes) noexcept nogil:
-    """Where a topic is remembered: topics differ at their ends."""
+    """Return the place where a topic is remembered. It is made of the last bytes, as topics differ at their ends."""
     cdef uint64_t tail = 0
     memcpy(&tail, key + max(key_bytes - 8, 0), min(key_bytes, 8))
     return ((tail + key_bytes) * <uint64_t> 0x9E3779B97F4A7C15) >> 56
 
 
 cdef class Draft:
-    """A dense block that grows. It points into frames: whoever adds to it keeps them until `take`."""
+    """A dense block that grows. It points into frames: whoever adds records keeps their frames until `take`."""
 
     cdef int64_t* times
     cdef const uint8_t** values

@@ -31,7 +31,7 @@ cdef void lay_out(Sections* s) noexcept nogil:
 
 
 cdef void point(Sections* s, uint8_t* base) noexcept nogil:
-    """Turn places into pointers; `base` is aligned to 8."""
+    """Turn places into pointers; `base` must be aligned to 8 bytes."""
     s.times = <int64_t*> (base + s.times_at)
     s.offsets = <int64_t*> (base + s.offsets_at) if s.flags & SPARSE else NULL
     s.topic_nos = <int32_t*> (base + s.topic_nos_at)
@@ -158,7 +158,7 @@ cdef bytes open_block(Sections* s):
 
 
 cdef int close_block(bytes block) except -1:
-    """Write the checksum: all else is there."""
+    """Write the checksum, when all else is there."""
     cdef uint32_t checksum = crc32(memoryview(block)[CHECKED_FROM:])
     memcpy(PyBytes_AS_STRING(block) + 4, &checksum, 4)
     return 0

@@ -1,7 +1,7 @@
 # cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
-"""The compiled twin of `hub.journal.packing`, `hub.journal.unpacking` and `read_layout`: same contracts, same tests.
+"""The compiled twin of `hub.journal.packing`, `hub.journal.unpacking` and `read_layout`, which say what they do.
 
-Optional: built where a C compiler is there, chosen at import by `hub.journal.block`.
+Both pass the same tests. This one is built where a C compiler is there, and `hub.journal.block` chooses it at import.
 
 Nothing that stands in a block or a frame is used as a place or a size before it was compared with what is there:
 `read_sections` is called on every block that comes in, `skip_value` never reads at or behind its end. And what was
@@ -19,6 +19,7 @@ from zlib import crc32
 from hub.journal.layout import Layout
 
 cdef enum:
+    # These are the numbers of `hub.frame` and of the pure twins; a test compares them.
     HEADER_BYTES = 40           # of a block
     CHECKED_FROM = 8
     SPARSE = 1
@@ -53,7 +54,7 @@ include "_unpacking.pxi"
 # ---- frames to blocks ----
 
 cdef int64_t batch_count(const uint8_t* body, int64_t size) except -1:
-    """How many values a BATCH body says it holds."""
+    """Return how many values a BATCH body says it holds."""
     cdef int64_t count = read_u32(body) if size >= BATCH_COUNT_BYTES else 0
     if not 0 < count <= BATCH_LIMIT_MESSAGES:
         raise ValueError(f"a BATCH of {size} bytes holds an impossible number of values")
@@ -61,7 +62,7 @@ cdef int64_t batch_count(const uint8_t* body, int64_t size) except -1:
 
 
 cdef bytes batch_ends(const uint8_t* body, int64_t size, int64_t count, uint8_t encoding):
-    """Where the values of a BATCH body end, int32; if they cannot be told apart, the first is all of them."""
+    """Return where the values of a BATCH body end, int32; if they cannot be told apart, the first is all of them."""
     cdef bytes scratch = PyBytes_FromStringAndSize(NULL, count * 4)
     cdef int32_t* ends = <int32_t*> PyBytes_AS_STRING(scratch)
     cdef const uint8_t* at = body + BATCH_COUNT_BYTES if encoding == 0 else NULL
@@ -79,7 +80,7 @@ cdef bytes batch_ends(const uint8_t* body, int64_t size, int64_t count, uint8_t 
 def pack(
     list parts not None, int64_t first, int64_t limit_records=BLOCK_RECORDS, int64_t limit_bytes=BLOCK_BYTES
 ):
-    """Make blocks of frames: see `hub.journal.packing`."""
+    """Make blocks of frames, as `hub.journal.packing` does."""
     if not (0 < limit_records <= RECORDS_LIMIT and 0 < limit_bytes <= BLOCK_BYTES_LIMIT):
         raise ValueError(f"blocks of {limit_records} records and {limit_bytes} bytes are not within the limits")
     if not 0 <= first < OFFSET_LIMIT:
@@ -144,7 +145,7 @@ def pack(
 # ---- blocks to blocks ----
 
 cdef int64_t first_at_or_after(Sections* s, int64_t offset) noexcept nogil:
-    """Index of the first record with at least this offset."""
+    """Return the index of the first record with at least this offset."""
     cdef int64_t low = 0
     cdef int64_t high = s.records
     cdef int64_t middle
@@ -160,7 +161,7 @@ cdef int64_t first_at_or_after(Sections* s, int64_t offset) noexcept nogil:
 
 
 def select(bytes block not None, int64_t start, int64_t end, bytes wanted):
-    """Choose records of a block: see `hub.journal.packing`."""
+    """Choose records of a block, as `hub.journal.packing` does."""
     cdef Sections s
     read_sections(<const uint8_t*> PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block), &s)
     if wanted is not None and PyBytes_GET_SIZE(wanted) != s.topics:
@@ -287,7 +288,7 @@ cdef void copy_topics(Sections* s, Sections* t, const int32_t* numbers) noexcept
 
 
 def merge(list blocks not None):
-    """Make one block of several: see `hub.journal.packing`."""
+    """Make one block of several, as `hub.journal.packing` does."""
     cdef list kept = list(blocks)
     if not kept:
         raise ValueError("nothing to merge")
@@ -327,7 +328,7 @@ def merge(list blocks not None):
 
 
 cdef bint any_encoded(const Sections* each, int64_t blocks) noexcept nogil:
-    """Whether any value is not msgpack."""
+    """Return whether any value is not msgpack."""
     cdef int64_t index, record
     for index in range(blocks):
         if each[index].encodings != NULL:

@@ -24,7 +24,7 @@ cdef inline bint same_topic(const Messages* m, int64_t one, int64_t other) noexc
 
 
 cdef inline bint is_value(const Messages* m, int64_t index) noexcept nogil:
-    """Whether it is exactly one value of msgpack, so that it may be joined to others."""
+    """Return whether this is exactly one value of msgpack, so that it may be joined to others."""
     cdef const uint8_t* end = m.values + m.value_ends[index + 1]
     if m.encodings != NULL and m.encodings[index]:
         return False
@@ -121,7 +121,7 @@ cdef list write_frames(const Messages* m, int64_t count, int64_t limit_bytes):
 
 
 def to_frames(bytes block not None, int64_t limit_bytes=FRAME_BYTES):
-    """Turn a block into MESSAGES frames: see `hub.journal.unpacking`."""
+    """Turn a block into MESSAGES frames, as `hub.journal.unpacking` does."""
     cdef Sections s
     cdef Messages m
     read_sections(<const uint8_t*> PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block), &s)
@@ -157,7 +157,7 @@ cdef bytes rows_of(str name, offsets, int64_t data_bytes, int64_t start, int64_t
 
 
 def frames_of_columns(topic_offsets, topic_data, value_offsets, value_data, int64_t start, int64_t count):
-    """Turn rows of two Arrow columns into MESSAGES frames: see `hub.journal.unpacking`."""
+    """Turn rows of two Arrow columns into MESSAGES frames, as `hub.journal.unpacking` does."""
     cdef Py_buffer topics, values
     cdef bytes topic_ends, value_ends
     cdef Messages m

@@ -124,6 +124,7 @@ class _Draft:
         self._first = first
         # Topic → its number in the dictionary of the block.
         self._numbers: dict[bytes, int] = {}
+        # The other columns of the block, of as many records as there are times.
         self._topic_nos: list[int] = []
         self._encodings = bytearray()
         self._values: list[bytes] = []

@@ -27,6 +27,7 @@ class Wanted:
     __slots__ = ("_prefixes",)
 
     def __init__(self, prefixes: Iterable[str]) -> None:
+        # In their order, without those that another one covers.
         self._prefixes: list[str] = []
         for prefix in sorted(prefixes):
             if not self._prefixes or not prefix.startswith(self._prefixes[-1]):

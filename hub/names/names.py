@@ -39,7 +39,7 @@ from hub.turn import Turn
 __all__ = ["Names", "NamesStatistics", "OnNames"]
 
 _STEPS_PER_NAME = 2
-"""Taking a name out takes about as long as two prefixes, 20 µs, as there are those who must be told."""
+"""Taking a name out takes as long as taking out two prefixes, about 20 µs, since peer hubs and subscribers are told."""
 
 OnNames = Callable[[str, Announced | None], object]
 """Tells a peer hub that a name is held here, or no longer."""
@@ -103,6 +103,7 @@ class Names:
         self._leaving: deque[Handler] = deque()
         # How many claims links announce, and how many wait. Raised as one comes, lowered as it goes.
         self._far = self._waiting = 0
+        # Totals from the start of the hub; nothing takes away from them.
         self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
 
     # Clients.

@@ -1,7 +1,7 @@
 """`Register`: every name that somebody claims, with the contest for it; who owns a name is asked here.
 
-Owner: the core, which gives it to those who ask (`hub.routes`, `hub.requests`), and to `hub.names.names`, which alone
-changes it. So whoever must know the owner of a name need not know how names change owners, nor the other way round.
+Owner: the core. It gives the register to those that ask (`hub.routes`, `hub.requests`), and to `hub.names.names`, which
+alone changes it. So whoever must know the owner of a name need not know how names change owners.
 
 Invariants: a name stands here exactly while somebody claims it. Cost: a dict hit for `owner`; O(log n) for a name that
 comes or goes. Memory is charged for each name.

@@ -1,4 +1,8 @@
-"""Counters of requests. Owner: `hub.requests.requests`."""
+"""`RequestCounters`: how many requests had which fate, and how many are pending.
+
+Owner: `hub.requests.requests`, which counts as it goes; what is told of it is made when somebody asks. Invariants: a
+total is never lowered. Not here: their Prometheus form (`peers.node.metrics`).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ class RequestStatistics(NamedTuple):
 
 
 class RequestCounters:
-    """The totals of `RequestStatistics`, each raised as it happens and never lowered."""
+    """The totals of `RequestStatistics`, each raised when it happens and never lowered."""
 
     __slots__ = ("abandoned", "answered", "asked", "duplicate", "late", "refused", "unasked")
 

@@ -107,8 +107,8 @@ class Requests:
         # How many requests are pending, of all requesters: raised when one is passed on, lowered when it is settled.
         self._pending = 0
         self._account = memory.account("requests")
-        # Those who have left with blocks that are still to be settled. One joins when it leaves, and goes with its last
-        # block.
+        # Participants that have left while blocks of theirs were pending, with the blocks that are still to be settled.
+        # One joins when it leaves, and goes with its last block.
         self._leaving: deque[tuple[Participant, Iterator[Block]]] = deque()
         self.counters = RequestCounters()
         self._owner_of = owner_of
@@ -281,7 +281,7 @@ class Requests:
         return refused
 
     def _unpended(self, participant: Participant, first: int, count: int, settled: int) -> Refused | None:
-        """Take note of the replies that nobody waits for; return what the service is told of them."""
+        """Count the replies that nobody waits for; return what the service is told of them."""
         lost = count - settled
         if not lost:
             return None
@@ -335,7 +335,7 @@ class Requests:
         return bool(self._leaving)
 
     def go_on(self) -> None:
-        """Settle what those have left who are gone, as much as this turn has steps for."""
+        """Settle what handlers that are gone have left behind, as much of it as this turn has steps for."""
         while self._leaving and self._turn.step():
             participant, blocks = self._leaving[0]
             if not self._services.forget(participant, self._turn):
@@ -348,7 +348,7 @@ class Requests:
                 self._leaving.popleft()
 
     def _settle_left(self, participant: Participant, blocks: list[Block]) -> None:
-        """Drop what somebody who has left had asked; answer what was asked of it."""
+        """Drop what a handler that has left had asked; answer what was asked of it."""
         owed: list[Block] = []
         for block in blocks:
             if block.responder is participant:

@@ -92,6 +92,7 @@ class Services:
 
     def __init__(self, allowed: Allowance[str]) -> None:
         self._allowed = allowed
+        # Prefix → who serves it, to be found by a topic and by the prefix itself. It goes with its last service.
         self._multimap: PrefixMultimap[_Served] = PrefixMultimap()
         self._prefixes: dict[str, _Served] = {}
         # Topic → its target. Forgotten whenever a prefix gets its first service or loses its last, or there are too
@@ -137,7 +138,7 @@ class Services:
                 yield
 
     def forget(self, participant: Participant, turn: Turn) -> bool:
-        """Take back what somebody who has left serves, as far as `turn` has steps; return whether that was all."""
+        """Take back what a handler that has left serves, as far as `turn` has steps; return whether that was all."""
         self._on_change.pop(participant, None)
         while participant.served:
             if not turn.step():

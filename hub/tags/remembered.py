@@ -53,7 +53,8 @@ class TaggedKeys:
         self._envelopes: dict[bytes, Envelope] = {}
         self._by_label: dict[str, Keys] = defaultdict(set)
         self._by_name: dict[str, Keys] = defaultdict(set)
-        self._by_topic: SortedDict = SortedDict()  # texts, in the order of their code points, as of their bytes
+        # In the order of the topics' code points, which is that of their bytes.
+        self._by_topic: SortedDict = SortedDict()
 
     def __len__(self) -> int:
         """Return how many keys there are."""
