@@ -13,8 +13,10 @@ left in the hub.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, MutableMapping
+from pathlib import Path
 from typing import Any, cast
 
 import structlog
@@ -22,6 +24,7 @@ import structlog
 from peers.broker.session import NEED_DATA, Peered, PeerKnown, Session
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
+from peers.journal.journal import Journal
 from peers.transport.endpoints import Endpoint
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
@@ -44,6 +47,10 @@ _ANSWER_FACTOR = 400
 _ANSWER_BYTES = 256 * 1024
 """And so many for nothing: a record of statistics, a name list."""
 
+_READ_S = 20.0
+"""Longest that reader processes may be busy with one input."""
+
+_JOURNAL = {"commit_s": 0.001, "readers": 1, "staged_bytes": "256KiB"}
 _LIMITS = {"frame_bytes": 64 * 1024, "prefixes_per_client": 50, "rules_per_client": 50, "handshake_bytes": 8 * 1024}
 
 
@@ -153,23 +160,32 @@ class Wire(asyncio.Transport):
 
 
 class FuzzedHub:
-    """A hub, its loop, and those who watch."""
+    """A hub, its loop, and those who watch.
 
-    def __init__(self) -> None:
+    Args:
+        journal: The file of its journal; None for a hub without one. Whoever makes a hub with a journal closes it.
+    """
+
+    def __init__(self, journal: Path | None = None) -> None:
         self._wrong: list[str] = []
+        self._journal: Journal | None = None
         structlog.configure(processors=[self._note], cache_logger_on_first_use=False)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _, context: self._wrong.append(_told(context)))
-        self._daemon = self._loop.run_until_complete(self._start())
+        self._daemon = self._loop.run_until_complete(self._start(journal))
         self.node = self._daemon.node
         self._watch()
-        self._watchers = len(self.node.core.handlers)
-        assert self._watchers == len(self._wires), self._wrong
+        self._watchers = len(self._wires)
+        self._handlers = len(self.node.core.handlers)
+        assert self._handlers == self._watchers + (journal is not None), self._wrong
         self._subscriptions = self.node.core.statistics().routing.subscriptions
 
-    async def _start(self) -> Daemon:
+    async def _start(self, journal: Path | None) -> Daemon:
         flags = {"limits": _LIMITS, "queue": {"messages": 100, "bytes": "256KiB"}, "zeek": {"topics": ["/"]}}
-        daemon = Daemon(load(flags, {}), "hub")
+        daemon = Daemon(load(flags | ({"journal": _JOURNAL | {"path": str(journal)}} if journal else {}), {}), "hub")
+        if journal:
+            settings = daemon.node.settings
+            daemon.node.journal = self._journal = Journal(daemon.node.core, settings.journal, settings.limits)
         daemon.node.ready = True
         return daemon
 
@@ -222,22 +238,47 @@ class FuzzedHub:
     def check(self, wire: Wire, size: int) -> None:
         """End a connection that brought so many bytes, and see that nothing is wrong and nothing is left."""
         self.settle()
-        assert wire.written_bytes <= _ANSWER_FACTOR * size + _ANSWER_BYTES, f"{wire.written_bytes} bytes of answers"
+        self._record()
+        if self._journal is None:  # history is as long as it is
+            assert wire.written_bytes <= _ANSWER_FACTOR * size + _ANSWER_BYTES, f"{wire.written_bytes} bytes of answers"
         wire.end()
         self.settle()
+        self._record()
         core = self.node.core
         assert not self._wrong, self._take_wrong()
-        assert len(core.handlers) == self._watchers, "a handler is left"
+        assert len(core.handlers) == self._handlers, "a handler is left"
         assert core.statistics().routing.subscriptions == self._subscriptions, "a subscription is left"
         assert core.requests.statistics().services == 0, "a service is left"
         assert core.requests.statistics().pending == 0, "a request is left"
         assert core.names.statistics().names == 0, "a name is left"
         assert len(self.node.connections) == self._watchers, "a connection is left"
 
+    def _record(self) -> None:
+        """Let the journal do what was asked of it, and forget what nobody will commit."""
+        journal = self._journal
+        if journal is None:
+            return
+        self._loop.run_until_complete(journal.settle())
+        self.settle()
+        journal._staging.sweep(math.inf)
+        statistics = journal.statistics()
+        assert statistics.staging[:2] == (0, 0), "something staged is left"
+        assert journal.trouble == "", journal.trouble
+        deadline_s = self._loop.time() + _READ_S
+        while len(self.node.connections) == self._watchers and journal.statistics().fetches:
+            assert self._loop.time() < deadline_s, "what somebody asked of the journal who has gone is read for ever"
+            self._loop.run_until_complete(asyncio.sleep(0.001))
+
+    def close(self) -> None:
+        """End its journal, if it has one."""
+        if self._journal is not None:
+            self._loop.run_until_complete(self._journal.stop())
+        self._loop.close()
+
     def run(self, url: str, data: bytes) -> None:
         """Bring an input, after nothing else."""
         wire = self.connect(url)
-        wire.bring(data)
+        self._bring(wire, data)
         self.check(wire, len(data))
 
     def run_after(self, greet: Callable[[Wire], object], url: str, data: bytes) -> None:
@@ -245,8 +286,14 @@ class FuzzedHub:
         wire = self.connect(url)
         greet(wire)
         self.settle()
-        wire.bring(data)
+        self._bring(wire, data)
         self.check(wire, len(data))
+
+    def _bring(self, wire: Wire, data: bytes) -> None:
+        if self._journal is None:
+            wire.bring(data)
+        else:  # which starts processes, and can do so only in its loop
+            self._loop.call_soon(wire.bring, data)
 
     def _note(self, _logger: object, method: str, line: MutableMapping[str, Any]) -> str:
         """Take a log line: an error is a bug, because strangers do not make any."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import struct
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,10 +35,11 @@ from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
 from tests.fuzz.target import Target
 from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
 
-__all__ = ["HUB_TARGETS", "in_messages", "messages_in", "refitted_frames", "zeek_messages"]
+__all__ = ["HUB_TARGETS", "close_recording_hub", "in_messages", "messages_in", "refitted_frames", "zeek_messages"]
 
 _RAW = 0x80
 _AS_LINK = 0x01
+_AS_BROWSER = 0x02
 
 
 @cache
@@ -51,6 +55,18 @@ def fuzzed_hub() -> Iterator[FuzzedHub]:
     except BaseException:
         _hub.cache_clear()
         raise
+
+
+@cache
+def _recording_hub() -> FuzzedHub:
+    return FuzzedHub(Path(tempfile.mkdtemp()) / "fuzzed.db")
+
+
+def close_recording_hub() -> None:
+    """End the hub with a journal, if there is one: its readers are processes."""
+    if _recording_hub.cache_info().currsize:
+        _recording_hub().close()
+        _recording_hub.cache_clear()
 
 
 # ---- the hub's own protocol ----
@@ -76,6 +92,53 @@ def _run_frames(data: bytes) -> None:
     greeting = LINK if how[0] & _AS_LINK else CLIENT
     with fuzzed_hub() as hub:
         hub.run("tcp://127.0.0.1:1", stream if how[0] & _RAW else greeting + refitted_frames(stream))
+
+
+def _run_records(data: bytes) -> None:
+    """Whatever concerns the journal, of a client of the hub's own protocol or, by the first byte, of a browser."""
+    how, stream = data[:1] or b"\0", data[1:]
+    hub = _recording_hub()
+    if how[0] & _AS_BROWSER:
+        stream = b"".join(_masked(1, payload) for payload in messages_in(stream))
+        hub.run_after(lambda wire: wire.bring(upgrade("hub.v1.json")), "ws://127.0.0.1:1", stream)
+    else:
+        hub.run("tcp://127.0.0.1:1", CLIENT + refitted_frames(stream))
+
+
+def _record_seeds() -> list[bytes]:
+    def stage(request: int, transaction: str, part: int, *messages: bytes) -> bytes:
+        return encode_stage(Stage(request, transaction, part, b"".join(messages)))
+
+    def commit(**fields: Any) -> bytes:
+        return encode_commit(Commit(**fields))
+
+    plain = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
+    batch = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(2) + b"\x01\x02", key=b"/b", flags=FLAG_BATCH)
+    tagged = encode_frame(KIND_MESSAGES, b"\x01", key=Envelope("/a", ("l",)).encode(), flags=8)
+    confirmed = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a", flags=16)
+    odd = encode_frame(KIND_MESSAGES, b"\xc1", key="/ä".encode(), flags=2)
+    frames = [
+        stage(1, "t", 0, plain, batch)
+        + stage(2, "t", 1, tagged, odd)
+        + commit(request=3, transaction="t", parts=[1, 0]),
+        stage(1, "t", 0, plain) + commit(request=2, transaction="t", query="q", batch=2**62, parts=[0]) * 2,
+        stage(1, "t", 0, plain) + commit(request=2, transaction="t", abort=True) + stage(3, "u", 0, batch),
+        confirmed * 3
+        + batch
+        + encode_fetch(Fetch(request=4, start=0))
+        + encode_fetch(Fetch(request=5, start=1, end=3)),
+        encode_fetch(Fetch(request=4, time=5, prefixes=("/a", "/b"), bytes=100)),
+        encode_fetch(Fetch(request=4, start=2**62, wait_ms=5)) + encode_fetch(Fetch(request=4, start=0, bytes=0)),
+        plain + encode_subscription(Kind.SUBSCRIBE, ["/a"], 7) + confirmed,
+    ]
+    said = [
+        {"type": "publish", "topic": "/a", "values": [1, 2], "request": 3, "confirm": True},
+        {"type": "fetch", "request": 4, "start": 0, "end": 10, "prefixes": ["/a"], "bytes": 1000, "wait_ms": 5},
+        {"type": "fetch", "request": 5, "time_ms": 5, "bytes": 70_000},
+    ]
+    browser = bytes([_AS_BROWSER])
+    payloads = [json.dumps(one).encode() for one in said]
+    return [*(b"\0" + one for one in frames), browser + in_messages(payloads)[1:]]
 
 
 def _frame_seeds() -> list[bytes]:
@@ -284,6 +347,7 @@ def _broker_seeds() -> list[bytes]:
 
 HUB_TARGETS = (
     Target("frames", _run_frames, _frame_seeds, runs=800),
+    Target("records", _run_records, _record_seeds, [struct.pack(">I", 2**31), b"\xcf" + b"\xff" * 8, b"/a"], runs=100),
     Target(
         "json",
         _websocket("json", 1, "hub.v1.json", "/v1/hub"),
