@@ -1,4 +1,4 @@
-"""Where a benchmark was run: without that, its figures mean little."""
+"""`Environment`: where a benchmark was run; without that, its figures mean little. It is a frozen value."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ __all__ = ["Environment"]
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """A machine and what runs on it."""
+    """A machine and what runs on it.
+
+    Attributes:
+        at: When it was, UTC.
+        uvloop: Its version; empty if it is not installed, and the hub runs on asyncio's own loop.
+        compiled: Whether the hub's hot loop is the compiled one.
+        cpus: How many CPUs this process may use.
+        load: How many processes wanted a CPU over the last minute before the benchmark; above 0 it was not alone.
+    """
 
     at: str
-    """When, UTC."""
     topichub: str
     python: str
     uvloop: str
-    """Empty if it is not installed; the hub then runs on asyncio's own loop."""
     compiled: bool
-    """Whether the hub's hot loop is the compiled one."""
     kernel: str
     cpu: str
     cpus: int
-    """That this process may use."""
     load: float
-    """Processes that wanted a CPU over the last minute, before the benchmark: above 0 it was not alone."""
 
     @classmethod
     def here(cls) -> Environment:
-        """Look around."""
+        """Look around, and return what is here."""
         uvloop = ""
         with suppress(importlib.metadata.PackageNotFoundError):
             uvloop = importlib.metadata.version("uvloop")
@@ -58,8 +61,7 @@ class Environment(msgspec.Struct, frozen=True):
         hot_loop = "compiled hot loop" if self.compiled else "hot loop in Python"
         return (
             f"topichub {self.topichub}, {hot_loop}, {self.python}, {loop}, {self.kernel}, {self.cpu}, "
-            f"{self.cpus} CPUs, "
-            f"load before {self.load:.2f}, {self.at}"
+            f"{self.cpus} CPUs, load before {self.load:.2f}, {self.at}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong in a benchmark, beside the hub's own errors."""
+"""`BenchError`: what can go wrong in a benchmark, beside the hub's own errors."""
 
 from __future__ import annotations
 

@@ -1,120 +1,73 @@
-"""`Histogram`: latencies in buckets of equal relative width, in constant memory whatever they are.
+"""`Histogram`: latencies in buckets of equal relative width, in bounded memory whatever they are.
 
 ```
-value (ns)   0 1 2 ... 255 | 256 258 ... 510 | 512 516 ... 1020 | ...     each power of two in 128 equal steps
-bucket       0 1 2 ... 255 | 256 257 ... 383 | 384 ...
+value (ns)       0  1 ... 255 | 256 257  258 259 ... | 512 ... 515  516 ... 519 ...     a power of two has 128 buckets
+top of bucket    0  1 ... 255 |     257      259 ... |         515          519 ...
 ```
 
 A percentile is at most 1/128 (0.8 %) above the true value, and never above the largest one, which is kept exactly.
 
-Owner of the state: whoever made it. Cost: O(1) to record, about 34 KiB.
+Owner of the state: whoever made it. Cost: O(1) to record; a few thousand buckets at most, as values are below 2^64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 
 __all__ = ["Histogram"]
 
 _STEP_BITS = 7
-"""128 steps for each power of two, as HdrHistogram with two significant digits."""
-
-_STEPS = 1 << _STEP_BITS
-_BUCKETS = 34 * _STEPS
-"""Up to 2**40 ns, 18 minutes; what is above counts as that."""
-
-_LIMIT = (1 << 40) - 1
+"""There are 128 steps for each power of two, as in HdrHistogram with two significant digits."""
 
 
 class Histogram:
-    """Counts of values, whole numbers from 0."""
+    """Counts of values, which are whole numbers.
 
-    __slots__ = ("_counts", "largest", "smallest", "sum", "total")
+    Attributes:
+        total: How many values were recorded.
+        sum: Their sum.
+        largest: The largest of them.
+    """
 
-    total: int
-    """How many values were recorded."""
+    __slots__ = ("_counts", "largest", "sum", "total")
 
     def __init__(self) -> None:
-        self._counts = [0] * _BUCKETS
-        self.total = 0
-        self.sum = 0
-        self.largest = 0
-        self.smallest = -1
-        """-1 while nothing was recorded."""
+        self._counts: Counter[int] = Counter()
+        """How many values each bucket has, by its top."""
+        self.total = self.sum = self.largest = 0
 
-    def record(self, value: int, times: int = 1) -> None:
+    def record(self, value: int) -> None:
         """Count `value`; a negative one counts as 0 (two clocks never agree to the last nanosecond)."""
-        value = min(max(value, 0), _LIMIT)
-        self._counts[bucket_of(value)] += times
-        self.total += times
-        self.sum += value * times
+        value = max(value, 0)
+        shift = max(0, value.bit_length() - _STEP_BITS - 1)
+        self._counts[((value >> shift) + 1 << shift) - 1] += 1
+        self.total += 1
+        self.sum += value
         self.largest = max(self.largest, value)
-        self.smallest = value if self.smallest < 0 else min(self.smallest, value)
 
     def add(self, other: Histogram) -> None:
         """Count everything that `other` has counted, too."""
-        self._counts = [one + another for one, another in zip(self._counts, other._counts, strict=True)]
+        self._counts.update(other._counts)
         self.total += other.total
         self.sum += other.sum
         self.largest = max(self.largest, other.largest)
-        if other.smallest >= 0:
-            self.smallest = other.smallest if self.smallest < 0 else min(self.smallest, other.smallest)
 
     def percentile(self, percent: float) -> int:
-        """Return a value that `percent` of all values do not exceed.
-
-        Args:
-            percent: 0 to 100.
-
-        Returns:
-            The top of a bucket, at most 0.8 % above the true value; 0 if nothing was recorded.
-        """
-        # Exact arithmetic: 99.9 % of 1,000 values are 999 of them, whatever binary fractions say.
+        """Return a value that `percent` (0 to 100) of all values do not exceed; 0 if nothing was recorded."""
+        # This is exact arithmetic: 99.9 % of 1,000 values are 999 of them, whatever binary fractions say.
         wanted = max(1, -(-round(percent * 1_000_000) * self.total // 100_000_000))
         seen = 0
-        for bucket, count in enumerate(self._counts):
+        for top, count in self.buckets():
             seen += count
-            if count and seen >= wanted:
-                return min(top_of(bucket), self.largest)
+            if seen >= wanted:
+                return min(top, self.largest)
         return 0
 
     @property
     def mean(self) -> float:
-        """The mean, exact; 0 if nothing was recorded."""
+        """The mean, exactly; 0 if nothing was recorded."""
         return self.sum / self.total if self.total else 0.0
 
     def buckets(self) -> list[tuple[int, int]]:
-        """The buckets that are not empty: largest value, count; in ascending order."""
-        return [(top_of(bucket), count) for bucket, count in enumerate(self._counts) if count]
-
-    def dump(self) -> Dumped:
-        """What `load` makes the same histogram of; fit for JSON."""
-        counts = [(bucket, count) for bucket, count in enumerate(self._counts) if count]
-        return counts, self.sum, self.smallest, self.largest
-
-    @classmethod
-    def load(cls, dumped: Dumped) -> Histogram:
-        """Make a histogram of what `dump` returned."""
-        histogram = cls()
-        counts: Iterable[tuple[int, int]]
-        counts, histogram.sum, histogram.smallest, histogram.largest = dumped
-        for bucket, count in counts:
-            histogram._counts[bucket] = count
-            histogram.total += count
-        return histogram
-
-
-Dumped = tuple[list[tuple[int, int]], int, int, int]
-"""Buckets and their counts, the sum, the smallest and the largest value."""
-
-
-def bucket_of(value: int) -> int:
-    """Return the number of the bucket that counts `value`."""
-    shift = max(0, value.bit_length() - _STEP_BITS - 1)
-    return (shift << _STEP_BITS) + (value >> shift)
-
-
-def top_of(bucket: int) -> int:
-    """Return the largest value that is counted in `bucket`."""
-    shift = max(0, (bucket >> _STEP_BITS) - 1)
-    return ((bucket - (shift << _STEP_BITS) + 1) << shift) - 1
+        """Return the largest value and the count of each bucket that is not empty, in ascending order."""
+        return sorted(self._counts.items())

@@ -7,8 +7,10 @@ frame     header, topic, value (--batch N: count and N values)         so all fr
 ```
 
 Message `i` of a publisher has sequence number `i` and goes to topic `i / batch % topics`. Its intended time is when the
-schedule of `--rate` wanted it to be sent, in ns of the machine's monotonic clock, which all processes share; 0 at full
-speed. Sequence numbers are 32 bits wide: 4.3 thousand million messages a publisher.
+schedule of `--rate` wanted it to be sent, in ns of the machine's monotonic clock, which all processes share; at full
+speed it is 0. Sequence numbers are 32 bits wide, so a publisher can send 4.3 thousand million messages.
+
+A layout is a frozen value; each size is worked out once.
 """
 
 from __future__ import annotations
@@ -20,10 +22,22 @@ import msgspec
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
 
-__all__ = ["PUBLISHERS_LIMIT", "SEQUENCE_LIMIT", "SIZE_LEAST_BYTES", "STAMP", "TOPICS_LIMIT", "Layout"]
+__all__ = [
+    "PUBLISHERS_LIMIT",
+    "SEQUENCE_LIMIT",
+    "SEQUENCE_OFFSET",
+    "SIZE_LEAST_BYTES",
+    "STAMP",
+    "TIME_OFFSET",
+    "TOPICS_LIMIT",
+    "Layout",
+]
 
 STAMP = Struct(">IIQ")
 """The head of a value: publisher, sequence number, intended time in ns."""
+
+SEQUENCE_OFFSET, TIME_OFFSET = 4, 8
+"""Where the sequence number and the time stand in it."""
 
 SIZE_LEAST_BYTES = STAMP.size
 SEQUENCE_LIMIT = 1 << 32
@@ -38,49 +52,45 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     """Sizes and offsets of one benchmark's messages, bytes."""
 
     prefix: str
-    """What all topics start with; subscribers subscribe to it."""
+    """What all topics begin with; subscribers subscribe to it."""
     topics: int
     size_bytes: int
-    """Content of a value."""
+    """Size of a value's content."""
     batch: int
-    """Values in a frame."""
+    """How many values a frame holds."""
+
+    @cached_property
+    def prefix_bytes(self) -> bytes:
+        """The prefix as it stands in a frame."""
+        return self.prefix.encode()
 
     @cached_property
     def value_head(self) -> bytes:
         """What msgpack puts in front of the content."""
-        size = self.size_bytes
-        if size < 1 << 8:
-            return b"\xc4" + size.to_bytes(1, "big")
-        if size < 1 << 16:
-            return b"\xc5" + size.to_bytes(2, "big")
-        return b"\xc6" + size.to_bytes(4, "big")
+        return msgspec.msgpack.encode(bytes(self.size_bytes))[: -self.size_bytes]
 
     @cached_property
     def value_bytes(self) -> int:
-        """A whole value."""
+        """The size of a whole value."""
         return len(self.value_head) + self.size_bytes
 
     @cached_property
-    def topic_bytes(self) -> int:
-        """A topic."""
-        return len(self.prefix.encode()) + TOPIC_DIGITS
-
-    @cached_property
     def first_value(self) -> int:
-        """From the start of a frame to its first value."""
-        return HEADER_BYTES + self.topic_bytes + (BATCH_COUNT.size if self.batch > 1 else 0)
+        """The distance from the start of a frame to its first value."""
+        key_bytes = len(self.prefix_bytes) + TOPIC_DIGITS
+        return HEADER_BYTES + key_bytes + (BATCH_COUNT.size if self.batch > 1 else 0)
 
     @cached_property
     def frame_bytes(self) -> int:
-        """A whole frame."""
+        """The size of a whole frame."""
         return self.first_value + self.batch * self.value_bytes
 
     def topic(self, number: int) -> str:
-        """The topic with that number."""
+        """Return the topic with that number."""
         return f"{self.prefix}{number:0{TOPIC_DIGITS}}"
 
     def topic_of(self, sequence: int) -> int:
-        """The number of the topic that message `sequence` goes to."""
+        """Return the number of the topic that message `sequence` goes to."""
         return sequence // self.batch % self.topics
 
     def frame(self, topic: int, publisher: int) -> bytes:

@@ -1,34 +1,37 @@
-"""`Measurement`: the figures of one run, and how they follow from what was counted."""
+"""`Measurement`: the figures of one run of a stream, and how they follow from what was counted.
+
+Measurements are frozen values, and fields of the JSON that `hub bench` writes: fields may be added, and one that
+changes its meaning raises the version in `peers.bench.report`.
+
+Not here: what several runs show together, which is in `peers.bench.stream`.
+"""
 
 from __future__ import annotations
 
-import statistics
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from peers.bench.histogram import Histogram
-from peers.bench.orders import Published, Reported
-from peers.bench.tally import Counted
+from peers.bench.publisher import Published
+from peers.bench.subscriber import Reported
 from peers.bench.usage import Usage
 
-__all__ = ["PERCENTILES", "Latency", "Measurement", "Sample", "Stalled", "Window", "measured", "medians"]
-
-PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
+__all__ = ["Latency", "Measurement", "Sample", "Window", "measured"]
 
 
 class Sample(msgspec.Struct, frozen=True):
     """The run at one moment."""
 
     at_s: float
-    """Since the first message."""
+    """Time since the first message."""
     published: int
     delivered: int
     hub_cpu_s: float
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """From the intended time of sending to the end of the read that brought the message, µs."""
+    """The time from when a message was to be sent to the end of the read that brought it, µs."""
 
     messages: int
     mean_us: float
@@ -38,57 +41,37 @@ class Latency(msgspec.Struct, frozen=True):
     p999_us: float
     max_us: float
     buckets: list[tuple[float, int]]
-    """Largest value (µs) and count of each bucket that is not empty."""
+    """The largest value (µs) and the count of each bucket that is not empty."""
 
     @classmethod
     def of(cls, histogram: Histogram) -> Latency:
-        """Read them off a histogram of ns."""
+        """Read the figures off a histogram of ns."""
         p50, p90, p99, p999 = (histogram.percentile(percent) / 1000 for percent in (50, 90, 99, 99.9))
         buckets = [(top / 1000, count) for top, count in histogram.buckets()]
         return cls(histogram.total, histogram.mean / 1000, p50, p90, p99, p999, histogram.largest / 1000, buckets)
 
 
-class Stalled(msgspec.Struct, frozen=True):
-    """What became of the subscribers that did not read, once they read again."""
-
-    subscribers: int
-    received: int
-    lost: int
-    told: int
-    closed: int
-    """How many the hub has disconnected."""
-    reason: str = ""
-    """What it told the first of those."""
-
-    @property
-    def accounted(self) -> bool:
-        """Whether the hub told of all losses, by number or by closing the connection."""
-        return self.told == self.lost or self.closed == self.subscribers
-
-
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. Rates are of 1,000,000 bytes; sizes of values only, without topics and headers."""
+    """One run. MB are 1,000,000 bytes of values, without topics and headers."""
 
     published: int
     expected: int
-    """Deliveries that a hub without losses makes: `published` times subscribers."""
+    """How many deliveries a hub without losses makes: `published` times subscribers."""
     delivered: int
     lost: int
     told: int
-    """Losses that the hub told the subscribers."""
+    """How many losses the hub told the subscribers."""
     out_of_order: int
     misrouted: int
     disconnected: int
     elapsed_s: float
-    """From the first write of a publisher to the last read of a subscriber."""
+    """The time from the first write of a publisher to the last read of a subscriber."""
     published_per_s: float
     delivered_per_s: float
     delivered_mb_per_s: float
     hub_cpu_s: float
-    hub_user_s: float
-    hub_system_s: float
     hub_cpu_percent: float
-    """Of one core."""
+    """The hub's CPU in percent of one core."""
     us_per_message: float
     """Hub CPU for each published message, µs."""
     us_per_delivery: float
@@ -96,24 +79,22 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     hub_memory_bytes: int
     hub_peak_bytes: int
     messages_per_read: float
-    """Of a subscriber: how much the hub put together, and how much came before the subscriber read again."""
+    """How much a subscriber reads at once: what the hub put together, and what came before it read again."""
     messages_per_write: float
-    """Of the hub: how much it put together. 0 if its calls are not known."""
+    """How much the hub put together in a write; 0 if its calls are not known."""
     publisher_busy_percent: float
-    """CPU of all publishers, of one core."""
+    """The CPU of all publishers, in percent of one core; the next field is that of all subscribers."""
     subscriber_busy_percent: float
     window_wait_percent: float
     """How much of the time the publishers waited for the subscribers, on average."""
     publisher_late_us: float
-    """With a rate: how far behind its schedule a publisher was at worst."""
-    joined_bursts: int
-    """With a rate: bursts that were not a write of their own, because they were late."""
+    """With a rate, how far behind its schedule a publisher was at worst."""
     latency: Latency | None = None
     samples: list[Sample] = []
 
     @property
     def flawless(self) -> bool:
-        """Whether every message arrived once and in order."""
+        """Whether every message has arrived once and in order."""
         return not (self.lost or self.out_of_order or self.misrouted or self.told) and self.delivered == self.expected
 
 
@@ -132,70 +113,45 @@ def measured(
     """Work out the figures.
 
     Args:
-        window: When, and at what cost for the hub.
+        window: When the run was, and the hub before and after it.
         published: Answers of the publishers.
         reported: Answers of the subscribers' processes.
-        messages: Sent by all publishers.
-        size_bytes: Of a value.
+        messages: How many all publishers have sent.
+        size_bytes: Size of a value.
     """
     counted = [one for answer in reported for one in answer.counted]
+    before, after = window.before, window.after
     elapsed_s = max(window.last_ns - window.first_ns, 1) / 1e9
-    delivered = _sum(counted, "received")
-    cpu_s = (window.after.cpu_ns - window.before.cpu_ns) / 1e9
-    ticks = (window.after.user_ns - window.before.user_ns, window.after.system_ns - window.before.system_ns)
-    user_s = cpu_s * ticks[0] / sum(ticks) if sum(ticks) else 0.0
-    writes = window.after.writes - window.before.writes
+    delivered = sum(one.received for one in counted)
+    cpu_s = (after.cpu_ns - before.cpu_ns) / 1e9
+    writes = after.writes - before.writes
     latency = Histogram()
     for answer in reported:
-        latency.add(Histogram.load(answer.latency))
+        latency.add(answer.latency)
     return Measurement(
         published=messages,
         expected=messages * len(counted),
         delivered=delivered,
-        lost=_sum(counted, "lost"),
-        told=_sum(counted, "told"),
-        out_of_order=_sum(counted, "out_of_order"),
-        misrouted=_sum(counted, "misrouted"),
+        lost=sum(one.lost for one in counted),
+        told=sum(one.told for one in counted),
+        out_of_order=sum(one.out_of_order for one in counted),
+        misrouted=sum(one.misrouted for one in counted),
         disconnected=sum(1 for one in counted if one.closed),
         elapsed_s=elapsed_s,
         published_per_s=messages / elapsed_s,
         delivered_per_s=delivered / elapsed_s,
         delivered_mb_per_s=delivered * size_bytes / elapsed_s / 1e6,
         hub_cpu_s=cpu_s,
-        hub_user_s=user_s,
-        hub_system_s=cpu_s - user_s if sum(ticks) else 0.0,
         hub_cpu_percent=100 * cpu_s / elapsed_s,
         us_per_message=cpu_s * 1e6 / messages,
         us_per_delivery=cpu_s * 1e6 / delivered if delivered else 0.0,
-        hub_memory_bytes=window.after.memory_bytes,
-        hub_peak_bytes=window.after.peak_bytes,
-        messages_per_read=delivered / max(1, _sum(counted, "reads")),
+        hub_memory_bytes=after.memory_bytes,
+        hub_peak_bytes=after.peak_bytes,
+        messages_per_read=delivered / max(1, sum(one.reads for one in counted)),
         messages_per_write=delivered / writes if writes > len(counted) else 0.0,
         publisher_busy_percent=sum(one.cpu_ns for one in published) / elapsed_s / 1e7,
         subscriber_busy_percent=sum(one.cpu_ns for one in reported) / elapsed_s / 1e7,
         window_wait_percent=sum(one.waited_ns for one in published) / len(published) / elapsed_s / 1e7,
         publisher_late_us=max(one.latest_ns for one in published) / 1000,
-        joined_bursts=sum(one.joined_bursts for one in published),
         latency=Latency.of(latency) if latency.total else None,
     )
-
-
-def medians(runs: list[Measurement]) -> dict[str, Any]:
-    """Return the median of each figure over the runs; of latencies, the median of each percentile."""
-    middle: dict[str, Any] = {}
-    for name in Measurement.__struct_fields__:
-        values = [getattr(run, name) for run in runs]
-        if all(isinstance(value, int | float) for value in values):
-            middle[name] = statistics.median(values)
-    latencies = [run.latency for run in runs if run.latency is not None]
-    if latencies:
-        middle["latency"] = {
-            name: statistics.median(getattr(one, name) for one in latencies)
-            for name in Latency.__struct_fields__
-            if name != "buckets"
-        }
-    return middle
-
-
-def _sum(counted: list[Counted], name: str) -> int:
-    return sum(getattr(one, name) for one in counted)

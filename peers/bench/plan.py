@@ -1,18 +1,16 @@
-"""`Plan`: what a benchmark is asked to do. A frozen value; `check` says in one line what cannot be done."""
+"""`Plan`: what a stream is asked to be: a frozen value. `check` says in one line what cannot be done."""
 
 from __future__ import annotations
 
 import os
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from hub.frame import BATCH_LIMIT_MESSAGES
-from peers.bench.dial import Wish
 from peers.bench.errors import BenchError
 from peers.bench.layout import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout
+from peers.bench.running_hub import HubPlan
 from peers.transport.endpoints import Endpoint, Scheme
-from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.hello import FRAME_LIMIT_BYTES, QueueWish
 
 __all__ = ["Placement", "Plan", "Transport"]
 
@@ -28,51 +26,41 @@ class Placement(NamedTuple):
     load: list[int]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(HubPlan, frozen=True, kw_only=True):
     """One benchmark."""
 
     messages: int = 500_000
-    """Of all publishers together; rounded up to whole batches, equally many for each."""
+    """Messages of all publishers together; rounded up to whole batches, equally many for each."""
     size: int = 128
     """Bytes of a value."""
     topics: int = 1
-    """Published to in turn."""
+    """How many topics there are; they are published to in turn."""
     rate: float = 0
     """Messages a second, of all publishers together; 0 is full speed."""
     burst: int = 1
-    """With a rate: so many messages are due at the same time, and leave in one write."""
+    """With a rate, so many messages are due at the same time, and leave in one write."""
     publishers: int = 1
     subscribers: int = 1
-    """Each gets all messages."""
+    """Each subscriber gets all messages."""
     batch: int = 1
     """Values in a frame."""
     idle_subscribers: int = 0
     idle_peers: int = 0
-    stalled: int = 0
-    """Further subscribers that do not read."""
-    stalled_wish: Wish | None = None
-    """The queue that they ask for; None is the same as the others."""
-    stalled_apart: bool = False
-    """Each of them gets one topic of its own instead of all."""
     transport: Transport = "tcp"
-    """Of the subscribers, idle and stalled ones too."""
+    """How subscribers are connected, idle ones too."""
     subscriber_processes: int = 0
-    """0 decides by the number of CPUs."""
+    """How many processes the subscribers are spread over; 0 decides by the number of CPUs."""
     window: bool = True
     """Whether publishers wait for subscribers, so that no queue of theirs overflows."""
     repeat: int = 1
     warmup: int | None = None
     """Messages before what is measured; None decides."""
-    wish: Wish = Wish()
+    wish: QueueWish = QueueWish()
     """The queue that subscribers ask for."""
-    urls: tuple[str, ...] = ()
-    """Of a running hub; empty: one is started."""
-    hub_pid: int = 0
     hub_cpu: int | None = None
     load_cpus: tuple[int, ...] = ()
     pin: bool = True
-    """Without CPUs given: bind the hub to the first one, and the load to the others."""
-    hub_flags: tuple[str, ...] = ()
+    """Whether, without CPUs given, the hub is bound to the first one and the load to the others."""
 
     def check(self) -> Plan:
         """Return the plan, if it can be carried out.
@@ -80,72 +68,51 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BenchError: It cannot; the text names the option.
         """
-        for name, value, least, most in self._ranges():
-            if not least <= value <= most:
-                limit = f"from {least:,} to {most:,}" if most < SEQUENCE_LIMIT else f"of {least:,} or more"
-                raise BenchError(f"--{name}: {value:,} given, expected a number {limit}")
-        if self.publisher_messages * self.repeat + self.warmup_messages >= SEQUENCE_LIMIT:
-            raise BenchError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
-        if 4 + self.batch * (self.size + 5) > FRAME_LIMIT_BYTES:
-            raise BenchError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
-        if self.stalled_apart and (self.stalled > self.topics or self.batch > 1):
-            raise BenchError("--stalled: for each to have its own topic, as many topics, and no batches, are needed")
-        if self.burst > 1 and not self.rate:
-            raise BenchError("--burst: only with --rate; at full speed everything leaves in blocks of 64 KiB")
-        if self.burst % self.batch and self.batch % self.burst:
-            raise BenchError(f"--burst: {self.burst} messages cannot be made of batches of {self.batch}")
-        self._check_hub()
-        return self
-
-    def _ranges(self) -> list[tuple[str, float, float, float]]:
-        most = SEQUENCE_LIMIT
-        return [
-            ("messages", self.messages, 1, most),
-            ("size", self.size, SIZE_LEAST_BYTES, FRAME_LIMIT_BYTES),
-            ("topics", self.topics, 1, TOPICS_LIMIT),
-            ("rate", self.rate, 0, most),
-            ("burst", self.burst, 1, BATCH_LIMIT_MESSAGES),
-            ("publishers", self.publishers, 1, PUBLISHERS_LIMIT),
-            ("subscribers", self.subscribers, 1, 10_000),
-            ("batch", self.batch, 1, BATCH_LIMIT_MESSAGES),
-            ("idle-subscribers", self.idle_subscribers, 0, 100_000),
-            ("idle-peers", self.idle_peers, 0, 10_000),
-            ("stalled", self.stalled, 0, 10_000),
-            ("subscriber-processes", self.subscriber_processes, 0, 256),
-            ("repeat", self.repeat, 1, 1_000),
-            ("warmup", self.warmup or 0, 0, most),
-            ("hub-pid", self.hub_pid, 0, most),
-        ]
-
-    def _check_hub(self) -> None:
+        self.check_hub(
+            [
+                ("messages", self.messages, 1, SEQUENCE_LIMIT),
+                ("size", self.size, SIZE_LEAST_BYTES, FRAME_LIMIT_BYTES),
+                ("topics", self.topics, 1, TOPICS_LIMIT),
+                ("rate", self.rate, 0, SEQUENCE_LIMIT),
+                ("burst", self.burst, 1, BATCH_LIMIT_MESSAGES),
+                ("publishers", self.publishers, 1, PUBLISHERS_LIMIT),
+                ("subscribers", self.subscribers, 1, 10_000),
+                ("batch", self.batch, 1, BATCH_LIMIT_MESSAGES),
+                ("idle-subscribers", self.idle_subscribers, 0, 100_000),
+                ("idle-peers", self.idle_peers, 0, 10_000),
+                ("subscriber-processes", self.subscriber_processes, 0, 256),
+                ("repeat", self.repeat, 1, 1_000),
+                ("warmup", self.warmup or 0, 0, SEQUENCE_LIMIT),
+            ]
+        )
         schemes = {Endpoint.parse(url).scheme for url in self.urls}
         if self.urls and not schemes & {Scheme.TCP, Scheme.UNIX}:
             raise BenchError("--url: publishers need a tcp:// or unix:// url")
         if self.urls and self.transport == "ws" and Scheme.WS not in schemes:
             raise BenchError("--url: --transport ws needs a second one, ws://")
-        if self.urls and self.hub_flags:
-            raise BenchError("--hub-flag: only for a hub that is started for the benchmark, without --url")
-        if self.hub_pid and not self.urls:
-            raise BenchError("--hub-pid: only with --url; a hub that is started for the benchmark is known")
+        if self.publisher_messages * self.repeat + self.warmup_messages >= SEQUENCE_LIMIT:
+            raise BenchError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
+        if self.burst > 1 and not self.rate:
+            raise BenchError("--burst: only with --rate; at full speed everything leaves in blocks of 64 KiB")
+        if self.burst % self.batch and self.batch % self.burst:
+            raise BenchError(f"--burst: {self.burst} messages cannot be made of batches of {self.batch}")
+        if 4 + self.batch * (self.size + 5) > FRAME_LIMIT_BYTES:
+            raise BenchError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
         allowed = os.sched_getaffinity(0)
         for name, cpus in (("hub-cpu", () if self.hub_cpu is None else (self.hub_cpu,)), ("load-cpu", self.load_cpus)):
             for cpu in cpus:
                 if cpu not in allowed:
                     raise BenchError(f"--{name}: CPU {cpu} is not among {sorted(allowed)}")
-
-    @property
-    def publisher_frames(self) -> int:
-        """Frames that each publisher sends."""
-        return -(-self.messages // (self.publishers * self.batch))
+        return self
 
     @property
     def publisher_messages(self) -> int:
-        """Messages that each publisher sends."""
-        return self.publisher_frames * self.batch
+        """How many messages each publisher sends: whole batches."""
+        return -(-self.messages // (self.publishers * self.batch)) * self.batch
 
     @property
     def warmup_messages(self) -> int:
-        """Messages before what is measured, of all publishers together: two rounds through the topics, at least."""
+        """Messages of all publishers before what is measured: two rounds through the topics, at least."""
         if self.warmup is not None:
             return self.warmup
         return min(self.messages, max(_WARMUP_MESSAGES, 2 * self.topics * self.batch))
@@ -168,6 +135,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Return what its messages look like.
 
         Args:
-            run: Sets this benchmark's topics apart from those of others on the same hub.
+            run: What sets this benchmark's topics apart from those of others on the same hub.
         """
         return Layout(f"/bench/{run}/", self.topics, self.size, self.batch)

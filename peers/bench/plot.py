@@ -1,6 +1,7 @@
-"""One HTML page with the figures of a benchmark and two plots: rate over time, and latency by percentile.
+"""One HTML page with the figures of a stream and two plots: rate over time, and latency by percentile.
 
-It needs nothing but itself: style and drawings are inline, there are no scripts. The JSON is in it, too.
+The page needs nothing but itself: style and drawings are inline, there are no scripts. The JSON is in it, too. There is
+no state here; how lines are drawn is in `peers.console.line_plot`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from html import escape
 
 from peers.bench.measurement import Latency, Measurement
+from peers.bench.plan import Plan
 from peers.bench.report import Report
 from peers.console.line_plot import STYLE, Point, line_plot, round_ticks
 
@@ -18,22 +20,27 @@ __all__ = ["page"]
 _PERCENTS = (0, 50, 90, 99, 99.9, 99.99, 99.999)
 
 
-def page(report: Report) -> str:
-    """Return the page."""
-    plan = report.plan
+def page(plan: Plan, report: Report, runs: Sequence[Measurement]) -> str:
+    """Return the page.
+
+    Args:
+        plan: What was asked for.
+        report: What the runs have shown.
+        runs: What is drawn.
+    """
     rate = f"{plan.rate:,.0f} messages/s" if plan.rate else "full speed"
     title = f"hub bench: {plan.publishers} → {plan.subscribers}, {plan.size} bytes, {plan.topics} topics, {rate}"
-    columns = "".join(f"<th>{escape(column)}</th>" for column in report.columns())
+    columns = "".join(f"<th>{escape(column)}</th>" for column in report.columns)
     rows = "".join(
-        f"<tr><td>{escape(label)}</td><td>{escape(unit)}</td>{''.join(f'<td>{value}</td>' for value in shown)}</tr>\n"
-        for label, unit, shown in report.rows()
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in (row.label, row.unit, *row.shown))}</tr>\n"
+        for row in report.rows
     )
-    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks())
-    latencies = [run.latency for run in report.runs if run.latency is not None]
+    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in report.remarks)
+    latencies = [run.latency for run in runs if run.latency is not None]
     parts = [
         f"<h1>{escape(title)}</h1>\n<p>{escape(str(report.environment))}</p>",
         f"<ul>{remarks}</ul>" if remarks else "",
-        f"<h2>Delivered over time</h2>\n{_rates(report.runs)}",
+        f"<h2>Delivered over time</h2>\n{_rates(runs)}",
         f"<h2>Latency by percentile</h2>\n{_latencies(latencies)}" if latencies else "",
         f"<h2>Figures</h2>\n<table><tr><th></th><th>unit</th>{columns}</tr>\n{rows}</table>",
         f"<details><summary>JSON</summary><pre>{escape(report.json().decode())}</pre></details>",
@@ -46,7 +53,7 @@ def page(report: Report) -> str:
 
 
 def _rates(runs: Sequence[Measurement]) -> str:
-    """Deliveries a second, in each step between two samples."""
+    """Draw deliveries a second, in each step between two samples."""
     lines = []
     for run in runs:
         line: list[Point] = []
@@ -60,7 +67,7 @@ def _rates(runs: Sequence[Measurement]) -> str:
 
 
 def _latencies(latencies: Sequence[Latency]) -> str:
-    """Each step to the right is ten times closer to all messages."""
+    """Draw latencies so that each step to the right is ten times closer to all messages."""
     lines = []
     for latency in latencies:
         seen, line = 0, [(0.0, latency.buckets[0][0])]

@@ -1,23 +1,29 @@
-"""`RunningHub`: the hub that is measured: started for it, or one that runs already.
+"""`RunningHub`: the hub that is measured, which is started for it or runs already; `HubPlan`: which of the two.
 
 A hub that is started listens on ports of loopback that the system picks, or on a Unix socket in a directory of its own.
-It has no configuration but the given flags, and may be bound to a CPU. Owner of the state: the command.
+It has no configuration but the given flags, and may be bound to a CPU.
+
+Owner of the state: the command. Cost: a hub starts in about half a second.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
+import msgspec
+
+import peers
 from peers.bench.errors import BenchError
 from peers.bench.usage import Usage, forget_peak, read_usage
-from peers.bench.worker import child_environment
 
-__all__ = ["RunningHub"]
+__all__ = ["HubPlan", "RunningHub", "child_environment"]
 
 _START_S = 30.0
 _STOP_S = 15.0
@@ -26,12 +32,48 @@ _QUIET_STEP_S = 0.1
 _QUIET_LIMIT_S = 20.0
 
 
+class HubPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What every plan says of the hub."""
+
+    urls: tuple[str, ...] = ()
+    """The URLs of a running hub; if there are none, a hub is started."""
+    hub_pid: int = 0
+    """The process of the running hub; 0 if it is not known."""
+    hub_flags: tuple[str, ...] = ()
+    """Further flags of the hub that is started."""
+
+    def check_hub(self, ranges: Iterable[tuple[str, float, float, float]]) -> None:
+        """Check what is said of the hub, and that numbers lie in their ranges.
+
+        Args:
+            ranges: For each number its option, the number, the least and the most that it may be.
+
+        Raises:
+            BenchError: Something cannot be carried out; the text names the option.
+        """
+        for name, value, least, most in (*ranges, ("hub-pid", self.hub_pid, 0, 1 << 32)):
+            if not least <= value <= most:
+                raise BenchError(f"--{name}: {value:,} given, expected a number from {least:,} to {most:,}")
+        if self.urls and self.hub_flags:
+            raise BenchError("--hub-flag: only for a hub that is started for the benchmark, without --url")
+        if self.hub_pid and not self.urls:
+            raise BenchError("--hub-pid: only with --url; a hub that is started for the benchmark is known")
+
+    def find_hub(self, schemes: tuple[str, ...], cpu: int | None = None) -> RunningHub:
+        """Take the running hub, or start one that listens for these schemes."""
+        if not self.urls:
+            return RunningHub.start(schemes, self.hub_flags, cpu)
+        if self.hub_pid:
+            read_usage(self.hub_pid)  # which says at once if there is none
+        return RunningHub({url.partition("://")[0]: url for url in self.urls}, self.hub_pid)
+
+
 class RunningHub:
     """A hub.
 
     Attributes:
         urls: Where it listens, by scheme.
-        pid: Of its process, 0 if unknown; then its CPU time is unknown, too.
+        pid: Its process; 0 if that is not known, and then its CPU time is not known, either.
     """
 
     def __init__(self, urls: dict[str, str], pid: int) -> None:
@@ -41,20 +83,20 @@ class RunningHub:
         self._home: tempfile.TemporaryDirectory[str] | None = None
 
     @classmethod
-    def adopt(cls, urls: list[str], pid: int) -> RunningHub:
-        """Use a hub that runs."""
-        if pid:
-            read_usage(pid)
-        return cls({url.partition("://")[0]: url for url in urls}, pid)
-
-    @classmethod
-    def start(cls, schemes: tuple[str, ...], flags: tuple[str, ...] = (), cpu: int | None = None) -> RunningHub:
+    def start(
+        cls,
+        schemes: tuple[str, ...],
+        flags: tuple[str, ...] = (),
+        cpu: int | None = None,
+        program: tuple[str, ...] = ("-m", "peers.cli"),
+    ) -> RunningHub:
         """Start one.
 
         Args:
-            schemes: "tcp", "unix", "ws": one listener each.
+            schemes: One listener each: "tcp", "unix", "ws".
             flags: Further flags of `hub run`.
-            cpu: To bind it to, None for any.
+            cpu: The CPU that it is bound to; None for any.
+            program: What Python is given to run the command line.
 
         Raises:
             BenchError: It does not start; what it says goes to stderr.
@@ -62,7 +104,7 @@ class RunningHub:
         home = tempfile.TemporaryDirectory(prefix="hub-bench-")  # so that no hub.toml is found
         places = {"unix": f"unix://{home.name}/hub.sock"}
         listen = [flag for scheme in schemes for flag in ("--listen", places.get(scheme, f"{scheme}://127.0.0.1:0"))]
-        command = [sys.executable, "-m", "peers.cli", "run", *listen, "--log-level", "error", *flags]
+        command = [sys.executable, *program, "run", *listen, "--log-level", "error", *flags]
         process = subprocess.Popen(  # noqa: S603 -- our own hub
             command, stdout=subprocess.PIPE, cwd=home.name, env=child_environment()
         )
@@ -71,7 +113,7 @@ class RunningHub:
         hub = cls({}, process.pid)
         hub._process, hub._home = process, home
         try:
-            hub._wait_up(schemes)
+            hub._wait_up(process, len(schemes))
         except BaseException:
             hub.stop()
             raise
@@ -81,7 +123,7 @@ class RunningHub:
         """Return where it listens for that scheme; a Unix socket will do for tcp.
 
         Raises:
-            BenchError: Nowhere.
+            BenchError: It listens nowhere for that.
         """
         found = self.urls.get(scheme) or (self.urls.get("unix") if scheme == "tcp" else None)
         if found is None:
@@ -89,65 +131,67 @@ class RunningHub:
         return found
 
     def usage(self) -> Usage:
-        """What it has used; all 0 if its process is not known.
+        """Return what it has used; all is 0 if its process is not known.
 
         Raises:
             BenchError: It has ended.
         """
         if self._process is not None and self._process.poll() is not None:
             raise BenchError(f"the hub has ended with exit code {self._process.returncode}")
-        return read_usage(self.pid) if self.pid else Usage(0, 0, 0, 0, 0, 0)
+        return read_usage(self.pid) if self.pid else Usage()
 
     def forget_peak(self) -> None:
         """Measure its peak of memory from now on."""
         if self.pid:
             forget_peak(self.pid)
 
-    def wait_quiet(self) -> None:
-        """Wait until it does (almost) nothing, so that what came before is not charged to what comes next."""
-        if not self.pid:
-            time.sleep(_QUIET_STEP_S)
-            return
+    def wait_quiet(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Wait until it does (almost) nothing, so that what came before is not charged to what comes next.
+
+        Args:
+            meanwhile: Called ten times a second.
+        """
         deadline_s = time.monotonic() + _QUIET_LIMIT_S
-        before = self.usage().cpu_ns
-        while time.monotonic() < deadline_s:
+        before, quiet = self.usage().cpu_ns, False
+        while not quiet and time.monotonic() < deadline_s:
             time.sleep(_QUIET_STEP_S)
+            meanwhile()
             now = self.usage().cpu_ns
-            if now - before < _QUIET_CPU_NS:
-                return
-            before = now
+            before, quiet = now, now - before < _QUIET_CPU_NS
 
     def stop(self) -> None:
         """End it, if it was started here."""
-        if self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        self._process.terminate()
+        process.terminate()
         try:
-            self._process.wait(_STOP_S)
+            process.communicate(timeout=_STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+            process.kill()
+            process.communicate()
         if self._home is not None:
             self._home.cleanup()
-        self._process = None
 
-    def _wait_up(self, schemes: tuple[str, ...]) -> None:
+    def _wait_up(self, process: subprocess.Popen[bytes], listeners: int) -> None:
         """Read from its output where it listens."""
-        assert self._process is not None  # noqa: S101 -- called by `start`
-        assert self._process.stdout is not None  # noqa: S101
-        output = self._process.stdout
-        said = b""
-        deadline_s = time.monotonic() + _START_S
-        while len(self.urls) < len(schemes):
-            if not select.select([output], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
-                raise BenchError(f"the hub was not up within {_START_S:g} s; it said: {said.decode(errors='replace')}")
-            data = os.read(output.fileno(), 4096)
-            if not data:
-                raise BenchError(f"the hub did not start (exit code {self._process.wait()})")
-            said += data
-            for line in said[: said.rfind(b"\n") + 1].decode().splitlines():
-                _, found, url = line.partition("listens on ")
-                if found:
-                    self.urls[url.partition("://")[0]] = url
+        assert process.stdout is not None  # noqa: S101 -- a pipe was asked for
+        limit = threading.Timer(_START_S, process.kill)
+        limit.start()
+        try:
+            while len(self.urls) < listeners:
+                line = process.stdout.readline().decode()
+                if not line:
+                    raise BenchError(f"the hub did not start (exit code {process.wait()})")
+                url = line.partition("listens on ")[2].strip()
+                self.urls |= {url.partition("://")[0]: url} if url else {}
+        finally:
+            limit.cancel()
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of programs that this one starts: these packages, and no settings of a hub."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
+    root = str(Path(next(iter(peers.__path__))).parent)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return environment

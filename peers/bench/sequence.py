@@ -7,7 +7,8 @@
 ```
 
 Four slices write or check a whole block, so that what makes and checks the load costs a few ns a message and is not
-what limits the benchmark. Nothing is sampled: every byte of every sequence number is written and compared.
+what limits the benchmark. Nothing is sampled: every byte of every sequence number is written and compared. There is no
+state; NumPy would do the same, but is no part of what is installed with the hub.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Grid(NamedTuple):
     value_stride: int
 
     def lines(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """The grid as few straight lines: offset, stride, count, number at the start, step of the numbers."""
+        """Yield the grid as few straight lines: offset, stride, count, number at the start, step of the numbers."""
         first, frames, frame_stride, values, value_stride = self
         if frames >= values:
             for value in range(values):
@@ -59,21 +60,20 @@ def write_sequence(buffer: bytearray, grid: Grid, start: int) -> None:
             buffer[place:end:stride] = _column(column, start + delta, step, count)
 
 
-def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int, apart: int = 1) -> bool:
-    """Whether the numbers in the places of the grid are `start`, `start` + `apart`, ..., all of that publisher.
+def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int) -> bool:
+    """Return whether the numbers in the places of the grid are `start`, `start` + 1, ..., all of that publisher.
 
     Args:
-        buffer: Received.
-        grid: Where the numbers are; times `apart` at most `MESSAGES_LIMIT` of them.
-        start: The first.
-        publisher: Below 256.
-        apart: How far one is from the next.
+        buffer: What was received.
+        grid: Where the numbers are, at most `MESSAGES_LIMIT` of them.
+        start: The first number.
+        publisher: The number of the publisher, below 256.
     """
     for offset, stride, count, delta, step in grid.lines():
         end = offset + (count - 1) * stride + _COLUMNS
         for column in range(_COLUMNS):
             place = offset + _COLUMNS - 1 - column
-            if buffer[place:end:stride] != _column(column, start + delta * apart, step * apart, count):
+            if buffer[place:end:stride] != _column(column, start + delta, step, count):
                 return False
         if buffer[offset - 1 : end - _COLUMNS : stride] != bytes((publisher,)) * count:
             return False
@@ -81,7 +81,7 @@ def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int, apart
 
 
 def _column(column: int, start: int, step: int, count: int) -> bytes:
-    """One byte (0 is the lowest) of the numbers `start`, `start` + `step`, ..."""
+    """Return one byte (0 is the lowest) of each of the numbers `start`, `start` + `step`, ..."""
     low = start & 0xFFFF
     if column < len(_PATTERNS):
         return _PATTERNS[column][low : low + (count - 1) * step + 1 : step]

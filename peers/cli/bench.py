@@ -16,18 +16,18 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from hub.errors import UsageError
 from hub.overflow import Overflow
-from peers.bench.dial import Wish
 from peers.bench.environment import Environment
 from peers.bench.idle_peers import run_idle_peers
 from peers.bench.plan import Plan, Transport
 from peers.bench.plot import page
 from peers.bench.report import Report
 from peers.bench.stage import Stage, Told
+from peers.bench.stream import stream_report
 from peers.cli.ranges import size_of
+from peers.wire.hello import QueueWish
 
 __all__ = ["EXIT_FLAWED", "HUB", "TRAFFIC", "Output", "app", "described", "shown_progress"]
 
@@ -110,7 +110,7 @@ class Traffic:
     publishers: Annotated[int, described("Publishers, each a process.", TRAFFIC)] = _DEFAULT.publishers
     subscribers: Annotated[int, described("Subscribers; each gets every message.", TRAFFIC)] = _DEFAULT.subscribers
     batch: Annotated[int, described("Values in a frame.", TRAFFIC)] = _DEFAULT.batch
-    transport: Annotated[Transport, described("Of subscribers, also of idle and stalled ones.", TRAFFIC)] = "tcp"
+    transport: Annotated[Transport, described("Of subscribers, also of idle ones.", TRAFFIC)] = "tcp"
     subscriber_processes: Annotated[
         int, described("Processes of the subscribers; 0 is one for each CPU of the load.", TRAFFIC)
     ] = _DEFAULT.subscriber_processes
@@ -118,10 +118,7 @@ class Traffic:
     repeat: Annotated[int, described("Runs, on the same connections; the median counts.", TRAFFIC)] = _DEFAULT.repeat
     idle_subscribers: Annotated[int, described("Subscribers to other topics.", _BESIDE)] = 0
     idle_peers: Annotated[int, described("Peer hubs that want other topics.", _BESIDE)] = 0
-    stalled: Annotated[int, described("Further subscribers that do not read until all is over.", _BESIDE)] = 0
-    window: Annotated[
-        bool, described("Publishers wait for subscribers, so that no queue overflows; not for stalled ones.", _QUEUES)
-    ] = True
+    window: Annotated[bool, described("Publishers wait for subscribers, so that no queue overflows.", _QUEUES)] = True
     queue_messages: Annotated[
         int | None, described(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
     ] = None
@@ -137,11 +134,8 @@ class Traffic:
         queue_messages = self.queue_messages
         if queue_messages is None and not self.rate:
             queue_messages = _WIDE_MESSAGES
-        wish = Wish(
-            queue_messages,
-            None if self.queue_bytes is None else size_of("--queue-bytes", self.queue_bytes),
-            self.overflow,
-        )
+        queue_bytes = None if self.queue_bytes is None else size_of("--queue-bytes", self.queue_bytes)
+        wish = QueueWish(queue_messages, queue_bytes, self.overflow)
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
         own["messages"] = self._usual_messages() if self.messages is None else self.messages
         return Plan(**own, **place.fields(), wish=wish).check()
@@ -169,7 +163,7 @@ class Output:
     ] = None
     progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", _OUTPUT)] = True
 
-    def write(self, document: bytes, table: Table, title: str, remarks: list[str]) -> None:
+    def write(self, report: Report) -> None:
         """Print the table, and write the JSON.
 
         The table goes to standard error where standard output is taken by the JSON.
@@ -178,14 +172,14 @@ class Output:
         console = Console(stderr=to_stdout)
         if not console.is_terminal:
             console.width = 200  # a pipe has no edge to wrap at
-        console.print(title, highlight=False, markup=False)
-        console.print(table)
-        for remark in remarks:
+        console.print(str(report.environment), highlight=False, markup=False)
+        console.print(report.table())
+        for remark in report.remarks:
             console.print(f"* {remark}", highlight=False, markup=False)
         if to_stdout:
-            sys.stdout.write(document.decode() + "\n")
+            sys.stdout.write(report.json().decode() + "\n")
         elif self.json is not None:
-            _write(self.json, document)
+            _write(self.json, report.json())
 
 
 @app.default
@@ -209,11 +203,11 @@ def bench(
             stage.measure(rate=plan.rate, burst=plan.burst, watch=tell(f"run {number} of {plan.repeat}"))
             for number in range(1, plan.repeat + 1)
         ]
-        report = Report(plan, environment, runs, stage.stalled())
-    output.write(report.json(), report.table(), str(environment), report.remarks())
+    report = stream_report(plan, environment, runs)
+    output.write(report)
     if html is not None:
-        _write(html, page(report).encode())
-    if not all(run.flawless for run in runs) or (report.stalled is not None and not report.stalled.accounted):
+        _write(html, page(plan, report, runs).encode())
+    if not report.flawless:
         sys.exit(EXIT_FLAWED)
 
 
@@ -239,9 +233,7 @@ def idle_peers(steady: Steady | None = None, place: Place | None = None, output:
     plan = Plan(rate=steady.rate, size=steady.size, **fields).check()
     with shown_progress(shown=output.progress) as tell:
         found = run_idle_peers(plan, steady.seconds, steady.rounds, tell)
-    stream = f"{plan.rate:,.0f} messages/s of {plan.size} bytes, {steady.rounds} rounds of {steady.seconds:g} s a step"
-    title = f"{found.environment}\n{stream}"
-    output.write(found.json(), found.table(), title, [])
+    output.write(found.report())
 
 
 def _end_in_order() -> None:

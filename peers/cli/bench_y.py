@@ -11,9 +11,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from peers.bench.y.operation import Mode
-from peers.bench.y.plan import MODES, Plan, Transport
-from peers.bench.y.stage import run_y
+from peers.bench.y.plan import MODES, Mode, Plan, Transport
+from peers.bench.y.scenario import run_y
 from peers.cli.bench import EXIT_FLAWED, HUB, TRAFFIC, Output, described, shown_progress
 
 __all__ = ["y"]
@@ -30,16 +29,11 @@ class Pairs:
         list[Mode] | None,
         described(
             "How pairs travel; repeatable. one: each asked when the one before is answered. many: so many outstanding. "
-            "batched: arrays of records with a header of 8 bytes. Default: all three.",
+            "Default: both.",
             TRAFFIC,
         ),
     ] = None
     outstanding: Annotated[int, described("many: pairs asked and not yet answered.", TRAFFIC)] = _DEFAULT.outstanding
-    batch: Annotated[
-        int, described("batched: pairs that are made at a time; about half of them to each service.", TRAFFIC)
-    ] = _DEFAULT.batch
-    batches: Annotated[int, described("batched: batches asked and not yet answered.", TRAFFIC)] = _DEFAULT.batches
-    shared: Annotated[bool, described("batched: arrays travel in shared memory.", TRAFFIC)] = _DEFAULT.shared
     transport: Annotated[Transport, described("Of all connections to the hub.", TRAFFIC)] = _DEFAULT.transport
     seconds: Annotated[float, described("Time of each run.", TRAFFIC)] = _DEFAULT.seconds
     pairs: Annotated[int, described("Pairs of each run, instead of a time.", TRAFFIC)] = _DEFAULT.pairs
@@ -75,6 +69,6 @@ def y(pairs: Pairs | None = None, output: Output | None = None) -> None:
     output = output or Output()
     with shown_progress(shown=output.progress) as tell:
         found = run_y(plan, tell)
-    output.write(found.json(), found.table(), str(found.environment), found.remarks())
+    output.write(found)
     if not found.flawless:
         sys.exit(EXIT_FLAWED)

@@ -16,7 +16,7 @@ TCP, WS = "tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"messages": 0}, "--messages: 0 given, expected a number of 1 or more"),
+        ({"messages": 0}, "--messages: 0 given, expected a number from 1 to"),
         ({"size": 15}, "--size: 15 given, expected a number from 16 to"),
         ({"topics": 100_001}, "--topics: 100,001 given, expected a number from 1 to 100,000"),
         ({"rate": -1}, "--rate: -1 given"),
@@ -33,7 +33,6 @@ TCP, WS = "tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"
         ({"hub_pid": 1}, "--hub-pid: only with --url"),
         ({"hub_cpu": 4096}, "--hub-cpu: CPU 4096 is not among"),
         ({"load_cpus": (4096,)}, "--load-cpu: CPU 4096 is not among"),
-        ({"stalled": 2, "stalled_apart": True}, "--stalled: for each to have its own topic"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) -> None:
@@ -46,7 +45,6 @@ def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) ->
 def test_messages_are_shared_out_in_whole_batches() -> None:
     """Rounded up, equally many for each publisher."""
     plan = Plan(messages=100, publishers=3, batch=8)
-    assert plan.publisher_frames == 5
     assert plan.publisher_messages == 40
 
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from hub.overflow import Overflow
-from peers.bench.dial import Wish
 from peers.bench.errors import BenchError
 from peers.bench.measurement import Measurement
 from peers.bench.plan import Plan
 from peers.bench.running_hub import RunningHub
 from peers.bench.stage import Stage
+from peers.wire.hello import QueueWish
 
 pytestmark = pytest.mark.slow
 
@@ -94,54 +93,9 @@ def test_bystanders_take_no_part(hub: RunningHub) -> None:
         check_flawless(stage.measure(), 600, 1)
 
 
-@pytest.mark.parametrize("transport", ["tcp", "ws"])
-@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
-def test_what_a_stalled_subscriber_loses_is_what_it_is_told(
-    hub: RunningHub, overflow: Overflow, transport: str
-) -> None:
-    """A queue of 50 overflows: lost is above 0, equals what the hub tells, and the one that reads loses nothing."""
-    wish = Wish(messages=50, overflow=overflow)
-    plan = plan_for(
-        hub, messages=2500, size=4000, stalled=2, stalled_wish=wish, warmup=0, repeat=2, transport=transport
-    )
-    with Stage(plan) as stage:
-        check_flawless(stage.measure(), 2500, 1)
-        stalled = stage.stalled()
-    assert stalled is not None
-    assert stalled.lost > 0
-    assert stalled.told == stalled.lost
-    assert stalled.received + stalled.lost == 2 * 2500
-    assert stalled.accounted
-
-
-def test_a_stalled_subscriber_that_is_disconnected(hub: RunningHub) -> None:
-    """It reads the reason where the losses would have been told."""
-    wish = Wish(messages=50, overflow=Overflow.DISCONNECT)
-    plan = plan_for(hub, messages=2500, size=4000, stalled=1, stalled_wish=wish, warmup=0)
-    with Stage(plan) as stage:
-        check_flawless(stage.measure(), 2500, 1)
-        stalled = stage.stalled()
-    assert stalled is not None
-    assert stalled.closed == 1
-    assert "queue full (50 messages" in stalled.reason
-    assert stalled.accounted
-
-
-def test_stalled_subscribers_with_topics_of_their_own(hub: RunningHub) -> None:
-    """Each accounts for the messages of its topic alone."""
-    wish = Wish(messages=50)
-    fields = {"messages": 6000, "size": 4000, "topics": 3, "stalled": 3, "stalled_apart": True, "stalled_wish": wish}
-    with Stage(plan_for(hub, warmup=0, **fields)) as stage:
-        check_flawless(stage.measure(), 6000, 1)
-        counted = stage.resume_stalled()
-    assert [one.received + one.lost for one in counted] == [2000] * 3
-    assert all(one.lost == one.told > 0 for one in counted)
-    assert all(one.out_of_order == 0 for one in counted)
-
-
 def test_without_a_window_losses_are_told(hub: RunningHub) -> None:
     """A subscriber with a queue of 5 that nobody waits for: what it misses, if anything, is what it is told."""
-    plan = plan_for(hub, messages=4000, size=4000, window=False, wish=Wish(messages=5), warmup=0)
+    plan = plan_for(hub, messages=4000, size=4000, window=False, wish=QueueWish(messages=5), warmup=0)
     with Stage(plan) as stage:
         run = stage.measure()
     assert run.lost == run.told
@@ -151,7 +105,7 @@ def test_without_a_window_losses_are_told(hub: RunningHub) -> None:
 
 def test_the_window_keeps_within_the_queue_that_is_granted(hub: RunningHub) -> None:
     """Subscribers with a queue of 10 lose nothing at full speed, because nobody runs ahead of them."""
-    with Stage(plan_for(hub, messages=500, subscribers=2, wish=Wish(messages=10))) as stage:
+    with Stage(plan_for(hub, messages=500, subscribers=2, wish=QueueWish(messages=10))) as stage:
         run = stage.measure()
     check_flawless(run, 500, 2)
 

@@ -13,10 +13,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import resource
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +24,8 @@ from typing import NamedTuple
 from attacking import crowds, floods, hoards
 from attacking.pair import Lateness, watch
 
-from peers.bench.usage import read_usage
+from peers.bench.running_hub import RunningHub
+from peers.bench.worker import raise_descriptor_limit
 
 _GOAL_P99_MS = 50.0
 
@@ -67,30 +65,17 @@ class Outcome(NamedTuple):
 
 
 @contextmanager
-def running_hub(loop: str) -> Iterator[tuple[str, str, int]]:
-    """Start a hub; give its TCP URL, its WebSocket URL and its process."""
-    listen = ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"]
-    command = [sys.executable, "-m", "peers.cli", "run", *listen, "--log-level", "error"]
+def running_hub(loop: str) -> Iterator[RunningHub]:
+    """Start a hub with that loop and precedence, for a `with` statement."""
+    program = ("-m", "peers.cli")
     if loop == "asyncio":  # the hub takes uvloop wherever it can be imported
-        code = "import sys; sys.modules['uvloop'] = None; sys.argv[0] = 'hub'; from peers.cli import main; main()"
-        command = [sys.executable, "-c", code, *command[3:]]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, cwd=folder, env=os.environ | {"PYTHONPATH": str(Path.cwd())}
-        ) as hub,
-    ):
-        assert hub.stdout is not None
-        urls: dict[str, str] = {}
-        while len(urls) < 2 and (line := hub.stdout.readline().decode()):
-            url = line.partition("listens on ")[2].strip()
-            if url:
-                urls[url.partition("://")[0]] = url
+        program = ("-c", "import sys; sys.modules['uvloop'] = None; from peers.cli import main; main()")
+    hub = RunningHub.start(("tcp", "ws"), program=program)
+    try:
         _place(hub.pid, 0, -5)
-        try:
-            yield urls["tcp"], urls["ws"], hub.pid
-        finally:
-            hub.kill()
+        yield hub
+    finally:
+        hub.stop()
 
 
 def _place(pid: int, cpu: int, nice: int) -> None:
@@ -107,15 +92,16 @@ def _attack(name: str, url: str, over: Event) -> None:
 
 def run(loop: str, name: str, seconds: float) -> Outcome:
     """Let one attack run beside the pair."""
-    with running_hub(loop) as (tcp, ws, pid):
+    with running_hub(loop) as hub:
         over = multiprocessing.Event()
-        url = f"{tcp} {ws}" if name == "idle-clients-and-metrics" else tcp
+        tcp = hub.url("tcp")
+        url = f"{tcp} {hub.url('ws')}" if name == "idle-clients-and-metrics" else tcp
         attacker = multiprocessing.Process(target=_attack, args=(name, url, over), daemon=True)
         attacker.start()
         end_s = time.monotonic() + seconds
         try:
-            lateness = watch(tcp, pid, lambda: time.monotonic() > end_s)
-            peak_bytes = read_usage(pid).peak_bytes
+            lateness = watch(tcp, hub.pid, lambda: time.monotonic() > end_s)
+            peak_bytes = hub.usage().peak_bytes
         finally:
             over.set()
             attacker.join(10)
@@ -145,8 +131,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="how long each attack lasts")
     parser.add_argument("--markdown", type=Path, help="where the table goes, beside the terminal")
     arguments = parser.parse_args()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_descriptor_limit()
     _place(os.getpid(), 1, -5)
     outcomes = []
     for name in arguments.only.split(","):

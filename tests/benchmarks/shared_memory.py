@@ -14,18 +14,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import multiprocessing
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
+from peers.bench.running_hub import RunningHub
 from peers.bench.usage import read_usage
 from peers.client import connect
 
@@ -40,22 +35,6 @@ _PROCESSES = 2
 _WARMUP = 20
 _CONFIRMED = 4
 """Each so many messages are confirmed."""
-
-
-@contextlib.contextmanager
-def running_hub(folder: str) -> Iterator[tuple[dict[str, str], int]]:
-    """Start a hub; give its URLs by scheme, and its process."""
-    listen = ["--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{folder}/hub.sock"]
-    command = [sys.executable, "-m", "peers.cli", "run", *listen, "--log-level", "error"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder, env=os.environ | {"PYTHONPATH": "."}) as hub:
-        assert hub.stdout is not None
-        urls: dict[str, str] = {}
-        while len(urls) < 2:
-            url = hub.stdout.readline().decode().partition("listens on ")[2].strip()
-            if url:
-                urls[url.partition("://")[0]] = url
-        yield urls, hub.pid
-        hub.terminate()
 
 
 async def _read(url: str, options: dict[str, Any], messages: int, size: int, subscribed: asyncio.Queue[None]) -> None:
@@ -157,21 +136,24 @@ def measure(mode: str, given: argparse.Namespace) -> tuple[float, float]:
     if ring and not PATTERNS:
         PATTERNS.extend(bytes([number]) * given.size for number in range(256))
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder, running_hub(folder) as (urls, hub):
+    hub = RunningHub.start(("tcp", "unix"))
+    try:
         ready = context.Barrier(_PROCESSES + 1)
         each = given.subscribers // _PROCESSES
         counts = [each] * (_PROCESSES - 1) + [given.subscribers - each * (_PROCESSES - 1)]
         total = given.messages + _WARMUP
         workers = [
-            context.Process(target=subscribers, args=(urls[scheme], options, count, total, given.size, ready))
+            context.Process(target=subscribers, args=(hub.urls[scheme], options, count, total, given.size, ready))
             for count in counts
         ]
         for worker in workers:
             worker.start()
-        found = asyncio.run(publish(urls[scheme], options, given, hub, ready, ring=ring))
+        found = asyncio.run(publish(hub.urls[scheme], options, given, hub.pid, ready, ring=ring))
         for worker in workers:
             worker.join()
             assert worker.exitcode == 0, worker.exitcode
+    finally:
+        hub.stop()
     return found
 
 

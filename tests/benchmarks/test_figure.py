@@ -7,9 +7,16 @@ import math
 
 from hub.overflow import Overflow
 from peers.bench.environment import Environment
-from peers.bench.tally import Counted, Gap
-from tests.benchmarks.goals.figure import Figure, Figures
+from peers.bench.plan import Plan
+from peers.bench.report import Report
+from tests.benchmarks.goals.figure import Figure, figures_report
 from tests.benchmarks.goals.stalled import account_faults
+from tests.benchmarks.goals.stalled_readers import Account, Gap
+
+
+def report_of(*figures: Figure) -> Report:
+    """A report of these figures."""
+    return figures_report(Environment.here(), Plan(), list(figures), [])
 
 
 def test_the_median_decides() -> None:
@@ -30,13 +37,13 @@ def test_what_could_not_be_measured_is_not_reached() -> None:
     figure = Figure("a", math.nan, "", [], faults=["not measured: because"])
     assert not figure.reached
     assert math.isnan(figure.measured)
-    document = json.loads(Figures(Environment.here(), [figure]).json())
+    document = json.loads(report_of(figure).json())
     assert document["figures"][0]["measured"] is None
 
 
 def test_table_and_json() -> None:
     """Goal, median, lowest and highest, and the verdict."""
-    figures = Figures(Environment.here(), [Figure("a name", 0.4, "µs", [0.3, 0.1, 0.2]), Figure("b", 1, "s", [2])])
+    figures = report_of(Figure("a name", 0.4, "µs", [0.3, 0.1, 0.2]), Figure("b", 1, "s", [2]))
     document = json.loads(figures.json())
     assert document["benchmark"] == "targets"
     assert document["figures"][0] == {
@@ -51,16 +58,16 @@ def test_table_and_json() -> None:
         "reached": True,
     }
     assert document["figures"][1]["reached"] is False
-    assert [str(cell) for cell in figures.table().columns[1].cells] == ["≤ 0.400", "≤ 1.00"]
+    assert [str(cell) for cell in figures.table().columns[2].cells] == ["≤ 0.400", "≤ 1.00"]
     assert [str(cell) for cell in figures.table().columns[-1].cells] == ["ok", "not reached"]
 
 
-def account(first: int, missing: int, **fields: object) -> Counted:
+def account(first: int, missing: int, **fields: object) -> Account:
     """What a subscriber has that got all of 1,000 messages but some."""
-    return Counted(
+    return Account(
         received=1000 - missing,
         lost=missing,
-        gaps=[Gap(0, first, missing)],
+        gaps=[Gap(first, missing)],
         **fields,  # type: ignore[arg-type]
     )
 
@@ -76,7 +83,7 @@ def test_the_oldest_of_drop_newest() -> None:
     """Nothing is missing before the end."""
     assert not account_faults(account(400, 600, told=600), Overflow.DROP_NEWEST, 1000, 100)
     assert account_faults(account(399, 600, told=600), Overflow.DROP_NEWEST, 1000, 100)
-    two = Counted(received=998, lost=2, told=2, gaps=[Gap(0, 5, 1), Gap(0, 999, 1)])
+    two = Account(received=998, lost=2, told=2, gaps=[Gap(5, 1), Gap(999, 1)])
     assert account_faults(two, Overflow.DROP_NEWEST, 1000, 100)
 
 

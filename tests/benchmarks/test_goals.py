@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peers.bench.worker import child_environment
+from peers.bench.running_hub import child_environment
 
 pytestmark = pytest.mark.slow
 

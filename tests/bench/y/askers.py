@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from peers.bench.y.operation import ARITHMETIC, Operation
-from peers.bench.y.records import answer, requests_in, results_for
-from peers.shm.ring import Block
+from peers.bench.y.asking import OPERATIONS
+
+__all__ = ["Asker", "Change"]
 
 Change = Callable[[int, Any], Any]
-"""Gets how many answers there were before, and the right one; returns the one to give, or raises."""
+"""Gets how many answers there were before, and the right one; returns the one to give, None for none, or raises."""
 
 
 class Asker:
@@ -19,56 +19,29 @@ class Asker:
 
     Args:
         change: What to do to answers.
+        right: What the service behind a topic must answer.
     """
 
-    def __init__(self, change: Change = lambda _, right: right) -> None:
+    def __init__(self, change: Change = lambda _, right: right, right: Callable[[str, Any], Any] | None = None) -> None:
         self._change = change
+        self._right = right or _right
         self.asked: list[tuple[str, Any]] = []
-        self.open = self.most_open = self.allocated = 0
+        self.open = self.most_open = 0
 
-    def request_nowait(self, topic: str, value: Any, *, timeout_s: float) -> asyncio.Future[Any]:
-        """Ask."""
+    async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
+        """Ask, and wait for the answer."""
         assert timeout_s > 0
-        loop = asyncio.get_running_loop()
         number = len(self.asked)
-        if isinstance(value, Block):
-            value = value.memory
-        value = bytes(value) if isinstance(value, memoryview) else value
         self.asked.append((topic, value))
         self.open += 1
         self.most_open = max(self.open, self.most_open)
-        future: asyncio.Future[Any] = loop.create_future()
-        loop.call_soon(self._answer, number, future)
-        return future
-
-    async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
-        """Ask, and wait."""
-        return await self.request_nowait(topic, value, timeout_s=timeout_s)
-
-    async def allocate(self, size_bytes: int) -> Block:
-        """Memory of this process."""
-        self.allocated += 1
-        return Block.alone(size_bytes)
-
-    def _answer(self, number: int, future: asyncio.Future[Any]) -> None:
+        await asyncio.sleep(0)
         self.open -= 1
-        topic, value = self.asked[number]
-        try:
-            answered = self._change(number, right(topic, value))
-        except Exception as error:  # noqa: BLE001 -- whatever a test wants
-            future.set_exception(error)
-        else:
-            if answered is not None:
-                future.set_result(answered)
+        answer = self._change(number, self._right(topic, value))
+        if answer is None:
+            await asyncio.get_running_loop().create_future()
+        return answer
 
 
-def right(topic: str, value: Any) -> Any:
-    """What the service must answer."""
-    operation = Operation[topic.removesuffix("/records").rpartition("/")[2].upper()]
-    if not topic.endswith("/records"):
-        first, second = value
-        return ARITHMETIC[operation](first, second)
-    requests = requests_in(value)
-    results = results_for(requests)
-    answer(operation, requests, results)
-    return results.tobytes()
+def _right(topic: str, value: tuple[int, int]) -> int:
+    return OPERATIONS[topic.rpartition("/")[2]](*value)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from peers.bench.running_hub import RunningHub
-from peers.bench.worker import child_environment
+from peers.bench.running_hub import RunningHub, child_environment
 
 pytestmark = pytest.mark.slow
 
@@ -40,16 +39,16 @@ def flawless(figures: dict[str, Any], mode: str, pairs: int) -> None:
 def test_all_modes(tmp_path: Path) -> None:
     """Every pair of every mode gets its result; a table on stdout, the same as JSON."""
     path = tmp_path / "figures.json"
-    done = bench_y("--pairs", "3000", "--repeat", "2", "--batch", "1000", "--json", str(path))
+    done = bench_y("--pairs", "3000", "--repeat", "2", "--json", str(path))
     assert done.returncode == 0, done.stderr + done.stdout
     figures = json.loads(path.read_bytes())
-    assert list(figures["runs"]) == ["one", "many", "batched"]
+    assert list(figures["runs"]) == ["one", "many"]
     for mode, runs in figures["runs"].items():
         assert len(runs) == 2
         flawless(figures, mode, 3000)
     one = figures["median"]["one"]
     assert 0 < one["p50_us"] <= one["p99_us"]
-    for text in ("one at a time", "1,024 outstanding", "batches of 1,000", "latency, p99", "multiplying's CPU"):
+    for text in ("one at a time", "1,024 outstanding", "latency, p99", "multiplying's CPU"):
         assert text in done.stdout
 
 
@@ -60,18 +59,6 @@ def test_a_time_instead_of_a_number_of_pairs_over_tcp() -> None:
     figures = json.loads(done.stdout)
     flawless(figures, "many", figures["runs"]["many"][0]["pairs"])
     assert figures["runs"]["many"][0]["elapsed_s"] >= 0.2
-
-
-def test_arrays_in_shared_memory() -> None:
-    """The same, and only handles go through the sockets; small arrays travel as bytes."""
-    for batch in ("20000", "100"):
-        done = bench_y(
-            *("--shared", "--mode", "batched", "--pairs", "100000", "--batch", batch, "--batches", "4"),
-            *("--repeat", "1", "--json", "-"),
-        )
-        assert done.returncode == 0, done.stderr
-        flawless(json.loads(done.stdout), "batched", 100_000)
-        assert f"batches of {int(batch):,}, shared memory" in done.stderr
 
 
 def test_a_hub_that_runs_already() -> None:
@@ -107,8 +94,7 @@ def test_what_a_hub_refuses_is_counted() -> None:
     ("arguments", "said"),
     [
         (["--mode", "few"], "few"),
-        (["--batch", "0"], "hub: --batch: 0 given, expected a number from 1"),
-        (["--shared", "--transport", "tcp"], "hub: --shared: memory can only be shared over a Unix socket"),
+        (["--outstanding", "0"], "hub: --outstanding: 0 given, expected a number from 1"),
         (["--url", "ws://localhost:1"], "hub: --url: one tcp:// or unix:// url expected"),
     ],
 )

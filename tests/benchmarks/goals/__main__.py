@@ -8,13 +8,15 @@ Exit code 0 if all are reached, 3 if not, 1 if they cannot be measured, 2 for wr
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 from pathlib import Path
 
 from hub.errors import HubError
+from peers.bench.environment import Environment
 from peers.bench.plan import Plan
+from peers.bench.worker import raise_descriptor_limit
 from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
+from tests.benchmarks.goals.figure import figures_report
 from tests.benchmarks.goals.goals import GOALS, run_goals
 from tests.benchmarks.goals.scope import Scope
 
@@ -44,21 +46,22 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Measure as the arguments say; return the exit code."""
     given = _arguments()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    raise_descriptor_limit()
     base = Plan(
         hub_cpu=given.hub_cpu, load_cpus=tuple(given.load_cpu), pin=not given.no_pin, hub_flags=tuple(given.hub_flag)
     )
+    environment = Environment.here()
     try:
         base.check()
         with shown_progress(shown=True) as tell:
-            found = run_goals(Scope(base, given.repeat, given.scale, tell), given.only)
+            figures = run_goals(Scope(base, given.repeat, given.scale, tell), given.only)
     except HubError as error:
         print(f"make bench: {error}", file=sys.stderr)  # noqa: T201 -- a program
         return 1
     remarks = [f"at a scale of {given.scale:g}: a quick look, no figures"] if given.scale < 1 else []
-    Output(json=given.json).write(found.json(), found.table(), str(found.environment), remarks)
-    return 0 if all(figure.reached for figure in found.figures) else EXIT_FLAWED
+    report = figures_report(environment, base, figures, remarks)
+    Output(json=given.json).write(report)
+    return 0 if report.flawless else EXIT_FLAWED
 
 
 if __name__ == "__main__":

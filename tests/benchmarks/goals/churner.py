@@ -18,16 +18,16 @@ from contextlib import contextmanager
 
 import msgspec
 
-from peers.bench.dial import Line, dial
 from peers.bench.errors import BenchError
-from peers.bench.framing import Control
 from peers.bench.layout import Layout
-from peers.bench.worker import child_environment
+from peers.bench.line import Line, dial
+from peers.bench.running_hub import child_environment
+from peers.wire.control import encode_subscription
+from peers.wire.kinds import Kind
 
 __all__ = ["Churned", "churning", "main"]
 
 _KEPT = 100
-_READ_BYTES = 64 * 1024
 _LAYOUT = Layout("/churn/", 1, 16, 1)
 """Of messages that never come."""
 
@@ -68,7 +68,6 @@ class _Churner:
         self._requests = 0
         self._confirmed = 0
         self._alive: deque[str] = deque()
-        self._buffer = bytearray(line.held)
 
     def run(self) -> Churned:
         """Churn until standard input ends; return what was done once all of it is confirmed."""
@@ -78,12 +77,14 @@ class _Churner:
         while True:
             ready = [descriptor for descriptor, _ in poll.poll(1000 * self._wait_s())]
             if 0 in ready:
+                poll.unregister(0)
                 break
             if ready:
                 self._read()
             self._send()
         elapsed_s = time.monotonic() - self._began_s
         while self._confirmed < self._requests:
+            poll.poll()
             self._read()
         return Churned(self._requests, self._confirmed, elapsed_s)
 
@@ -99,34 +100,19 @@ class _Churner:
             self._pairs += 1
             prefix = f"{_LAYOUT.prefix}{self._pairs:09}/"
             self._alive.append(prefix)
-            requests.append(self._request(prefix, subscribe=True))
+            requests.append(self._request(Kind.SUBSCRIBE, prefix))
             if len(self._alive) > _KEPT:
-                requests.append(self._request(self._alive.popleft(), subscribe=False))
+                requests.append(self._request(Kind.UNSUBSCRIBE, self._alive.popleft()))
         if requests:
             self._line.socket.sendall(b"".join(requests))
 
-    def _request(self, prefix: str, *, subscribe: bool) -> bytes:
+    def _request(self, kind: Kind, prefix: str) -> bytes:
         self._requests += 1
-        return self._line.subscription([prefix], self._requests, subscribe=subscribe)
+        return encode_subscription(kind, [prefix], self._requests)
 
     def _read(self) -> None:
         """Count confirmations."""
-        data = self._line.socket.recv(_READ_BYTES)
-        if not data:
-            raise BenchError("the hub closed the connection of the client that churns")
-        self._buffer += data
-        position = 0
-        frame = self._line.framing.at(self._buffer, position, len(self._buffer))
-        while frame is not None:
-            position += frame.size
-            if isinstance(frame, Control):
-                if frame.word in {"close", "error"}:
-                    raise BenchError(f"the hub says: {frame.text} ({frame.code})")
-                self._confirmed += frame.word == "confirmed"
-                if frame.answer:
-                    self._line.socket.sendall(frame.answer)
-            frame = self._line.framing.at(self._buffer, position, len(self._buffer))
-        del self._buffer[:position]
+        self._confirmed += sum(control.word == "confirmed" for control in self._line.listen())
 
 
 def main() -> None:

@@ -6,12 +6,12 @@ import math
 import statistics
 
 import msgspec
-from rich.table import Table
-from rich.text import Text
 
 from peers.bench.environment import Environment
+from peers.bench.plan import Plan
+from peers.bench.report import Report, Row
 
-__all__ = ["Figure", "Figures"]
+__all__ = ["Figure", "figures_report"]
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -40,48 +40,27 @@ class Figure(msgspec.Struct, frozen=True):
         return good and not self.faults
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """All that were measured."""
-
-    environment: Environment
-    figures: list[Figure]
-
-    def table(self) -> Table:
-        """For a terminal."""
-        table = Table("figure", box=None, pad_edge=False, header_style="bold")
-        for column in ("goal", "measured", "lowest", "highest"):
-            table.add_column(column, justify="right")
-        table.add_column("unit")
-        table.add_column("")
-        for figure in self.figures:
-            goal = f"{'≥' if figure.at_least else '≤'} {_shown(figure.goal)}"
-            verdict = Text("ok", style="green") if figure.reached else Text("not reached", style="bold red")
-            shown = map(
-                _shown, (figure.measured, min(figure.values, default=math.nan), max(figure.values, default=math.nan))
-            )
-            table.add_row(Text(figure.name), goal, *shown, Text(figure.unit, style="dim"), verdict)
-            for fault in figure.faults:
-                table.add_row(Text(f"  {fault}", style="red"))
-            if figure.remark:
-                table.add_row(Text(f"  {figure.remark}", style="dim"))
-        return table
-
-    def json(self) -> bytes:
-        """For programs."""
-        document = {
-            "benchmark": "targets",
-            "version": 1,
-            "environment": self.environment,
-            "figures": [
-                msgspec.structs.asdict(figure) | {"measured": figure.measured, "reached": figure.reached}
-                for figure in self.figures
-            ],
-        }
-        return msgspec.json.format(msgspec.json.encode(document), indent=1)
+def figures_report(environment: Environment, plan: Plan, figures: list[Figure], remarks: list[str]) -> Report:
+    """Return what was measured, with a verdict on each figure."""
+    rows = []
+    for figure in figures:
+        goal = f"{'≥' if figure.at_least else '≤'} {_shown(figure.goal)}"
+        lowest, highest = (most(figure.values, default=math.nan) for most in (min, max))
+        shown = [goal, *map(_shown, (figure.measured, lowest, highest)), "ok" if figure.reached else "not reached"]
+        rows.append(Row(figure.name, figure.unit, shown, bad=not figure.reached))
+        rows += [Row(f"  {fault}", "", (), bad=True) for fault in figure.faults]
+        if figure.remark:
+            rows.append(Row(f"  {figure.remark}", "", ()))
+    every = [
+        msgspec.structs.asdict(figure) | {"measured": figure.measured, "reached": figure.reached} for figure in figures
+    ]
+    reached = all(figure.reached for figure in figures)
+    columns = ("goal", "measured", "lowest", "highest", "")
+    return Report("targets", environment, plan, columns, rows, {"figures": every}, reached, remarks)
 
 
 def _shown(value: float) -> str:
-    """Three digits that matter."""
+    """Write a number with the three digits that matter."""
     if math.isnan(value):
         return "-"
     magnitude = abs(value)

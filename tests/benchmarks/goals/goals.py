@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from hub.overflow import Overflow
-from peers.bench.environment import Environment
 from peers.bench.errors import BenchError
-from tests.benchmarks.goals.figure import Figure, Figures
+from tests.benchmarks.goals.figure import Figure
 from tests.benchmarks.goals.journal import beside_history, confirmed, history, live, written
 from tests.benchmarks.goals.memory import connections, stalled_queues, subscriptions
 from tests.benchmarks.goals.scope import Scope
@@ -47,7 +46,7 @@ GOALS: dict[str, Callable[[Scope], list[Figure]]] = {
 A churn of 2,000/s can be read as 2,000 requests, or as 2,000 subscriptions and as many ends of them: both are here."""
 
 
-def run_goals(scope: Scope, only: Iterable[str] = ()) -> Figures:
+def run_goals(scope: Scope, only: Iterable[str] = ()) -> list[Figure]:
     """Measure the goals.
 
     Args:
@@ -64,11 +63,10 @@ def run_goals(scope: Scope, only: Iterable[str] = ()) -> Figures:
     for name in names:
         if name not in GOALS:
             raise BenchError(f"--only: no figure {name!r}; there are {', '.join(GOALS)}")
-    environment = Environment.here()
     figures: list[Figure] = []
     for name in names:
         try:
             figures += GOALS[name](scope)
         except BenchError as error:  # the others are worth having all the same
             figures.append(Figure(name, math.nan, "", [], faults=[f"not measured: {error}"]))
-    return Figures(environment, figures)
+    return figures

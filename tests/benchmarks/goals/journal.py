@@ -15,13 +15,12 @@ from contextlib import contextmanager
 
 import msgspec
 
-from peers.bench.dial import Wish
 from peers.bench.measurement import Measurement
 from peers.bench.plan import Plan
-from peers.bench.running_hub import RunningHub
+from peers.bench.running_hub import RunningHub, child_environment
 from peers.bench.stage import Stage
-from peers.bench.worker import child_environment
 from peers.client import Client, connect
+from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import Figure
 from tests.benchmarks.goals.scope import Scope, faults
 
@@ -33,7 +32,7 @@ _WRITTEN_MESSAGES = 6_000_000
 _READ_MESSAGES = 2_000_000
 _VALUES = 500
 _FLAGS = ("--journal=journal.db",)
-_WIDE = Wish(messages=65_536)
+_WIDE = QueueWish(messages=65_536)
 _TOPIC = "/bench/journal"
 _RATE_PER_S = 10_000
 _STREAM_PER_S = 20_000

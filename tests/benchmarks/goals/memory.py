@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from peers.bench.dial import Line, Wish, dial
 from peers.bench.layout import Layout
+from peers.bench.line import Line, dial
 from peers.bench.plan import Transport
 from peers.bench.running_hub import RunningHub
 from peers.bench.stage import Stage
+from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import Figure
 from tests.benchmarks.goals.scope import Scope
+from tests.benchmarks.goals.stalled_readers import stalled_readers
 
 __all__ = ["connections", "stalled_queues", "subscriptions"]
 
@@ -116,22 +118,20 @@ def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:
         messages=count * fitting * _OVERFULL,
         size=_SIZE_BYTES,
         topics=count,
-        stalled=count,
-        stalled_apart=True,
-        stalled_wish=Wish(messages=1_000_000, bytes=_STALLED_QUEUE_BYTES),
-        wish=Wish(messages=65_536),
+        wish=QueueWish(messages=65_536),
         warmup=count,
     )
+    wish = QueueWish(messages=1_000_000, bytes=_STALLED_QUEUE_BYTES)
     name = f"{count} stalled subscribers, {_STALLED_QUEUE_BYTES >> 20} MiB queues, no message in two of them"
     values, faults = [], []
     for _ in range(scope.repeat):
-        with Stage(plan) as stage:
+        with Stage(plan) as stage, stalled_readers(stage, count, wish, apart=True) as readers:
             stage.hub.wait_quiet()
             before = stage.hub.usage().memory_bytes
-            run = stage.measure(watch=scope.tell(name))
+            run = stage.measure(watch=readers.watched(scope.tell(name)))
             values.append((run.hub_memory_bytes - before) / 1048576)
-            counted = stage.resume_stalled()
-        if any(not one.told or one.told != one.lost or one.out_of_order for one in counted):
+            accounts = readers.accounts()
+        if any(not one.told or one.told != one.lost or one.out_of_order for one in accounts):
             faults.append("a queue was not full, or what it lost was not told")
         if not run.flawless:
             faults.append("the subscriber that reads did not get everything")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from hub.overflow import Overflow
-from peers.bench.dial import Wish
 from peers.bench.measurement import Measurement
 from peers.bench.stage import Stage
-from peers.bench.tally import Counted
+from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import Figure
 from tests.benchmarks.goals.scope import Scope, faults
+from tests.benchmarks.goals.stalled_readers import Account, stalled_readers
 
 __all__ = ["account_faults", "stalled"]
 
@@ -45,9 +45,9 @@ def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figur
 def _accounts(scope: Scope, overflow: Overflow, name: str) -> Figure:
     """How many of the stalled ones got exactly what they should."""
     wrong = [
-        account_faults(counted, overflow, _sent(scope), _QUEUE_MESSAGES)
+        account_faults(account, overflow, _sent(scope), _QUEUE_MESSAGES)
         for _ in range(scope.repeat)
-        for counted in _account(scope, overflow, f"{name}: account")
+        for account in _account(scope, overflow, f"{name}: account")
     ]
     right_percent = 100 * sum(not one for one in wrong) / len(wrong)
     return Figure(
@@ -65,35 +65,32 @@ def _sent(scope: Scope) -> int:
 
 
 def _rate(scope: Scope, overflow: Overflow, name: str, *, stalling: bool) -> Measurement:
-    stuck = scope.scaled(_STALLED)
+    stuck = scope.scaled(_STALLED) if stalling else 0
     plan = scope.plan(
         messages=scope.scaled(_RATE_MESSAGES),
         size=_SIZE_BYTES,
-        subscribers=scope.scaled(_SUBSCRIBERS, 2) - (stuck if stalling else 0),
-        stalled=stuck if stalling else 0,
-        wish=Wish(messages=65_536),
-        stalled_wish=Wish(messages=_QUEUE_MESSAGES, overflow=overflow),
+        subscribers=scope.scaled(_SUBSCRIBERS, 2) - stuck,
+        wish=QueueWish(messages=65_536),
     )
-    with Stage(plan) as stage:
-        return stage.measure(watch=scope.tell(name))
+    with Stage(plan) as stage, stalled_readers(stage, stuck, _wish(overflow)) as readers:
+        stage.measure(plan.warmup_messages)  # so that their queues are full from the beginning
+        return stage.measure(watch=readers.watched(scope.tell(name)))
 
 
-def _account(scope: Scope, overflow: Overflow, name: str) -> list[Counted]:
+def _account(scope: Scope, overflow: Overflow, name: str) -> list[Account]:
     """Let some overflow, then read everything they have."""
-    plan = scope.plan(
-        messages=_sent(scope),
-        size=_SIZE_BYTES,
-        stalled=scope.scaled(_STALLED),
-        stalled_wish=Wish(messages=_QUEUE_MESSAGES, overflow=overflow),
-        warmup=0,
-    )
-    with Stage(plan) as stage:
-        stage.measure(watch=scope.tell(name))
-        return stage.resume_stalled()
+    plan = scope.plan(messages=_sent(scope), size=_SIZE_BYTES, warmup=0)
+    with Stage(plan) as stage, stalled_readers(stage, scope.scaled(_STALLED), _wish(overflow)) as readers:
+        stage.measure(watch=readers.watched(scope.tell(name)))
+        return readers.accounts()
 
 
-def account_faults(counted: Counted, overflow: Overflow, sent: int, queue_messages: int) -> list[str]:
-    """What is wrong with what one subscriber got that stalled from the first message on.
+def _wish(overflow: Overflow) -> QueueWish:
+    return QueueWish(messages=_QUEUE_MESSAGES, overflow=overflow)
+
+
+def account_faults(account: Account, overflow: Overflow, sent: int, queue_messages: int) -> list[str]:
+    """Return what is wrong with what one subscriber got that stalled from the first message on.
 
     All of it must be told, and none twice or out of order. Of the messages that its queue held:
 
@@ -102,20 +99,20 @@ def account_faults(counted: Counted, overflow: Overflow, sent: int, queue_messag
     * disconnect: the oldest, then close code 4008 and how many were lost until then.
     """
     wrong = []
-    if counted.received + counted.lost != sent or counted.out_of_order:
-        wrong.append(f"{counted.received} received and {counted.lost} lost are not {sent}")
-    if len(counted.gaps) != 1:
-        return [*wrong, f"{len(counted.gaps)} gaps, expected one"]
-    gap = counted.gaps[0]
+    if account.received + account.lost != sent or account.out_of_order:
+        wrong.append(f"{account.received} received and {account.lost} lost are not {sent}")
+    if len(account.gaps) != 1:
+        return [*wrong, f"{len(account.gaps)} gaps, expected one"]
+    gap = account.gaps[0]
     behind = sent - gap.first - gap.messages
     if behind != (queue_messages if overflow is Overflow.DROP_OLDEST else 0):
         wrong.append(f"{behind} messages behind the gap")
     if overflow is Overflow.DISCONNECT:
-        told = re.search(r"(\d+) messages lost.*\(4008\)", counted.closed)
-        if told is None or not queue_messages < int(told[1]) <= counted.lost:
-            wrong.append(f"closed with {counted.closed!r}")
-    elif counted.told != counted.lost:
-        wrong.append(f"{counted.lost} lost, {counted.told} told")
-    if counted.closed and overflow is not Overflow.DISCONNECT:
-        wrong.append(f"closed with {counted.closed!r}")
+        told = re.search(r"(\d+) messages lost.*\(4008\)", account.closed)
+        if told is None or not queue_messages < int(told[1]) <= account.lost:
+            wrong.append(f"closed with {account.closed!r}")
+    elif account.told != account.lost:
+        wrong.append(f"{account.lost} lost, {account.told} told")
+    if account.closed and overflow is not Overflow.DISCONNECT:
+        wrong.append(f"closed with {account.closed!r}")
     return wrong

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 
-from peers.bench.dial import Wish
 from peers.bench.idle_peers import Step, run_idle_peers
 from peers.bench.measurement import Measurement
 from peers.bench.stage import Stage
+from peers.wire.hello import QueueWish
 from tests.benchmarks.goals import churner
 from tests.benchmarks.goals.figure import Figure
 from tests.benchmarks.goals.scope import Scope, faults
@@ -23,7 +23,7 @@ _JOINED_PERCENT = 10
 """So much more than one burst may leave with a write, on average, before the figure flatters the hub: when it, or the
 publisher, gets no CPU in time, it puts together what should have been writes of their own."""
 
-_WIDE = Wish(messages=65_536)
+_WIDE = QueueWish(messages=65_536)
 """So that what is measured is the hub and not the window, see docs/benchmarks.md."""
 
 
@@ -97,7 +97,8 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
     values = [100 * (ratio - 1) for ratio in found.ratios(1)]
     writes = found.change_of_writes_percent(1)
     by_write = "" if writes is None else f"; {writes:+.1f} % for a write"
-    remark = f"hub CPU {found.cpu_percent(0):.2f} % of a core without, {found.cpu_percent(1):.2f} % with{by_write}"
+    without, beside = (found.median(step, lambda run: run.hub_cpu_percent) for step in (0, 1))
+    remark = f"hub CPU {without:.2f} % of a core without, {beside:.2f} % with{by_write}"
     flaws = faults([run for measurements in found.rounds for run in measurements])
     return [Figure(name, goal_percent, "% more hub CPU", values, faults=flaws, remark=remark)]
 

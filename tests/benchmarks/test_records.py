@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import RejectedError
-from peers.bench.y.operation import Operation
-from peers.bench.y.records import (
+from tests.benchmarks.arrays.records import (
     REQUEST_BYTES,
     RESULT_BYTES,
+    Operation,
     answer,
     fill,
     requests_in,

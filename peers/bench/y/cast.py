@@ -1,0 +1,134 @@
+"""`Cast`: the requester and the services beside a hub, and what a run of theirs has cost: `Run`.
+
+In one run the command notes what the system has charged to each process, gives the requester its order, looks at the
+board until the answer is there, and notes again. The requester counts and checks.
+
+Owner of the state: the command, whose `ExitStack` ends the processes. Cost: a look at the board five times a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import NoneType
+from typing import Any
+
+import msgspec
+
+from peers.bench.board import Board
+from peers.bench.errors import BenchError
+from peers.bench.running_hub import RunningHub
+from peers.bench.stage import Watch
+from peers.bench.usage import machine_cpu_ns, read_usage
+from peers.bench.worker import Worker
+from peers.bench.y.asking import Ask, Asked
+
+__all__ = ["PROCESSES", "Cast", "Run"]
+
+PROCESSES = ("requester", "hub", "adding", "multiplying")
+
+_START_S = 60.0
+_POLL_S = 0.2
+_SILENCE_S = 90.0
+"""A requester whose numbers on the board stand still for so long has hung; each request of its own ends before."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. CPU is what the system has charged to a process, user and kernel, ns for each pair of the run."""
+
+    pairs: int
+    wrong: int
+    failed: int
+    lost: int
+    reasons: list[str]
+    """Why pairs failed."""
+    elapsed_s: float
+    pairs_per_s: float
+    """Right results a second."""
+    p50_us: float
+    """How long a pair took; 0 if more than one at a time was asked, and so is `p99_us`."""
+    p99_us: float
+    requester_ns: float
+    hub_ns: float
+    """The hub's CPU; 0 if its process is not known."""
+    adding_ns: float
+    """A service's CPU for each pair, although it is asked for half of them, so that all can be added: `all_ns`."""
+    multiplying_ns: float
+    all_ns: float
+    others_percent: float
+    """CPU that anything else on the machine has taken meanwhile, of one core; the hub too, if it is not known."""
+
+    @property
+    def flawless(self) -> bool:
+        """Whether every pair has got the one right result."""
+        return not (self.wrong or self.failed or self.lost)
+
+    @classmethod
+    def of(cls, asked: Asked, cpu_ns: dict[str, int], machine_ns: int) -> Run:
+        """Work out the figures from what the requester says, and from what was charged to processes and machine."""
+        elapsed_s = max(asked.elapsed_ns, 1) / 1e9
+        all_ns = sum(cpu_ns.values())
+        figures: dict[str, Any] = {f"{name}_ns": used / max(1, asked.pairs) for name, used in cpu_ns.items()}
+        figures |= {name: getattr(asked, name) for name in ("pairs", "wrong", "failed", "lost", "reasons")}
+        return cls(
+            elapsed_s=elapsed_s,
+            pairs_per_s=(asked.pairs - asked.wrong - asked.failed - asked.lost) / elapsed_s,
+            p50_us=asked.latency.percentile(50) / 1000,
+            p99_us=asked.latency.percentile(99) / 1000,
+            all_ns=all_ns / max(1, asked.pairs),
+            others_percent=max(0.0, machine_ns - all_ns) / elapsed_s / 1e7,
+            **figures,
+        )
+
+
+class Cast:
+    """All processes, connected.
+
+    Args:
+        stack: It ends what is started.
+        hub: It runs already.
+        works: For each process but the hub: what it does, and its set-up.
+    """
+
+    def __init__(self, stack: ExitStack, hub: RunningHub, works: dict[str, tuple[Callable[..., None], Any]]) -> None:
+        self._hub = hub
+        self._board = Board(1, 1)
+        self._workers: dict[str, Worker] = {}
+        for name, (work, setup) in works.items():
+            self._workers[name] = worker = Worker(name, work, setup, self._board)
+            stack.callback(worker.stop)
+            worker.take(NoneType, _START_S)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes, the hub among them."""
+        return [self._hub.pid, *(worker.pid for worker in self._workers.values())]
+
+    def measure(self, order: Ask, watch: Watch) -> Run:
+        """Make one run.
+
+        Raises:
+            BenchError: A process has failed or hangs.
+        """
+        before, machine_ns = self._cpu_ns(), machine_cpu_ns()
+        asked = self._ask(order, watch)
+        after, machine_ns = self._cpu_ns(), machine_cpu_ns() - machine_ns
+        return Run.of(asked, {name: after[name] - before[name] for name in PROCESSES}, machine_ns)
+
+    def _ask(self, order: Ask, watch: Watch) -> Asked:
+        requester, settled = self._workers["requester"], self._board.sent
+        began = seen = settled[0]
+        still_s = 0.0
+        requester.order(order)
+        while not requester.wait(_POLL_S):
+            still_s, seen = (still_s + _POLL_S if settled[0] == seen else 0.0), settled[0]
+            watch(seen - began, order.pairs)
+            for worker in self._workers.values():
+                worker.wait(0)
+            if still_s > _SILENCE_S:
+                raise BenchError(f"nothing is answered any more, after {seen - began:,} pairs")
+        return requester.take(Asked)
+
+    def _cpu_ns(self) -> dict[str, int]:
+        charged = {name: read_usage(worker.pid).cpu_ns for name, worker in self._workers.items()}
+        return charged | {"hub": self._hub.usage().cpu_ns}
