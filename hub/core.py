@@ -46,7 +46,6 @@ from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
-from hub.statistics import HandlerStatistics
 from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
@@ -125,8 +124,8 @@ class Core:
         # Prefix → the handlers that subscribe to it, with those that are leaving.
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
         # What follows from that for far sides. For links it is kept from the start, for leaves from the first one on.
-        self._asked_of_links = Asked(lambda handler, prefix: handler.delivery.asks_links(prefix))
-        self._asked_of_links.begin(())
+        self.asked_of_links = Asked(lambda handler, prefix: handler.delivery.asks_links(prefix))
+        self.asked_of_links.begin(())
         self._asked_of_leaves = Asked(
             lambda handler, prefix: handler.delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves
         )
@@ -193,7 +192,7 @@ class Core:
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
         self.handlers[handler.id] = handler
         if on_filter is not None:
-            asked = self._asked_of_links if handler.is_link else self._begun_for_leaves()
+            asked = self.asked_of_links if handler.is_link else self._begun_for_leaves()
             asked.tell(handler, on_filter)
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
@@ -204,7 +203,7 @@ class Core:
             return
         handler.shut()
         self.requests.forget(handler)
-        self._asked_of_links.forget(handler)
+        self.asked_of_links.forget(handler)
         self._asked_of_leaves.forget(handler)
         self.on_refused.pop(handler, None)
         self._leaving.append(handler)
@@ -313,13 +312,13 @@ class Core:
     def _add(self, handler: Handler, prefix: str) -> None:
         self._multimap.add(prefix, handler)
         self.routes.forget(prefix)
-        self._asked_of_links.add(handler, prefix)
+        self.asked_of_links.add(handler, prefix)
         self._asked_of_leaves.add(handler, prefix)
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self.routes.forget(prefix)
-        self._asked_of_links.discard(handler, prefix)
+        self.asked_of_links.discard(handler, prefix)
         self._asked_of_leaves.discard(handler, prefix)
 
     # Messages.
@@ -446,7 +445,7 @@ class Core:
             routes=len(self.routes.table),
             misses_total=self.routes.misses,
             clears_total=self.routes.clears,
-            filter_prefixes=len(self._asked_of_links),
+            filter_prefixes=len(self.asked_of_links),
             rules=len(self.rules),
             tagged=self.routes.tagged_keys,
             size_bytes=self.routes.size_bytes,
@@ -460,15 +459,6 @@ class Core:
             "rules": self.rules.allowed.refused_total,
             "services": self.requests.services_allowed.refused_total,
         }
-
-    def handler_statistics(self) -> list[HandlerStatistics]:
-        """Return what each handler has done, and what it holds now."""
-        return [handler.statistics() for handler in self.handlers.values()]
-
-    @property
-    def minimal_filter(self) -> tuple[str, ...]:
-        """The fewest prefixes that cover what this hub's own subscribers want: what a link is asked for."""
-        return self._asked_of_links.minimal
 
     @property
     def minimal_filter_for_leaves(self) -> tuple[str, ...]:

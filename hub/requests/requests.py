@@ -116,22 +116,15 @@ class Requests:
 
     # Services.
 
-    def serve(self, handler: Handler, prefixes: list[str]) -> None:
-        """Let `handler` serve each prefix, all or none. A prefix that is served twice must be taken back twice.
+    def serving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
+        """Let a handler serve each prefix, all or none, in steps: many prefixes at once would hold up a turn.
+
+        A prefix that is served twice must be taken back twice. The rest is dropped when the handler leaves.
 
         Raises:
-            ClosedError: The handler has left.
+            ClosedError: The handler has left. This and the others come with the first step.
             InvalidTopicError: One of them is no prefix.
             RejectedError: One is the hub's own, there would be too many, or this kind of handler cannot serve.
-        """
-        for _ in self.serving(handler, prefixes):
-            pass
-
-    def serving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
-        """Serve in steps, for many prefixes that would hold up a turn; the rest is dropped when the handler leaves.
-
-        Raises:
-            ClosedError, InvalidTopicError, RejectedError: As `serve`, from the first step.
         """
         if handler.closed:
             raise ClosedError("the handler is not attached to this hub")
@@ -139,13 +132,8 @@ class Requests:
             raise RejectedError(CloseCode.NOT_ALLOWED, "requests do not reach what is connected in this way")
         yield from self._services.serving(self._participant(handler), prefixes)
 
-    def unserve(self, handler: Handler, prefixes: list[str]) -> None:
-        """Take back one for each prefix; those that the handler does not serve are passed over."""
-        for _ in self.unserving(handler, prefixes):
-            pass
-
     def unserving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
-        """Take back in steps, as `serving` serves in steps."""
+        """Take back one for each prefix, in steps; those that the handler does not serve are passed over."""
         participant = self._participants.get(handler)
         if participant is not None:
             yield from self._services.unserving(participant, prefixes)

@@ -54,7 +54,8 @@ class Stage:
         self.core = Core(self._wake, CoreLimits(requests=RequestLimits(pending=1 << 30, pending_total=1 << 30)))
         self.requests = self.core.requests
         self.service = self.join()
-        self.requests.serve(self.service, ["/service/"])
+        for _ in self.requests.serving(self.service, ["/service/"]):
+            pass
         self.requesters = [self.join() for _ in range(max(1, pending // PER_REQUESTER) + 1)]
         self.last = self.requesters.pop()
 

@@ -110,7 +110,7 @@ async def test_stopping_in_order(start_daemon: StartDaemon, connect: Connect) ->
     publisher = await connect(endpoint)
     stranger = await RawClient.connect(endpoint)
     total = 0
-    while next(one for one in daemon.node.core.handler_statistics() if one.prefixes).queued_messages < 500:
+    while next(one for one in daemon.node.core.handlers.values() if one.prefixes).statistics().queued_messages < 500:
         await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
         await publisher.ping()
         total += 500
@@ -131,7 +131,7 @@ async def test_stopping_does_not_wait_for_who_does_not_read(start_daemon: StartD
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", receive_bytes=4096)
     publisher = await connect(endpoint)
-    while not any(one.paused for one in daemon.node.core.handler_statistics()):
+    while not any(not one.writable for one in daemon.node.core.handlers.values()):
         await publisher.send(numbered("/flood", range(500), padding=1000))
         await publisher.ping()
     await daemon.stop()

@@ -5,7 +5,7 @@ Values are consecutive numbers, so that order and loss can be read off what arri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -178,6 +178,12 @@ def publish(core: Core, topic: str, *values: Any, source: Handler | None = None)
     """
     batch = Batch.of(topic, values)
     core.publish(source or handler_of(), core.routes.of(next(iter(batch.parts())).routing_key), batch)
+
+
+def at_once(steps: Iterator[None]) -> None:
+    """Do all steps of a change that a connection spreads over its turns."""
+    for _ in steps:
+        pass
 
 
 class Turn:

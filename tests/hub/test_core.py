@@ -17,7 +17,7 @@ from hub.names.claim import Announced
 from hub.overflow import Overflow, QueueLimits
 from hub.tags.rule import Rule
 from hub.turn import STEPS_PER_TURN
-from tests.hub.fakes import FakeOutlet, FarSide, Turn, handler_of
+from tests.hub.fakes import FakeOutlet, FarSide, Turn, at_once, handler_of
 from tests.hub.requests.party import FakePoster
 
 # Messages.
@@ -197,7 +197,7 @@ def test_all_prefixes_or_none() -> None:
         turn.core.subscribe(handler, ["/a", "/b\x00"])
     assert handler.prefixes == {"/kept": 1}
     assert turn.core.statistics().routing.subscriptions == 1
-    assert turn.core.minimal_filter == ("/kept",)
+    assert turn.core.asked_of_links.minimal == ("/kept",)
 
 
 def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
@@ -225,13 +225,13 @@ def test_peers_have_limits_of_their_own(role: Role) -> None:
     rules = [Rule((label,)) for label in "abc"]
     turn.core.subscribe(peer, ["/1", "/2"])
     turn.core.subscribe_rules(peer, rules[:2])
-    turn.core.requests.serve(peer, ["/1", "/2"])
+    at_once(turn.core.requests.serving(peer, ["/1", "/2"]))
     with pytest.raises(RejectedError, match="3 prefixes, the limit for a peer is 2"):
         turn.core.subscribe(peer, ["/3"])
     with pytest.raises(RejectedError, match="3 rules, the limit for a peer is 2"):
         turn.core.subscribe_rules(peer, rules)
     with pytest.raises(RejectedError, match="3 prefixes to serve, the limit for a peer is 2"):
-        turn.core.requests.serve(peer, ["/3"])
+        at_once(turn.core.requests.serving(peer, ["/3"]))
     assert turn.core.refused_for_limits() == {"prefixes": 1, "rules": 3, "services": 1}
 
 
@@ -308,7 +308,7 @@ def test_nothing_is_left_of_a_handler_that_leaves() -> None:
     seen = turn.core.statistics()
     assert (seen.clients, seen.routing.subscriptions, seen.routing.filter_prefixes) == (1, 0, 0)
     assert not turn.core._multimap._trie
-    assert not turn.core._asked_of_links._filter._counts
+    assert not turn.core.asked_of_links._filter._counts
     gone = weakref.ref(outlet)
     del handler, outlet
     gc.collect()
@@ -369,7 +369,7 @@ def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
     core.attach(link)
     core.subscribe(link, [f"/{number}/" for number in range(3000)])
     core.subscribe_rules(link, [Rule(("a", f"b{number}")) for number in range(3000)])
-    core.requests.serve(link, [f"/{number}/" for number in range(3000)])
+    at_once(core.requests.serving(link, [f"/{number}/" for number in range(3000)]))
     core.names.link(link, b"\x02" * 16, lambda *_: None)
     core.names.hear(link, [Announced(f"a.n{number}", (), 1, 1) for number in range(3000)], [])
     core.flush()
@@ -401,7 +401,7 @@ def test_what_a_handler_counted_stays() -> None:
     assert after.delivered_messages_total == before.delivered_messages_total == 1
     assert after.delivered_bytes_total == before.delivered_bytes_total > 0
     assert after.dropped_messages_total == before.dropped_messages_total
-    assert turn.core.handler_statistics() == []
+    assert turn.core.handlers == {}
 
 
 # Looking at it.
@@ -432,12 +432,13 @@ def test_statistics() -> None:
     assert seen.published_messages_total == 4
     assert seen.delivered_messages_total == 3
     assert seen.queued_messages == 2
-    assert [(one.id, one.role, one.prefixes) for one in turn.core.handler_statistics()] == [
+    handlers = [handler.statistics() for handler in turn.core.handlers.values()]
+    assert [(one.id, one.role, one.prefixes) for one in handlers] == [
         (1, "client", 2),
         (2, "link", 1),
         (3, "local", 1),
     ]
-    assert turn.core.minimal_filter == ("/a",)
+    assert turn.core.asked_of_links.minimal == ("/a",)
 
 
 def test_ids_are_given_once() -> None:

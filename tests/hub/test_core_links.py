@@ -44,7 +44,7 @@ def test_links_are_told_the_filter_and_its_changes() -> None:
     ]
     turn.core.detach(client, "done")
     assert told.changes[4:] == [Change(removed=("/d",))]
-    assert told.known == set(turn.core.minimal_filter) == {"/a/", "/c"}
+    assert told.known == set(turn.core.asked_of_links.minimal) == {"/a/", "/c"}
     turn.core.detach(link, "done")
     turn.join("/e")
     assert len(told.changes) == 5
@@ -218,7 +218,7 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
     turn.core.detach(link, "lost")
     turn.core.flush()
     assert told.known == {"/a/", "/always/"}
-    assert set(turn.core.minimal_filter) == {"/a/", "/leaf"}
+    assert set(turn.core.asked_of_links.minimal) == {"/a/", "/leaf"}
 
 
 def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
@@ -230,7 +230,7 @@ def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
     assert told.known == {"/a/b"}
     client, _ = turn.join("/a/", "", "$hub/")
     assert told.known == {"/a/"}
-    assert set(turn.core.minimal_filter) == {""}
+    assert set(turn.core.asked_of_links.minimal) == {""}
     turn.core.detach(client, "done")
     turn.core.flush()
     assert told.known == {"/a/b"}

@@ -143,7 +143,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
             wanted = {prefix for member in self.present if member.handler.role is not role for prefix in member.wanted}
             cover = {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
             if role is Role.LINK:
-                assert set(self.turn.core.minimal_filter) == cover
+                assert set(self.turn.core.asked_of_links.minimal) == cover
             for member in self.present:
                 if member.handler.role is role:
                     assert member.known == cover

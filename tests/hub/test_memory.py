@@ -15,7 +15,7 @@ from hub.names.claim import Announced, Wish
 from hub.overflow import Overflow, QueueLimits
 from hub.relief import _level
 from hub.tags.rule import Rule
-from tests.hub.fakes import FakeOutlet, Turn
+from tests.hub.fakes import FakeOutlet, Turn, at_once
 from tests.hub.requests.party import FakePoster
 
 LIMIT_BYTES = 1 << 20
@@ -117,7 +117,7 @@ def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
     for attempt in (
         lambda: core.subscribe(client, ["/a"]),
         lambda: core.subscribe_rules(client, [Rule(("a",))]),
-        lambda: core.requests.serve(client, ["/a"]),
+        lambda: at_once(core.requests.serving(client, ["/a"])),
         lambda: core.names.claim(client, Wish("a.b"), 1),
         lambda: core.names.hear(link, [Announced("a.b", (), 1, 1)], []),
     ):

@@ -14,7 +14,7 @@ from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply, Request, Status
-from tests.hub.fakes import ROOMY, FakeOutlet
+from tests.hub.fakes import ROOMY, FakeOutlet, at_once
 
 MOST = 2**32
 
@@ -119,7 +119,7 @@ class Room:
         handler = Handler(outlet, role=role, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
         self.core.attach(handler)
         if prefixes:
-            self.requests.serve(handler, list(prefixes))
+            at_once(self.requests.serving(handler, list(prefixes)))
         return handler, outlet
 
     def turn(self) -> None:

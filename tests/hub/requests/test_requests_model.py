@@ -20,6 +20,7 @@ from hub.handler import Handler
 from hub.limits import RequestLimits
 from hub.request_frame import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock
+from tests.hub.fakes import at_once
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
 
 LIMITS = RequestLimits(pending=12, pending_total=25, timeout_s=0.05, timeout_max_s=0.2)
@@ -91,14 +92,14 @@ class Model(RuleBasedStateMachine):
     @rule(person=people, prefixes=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=2))
     def serve(self, person: Person, prefixes: list[str]) -> None:
         """Somebody serves."""
-        self.room.requests.serve(person.handler, prefixes)
+        at_once(self.room.requests.serving(person.handler, prefixes))
         for prefix in prefixes:
             person.serves[prefix] = person.serves.get(prefix, 0) + 1
 
     @rule(person=people, prefixes=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=2))
     def unserve(self, person: Person, prefixes: list[str]) -> None:
         """Somebody no longer does; what it was asked before it may still answer."""
-        self.room.requests.unserve(person.handler, prefixes)
+        at_once(self.room.requests.unserving(person.handler, prefixes))
         for prefix in prefixes:
             if person.serves.get(prefix, 0) > 1:
                 person.serves[prefix] -= 1

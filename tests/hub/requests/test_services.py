@@ -13,7 +13,7 @@ from hub.handler import Handler
 from hub.names.claim import Announced, Wish
 from hub.request_frame import Reply, Status
 from hub.requests.services import COMPARED
-from tests.hub.fakes import handler_of
+from tests.hub.fakes import at_once, handler_of
 from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
 
 
@@ -67,11 +67,11 @@ def test_of_very_many_the_next_ones_are_compared(room: Room, requester: Handler)
 def test_counted(room: Room, requester: Handler) -> None:
     """Who serves twice must take it back twice; taking back what is not served is passed over."""
     service, outlet = room.join("/a", "/a")
-    room.requests.unserve(service, ["/a", "/b"])
-    room.requests.unserve(requester, ["/a"])
+    at_once(room.requests.unserving(service, ["/a", "/b"]))
+    at_once(room.requests.unserving(requester, ["/a"]))
     room.ask(requester, request("/a", 1, 1))
     assert taken(outlet) == [[1]]
-    room.requests.unserve(service, ["/a"])
+    at_once(room.requests.unserving(service, ["/a"]))
     room.ask(requester, request("/a", 2, 2))
     assert taken(outlet) == [[]]
 
@@ -85,8 +85,8 @@ def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
     near, outlet = room.join("/a")
     room.ask(requester, request("/a/b", 3, 3))
     assert taken(outlet) == [[3]]
-    room.requests.unserve(near, ["/a"])
-    room.requests.unserve(link, ["/a"])
+    at_once(room.requests.unserving(near, ["/a"]))
+    at_once(room.requests.unserving(link, ["/a"]))
     room.ask(requester, request("/a/b", 4, 4))
     assert [(one, status) for one, status, _ in answers(told.take())] == [
         (1, Status.NO_RESPONDER),
@@ -112,7 +112,7 @@ def test_what_links_are_told(room: Room) -> None:
     room.requests.tell(link, told.append)
     other, _ = room.join("/a", "/c")
     room.core.detach(service, "gone")
-    room.requests.unserve(other, ["/a"])
+    at_once(room.requests.unserving(other, ["/a"]))
     assert told == [Change(added=("/a", "/b")), Change(added=("/c",)), Change(removed=("/b",)), Change(removed=("/a",))]
     room.core.detach(link, "gone")
     room.core.detach(other, "gone")
@@ -131,18 +131,18 @@ def test_what_cannot_be_served(room: Room) -> None:
     """All or none; the error says why."""
     service, _ = room.join()
     with pytest.raises(RejectedError, match="the hub's own"):
-        room.requests.serve(service, ["/a", "$hub/names"])
+        at_once(room.requests.serving(service, ["/a", "$hub/names"]))
     with pytest.raises(InvalidTopicError):
-        room.requests.serve(service, ["/a", "\n"])
+        at_once(room.requests.serving(service, ["/a", "\n"]))
     with pytest.raises(RejectedError, match="1001 prefixes to serve, the limit for a client is 1000"):
-        room.requests.serve(service, [f"/{number}" for number in range(1001)])
+        at_once(room.requests.serving(service, [f"/{number}" for number in range(1001)]))
     mute = handler_of()
     room.core.attach(mute)
     with pytest.raises(RejectedError, match="do not reach"):
-        room.requests.serve(mute, ["/a"])
+        at_once(room.requests.serving(mute, ["/a"]))
     room.core.detach(service, "gone")
     with pytest.raises(ClosedError):
-        room.requests.serve(service, ["/a"])
+        at_once(room.requests.serving(service, ["/a"]))
     assert not room.requests.statistics().services
 
 
