@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,6 +21,7 @@ from hub.frame import HEADER_BYTES
 from hub.settings import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
+from peers.journal import writer as writer_module
 from peers.journal.journal import Journal, NoJournal
 from peers.journal.schema import Write
 from peers.journal.staging import Committed
@@ -368,17 +372,20 @@ async def test_settling(bench: Bench) -> None:
     await bench.journal.settle()
 
 
-async def test_stopping(path: Path) -> None:
+async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that was taken is in the one file; whoever waits is answered."""
+    may_commit = threading.Event()
+    clock = SimpleNamespace(monotonic=time.monotonic, time_ns=time.time_ns, sleep=lambda _: may_commit.wait())
+    monkeypatch.setattr(writer_module, "time", clock)
     bench = Bench(path, commit_s=1.0)
-    await bench.confirmed(0)
     reading = bench.fetch(start=1, wait_ms=60_000)
-    for number in range(1, 100):
+    for number in range(100):
         bench.publish(number)
     told: list[int | RejectedError] = []
     bench.journal.confirm(bench.turn.core.routes.find("/a"), 1, told.append)
     assert await bench.stage("t", 0, "staged") is None
     bench.journal.commit(bench.publisher, Commit(1, "u"), lambda _: None)
+    asyncio.get_running_loop().call_soon(may_commit.set)
     await bench.journal.stop()
     assert told == [99]
     assert beside(path) == ["journal.db"]

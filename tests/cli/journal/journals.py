@@ -56,10 +56,10 @@ def lines(*arguments: str | Path) -> list[Any]:
     return [json.loads(line) for line in run(*arguments).splitlines()]
 
 
-def complaint(*arguments: str | Path) -> str:
+def complaint(*arguments: str | Path, code: int = 1) -> str:
     """Run a command that fails, with exit code 2 if the flags make no sense; return the one line that says why."""
     result = hub("journal", *map(str, arguments))
-    assert result.returncode in {1, 2}
+    assert result.returncode == code, result.stderr
     assert result.stdout == b""
     assert result.stderr.startswith(b"hub: ")
     assert result.stderr.count(b"\n") == 1

@@ -296,24 +296,24 @@ def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "reason"),
+    ("flags", "code", "reason"),
     [
-        (["--start", "yesterday"], "--start 'yesterday': give an offset, or a time such as 2026-11-21T12:00:00Z"),
-        (["--end", "-1"], "--end '-1': give an offset, or a time"),
-        (["--start", "40962"], "--start 40962: the journal has offsets 0 to 40960"),
-        (["--start", "9", "--end", "8"], "--end 8: that is before --start"),
-        (["--prefix", "\x01"], "control character U+0001"),
-        (["-o", "/no/such/folder/file"], "/no/such/folder/file: No such file or directory"),
-        (["-o", "/dev/full"], "/dev/full: No space left on device"),
+        (["--start", "yesterday"], 2, "--start 'yesterday': give an offset, or a time such as 2026-11-21T12:00:00Z"),
+        (["--end", "-1"], 2, "--end '-1': give an offset, or a time"),
+        (["--start", "40962"], 1, "--start 40962: the journal has offsets 0 to 40960"),
+        (["--start", "9", "--end", "8"], 2, "--end 8: that is before --start"),
+        (["--prefix", "\x01"], 2, "control character U+0001"),
+        (["-o", "/no/such/folder/file"], 1, "/no/such/folder/file: No such file or directory"),
+        (["-o", "/dev/full"], 1, "/dev/full: No space left on device"),
     ],
 )
-def test_mistakes_of_export_are_one_line(full: Path, flags: list[str], reason: str) -> None:
-    """Exit code 1 and one line that names the cause."""
+def test_mistakes_of_export_are_one_line(full: Path, flags: list[str], code: int, reason: str) -> None:
+    """One line that names the cause; exit code 2 where no journal could make sense of the flags."""
     if flags[-1] == "/dev/full":
         result = hub("journal", "export", str(full), *flags)
-        assert (result.returncode, result.stderr.decode()) == (1, f"hub: {reason}\n")
+        assert (result.returncode, result.stderr.decode()) == (code, f"hub: {reason}\n")
     else:
-        assert reason in complaint("export", full, *flags)
+        assert reason in complaint("export", full, *flags, code=code)
 
 
 def test_deleted_offsets_are_a_mistake(full: Path) -> None:

@@ -136,8 +136,8 @@ def test_stat_of_an_empty_journal(path: Path) -> None:
 
 @pytest.mark.parametrize("flag", [["--limit", "0"], ["--topics", "--limit", "-3"]])
 def test_mistakes_of_ls_are_one_line(full: Path, flag: list[str]) -> None:
-    """Exit code 1 and one line that names the cause."""
-    assert "give 1 or more" in complaint("ls", full, *flag)
+    """Exit code 2 and one line that names the cause."""
+    assert "give 1 or more" in complaint("ls", full, *flag, code=2)
 
 
 @pytest.mark.parametrize("command", ["ls", "stat", "export", "verify"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hub.errors import CloseCode
 from hub.frame import encode_frame, iterate_frames
 from hub.limits import RequestLimits
@@ -124,13 +126,14 @@ async def test_a_time_out(hub: Hub) -> None:
     assert (notice.code, notice.count) == (CloseCode.BAD_DATA, 2)
 
 
-async def test_the_hub_keeps_the_time_itself(start_hub: StartHub) -> None:
-    """Nobody need do anything for a request to be timed out."""
-    hub = await start_hub(settings=Settings(requests=RequestLimits(timeout_s=0.02)))
+@pytest.mark.parametrize(("timeout_s", "timed_out"), [(0.02, [5, 6]), (3600.0, [6])])
+async def test_the_hub_keeps_the_time_itself(start_hub: StartHub, timeout_s: float, timed_out: list[int]) -> None:
+    """Nobody need do anything for a request to be timed out: after its own time, or the hub's if it names none."""
+    hub = await start_hub(settings=Settings(requests=RequestLimits(timeout_s=timeout_s)))
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 5, 1), asking("/a", 6, 1, timeout_ms=1))
-    assert [(await answered(requester)).first for _ in range(2)] == [6, 5]
+    assert sorted([(await answered(requester)).first for _ in timed_out]) == timed_out
 
 
 async def test_the_same_id_twice(hub: Hub) -> None:
