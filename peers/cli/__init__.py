@@ -99,7 +99,7 @@ def _is_senseless(error: HubError) -> bool:
 
 def _end(text: str, code: int) -> NoReturn:
     """End the process with one line on standard error."""
-    from peers.cli.formats import escaped  # noqa: PLC0415 -- 10 ms that most commands take anyway
+    from peers.cli.texts import escaped  # noqa: PLC0415 -- 10 ms that most commands take anyway
 
     print(escaped(f"hub: {text}"), file=sys.stderr)
     sys.exit(code)

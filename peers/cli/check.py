@@ -23,8 +23,8 @@ from cyclopts import Parameter
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
-from peers.cli.formats import escaped
 from peers.cli.ranges import check_positive
+from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import Hello

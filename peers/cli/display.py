@@ -24,9 +24,11 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from hub.batch import Message
-from peers.cli.formats import JsonFormat, PrettyFormat, Tally, counted
+from peers.cli.formats import JsonFormat, PrettyFormat
 from peers.cli.notices import Notices
 from peers.cli.output import Output
+from peers.cli.tally import Tally
+from peers.cli.texts import counted
 from peers.client import MessageStream
 
 __all__ = ["CLEAR_LINE", "Format", "Look", "Stop", "Visible", "count", "show"]

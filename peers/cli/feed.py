@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
-from peers.cli.formats import counted
 from peers.cli.lines import Input, InputError
 from peers.cli.pace import Schedule
 from peers.cli.replay import Replay
+from peers.cli.texts import counted
 from peers.client import Client, InvalidValueError
 
 __all__ = ["Feed"]

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from peers.cli.formats import escaped, json_text
 from peers.cli.notices import Notices
+from peers.cli.texts import escaped, json_text
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import KnownName, connect
 

@@ -12,7 +12,7 @@ import os
 import sys
 
 from hub.errors import PeerError
-from peers.cli.formats import counted, escaped
+from peers.cli.texts import counted, escaped
 from peers.cli.url import check_client_name
 from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from peers.cli.feed import Feed
-from peers.cli.formats import counted
+from peers.cli.texts import counted
 
 __all__ = ["shown_progress"]
 

@@ -27,7 +27,6 @@ from hub.errors import RejectedError
 from hub.topics import check_topic
 from peers.cli.errors import FlagError
 from peers.cli.feed import Beside, Feed
-from peers.cli.formats import counted, escaped
 from peers.cli.lines import STDIN, InputError
 from peers.cli.notices import Notices
 from peers.cli.progress import shown_progress
@@ -42,6 +41,7 @@ from peers.cli.replay import (
 )
 from peers.cli.stream_flags import RecordingFlags, StreamFlags
 from peers.cli.template import Template
+from peers.cli.texts import counted, escaped
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import Client, connect
 

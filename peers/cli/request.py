@@ -22,11 +22,11 @@ from cyclopts import Parameter
 
 from hub.errors import HubError, RequestError
 from peers.cli.errors import FlagError
-from peers.cli.formats import escaped_lines, json_text
 from peers.cli.lines import STDIN, Input
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.replay import UnreadableError, decode_text, decode_value
+from peers.cli.texts import escaped_lines, json_text
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import Client, connect
 from peers.client.requests import TIMEOUT_LIMIT_S

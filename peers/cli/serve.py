@@ -23,10 +23,10 @@ from cyclopts import Parameter
 from hub.errors import HubError
 from hub.topics import RESERVED
 from peers.cli.errors import FlagError
-from peers.cli.formats import counted, escaped, json_text
 from peers.cli.notices import Notices
 from peers.cli.ranges import check_count
 from peers.cli.replay import decode_value
+from peers.cli.texts import counted, escaped, json_text
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import ServiceRequest, connect
 

@@ -22,11 +22,11 @@ from hub.overflow import Overflow
 from hub.topics import RESERVED
 from peers.cli.display import CLEAR_LINE, Format, Look, Stop, count, show
 from peers.cli.errors import FlagError
-from peers.cli.formats import escaped
 from peers.cli.moments import with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.ranges import check_count, check_positive, size_of
+from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import Client, MessageStream, connect
 from peers.wire.hello import QueueWish

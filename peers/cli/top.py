@@ -20,9 +20,9 @@ from rich.text import Text
 
 from hub.errors import CloseCode, ConnectionLostError
 from peers.cli.errors import FlagError
-from peers.cli.formats import escaped
 from peers.cli.notices import Notices
 from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, activities, total
+from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
 from peers.client import Client, connect
 

@@ -16,7 +16,9 @@ from rich.cells import cell_len
 from hub.batch import Message
 from hub.tags.envelope import tagged
 from hub.tags.message import TaggedMessage
-from peers.cli.formats import JsonFormat, PrettyFormat, Tally, cut, escaped
+from peers.cli.formats import JsonFormat, PrettyFormat
+from peers.cli.tally import Tally
+from peers.cli.texts import cut, escaped
 
 AT = datetime(2018, 3, 24, 17, 15, 20, 600725, tzinfo=UTC)
 EXTENSION = msgspec.msgpack.Ext(5, b"x")

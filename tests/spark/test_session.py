@@ -121,7 +121,8 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_line_does_not_load_pyspark() -> None:
     """Nor does the group `hub spark`, until a job runs."""
     done = python(
-        "import sys, peers.cli, peers.cli.spark;"
+        "import sys, peers.cli;"
+        "from peers.cli.spark import archive, package, replay, report, route;"
         "print([name for name in sys.modules if name.split('.')[0] in {'pyspark', 'pyarrow', 'pandas', 'py4j'}])"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from enum import IntEnum
 
-from peers.cli.formats import escaped
+from peers.cli.texts import escaped
 from peers.journal.damage import Damage
 
 __all__ = ["Damages", "ExitCode"]

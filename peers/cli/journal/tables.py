@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from peers.cli.formats import escaped
+from peers.cli.texts import escaped
 
 __all__ = ["amount", "kib", "print_json", "show"]
 

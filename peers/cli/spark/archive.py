@@ -15,7 +15,7 @@ from cyclopts import Group, Parameter
 from hub.topics import check_prefix
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
-from peers.cli.spark import Engine
+from peers.cli.spark.engine import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.stopping import signals_told

@@ -1,0 +1,61 @@
+"""`Engine`: the options of all jobs that say where Spark runs them, and the groups in which `--help` lists options."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from peers.cli.errors import FlagError
+from peers.spark.session import Job, SessionSettings, running_job
+
+__all__ = ["MESSAGES", "OUTPUT", "SPARK", "Engine", "described"]
+
+MESSAGES = Group("Messages", sort_key=1)
+OUTPUT = Group("Output", sort_key=2)
+SPARK = Group("Spark", sort_key=3)
+
+
+def described(text: str, group: Group = OUTPUT) -> Parameter:
+    """Return the help of an option, in the group under which it is listed."""
+    return Parameter(help=text, group=group, negative_iterable=())
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Engine:
+    """The options that say where a job runs, and with which settings of Spark."""
+
+    master: Annotated[str, described("Master URL; spark-submit's own wins.", SPARK)] = SessionSettings.master
+    driver_memory: Annotated[
+        str, described("Java heap of the driver, such as 4g; with --master local[*] there is no other.", SPARK)
+    ] = SessionSettings.driver_memory
+    shuffle_partitions: Annotated[
+        int, described("Tasks behind a shuffle; 0: twice the cores here, Spark's default on a cluster.", SPARK)
+    ] = SessionSettings.shuffle_partitions
+    conf: Annotated[list[str] | None, described("Further setting of Spark, KEY=VALUE; repeatable.", SPARK)] = None
+    progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.")] = True
+
+    def running(self, name: str) -> AbstractContextManager[Job]:
+        """Return the context of a job; see `running_job`.
+
+        Raises:
+            UsageError: A setting cannot be understood.
+        """
+        settings = SessionSettings(
+            name=f"topichub {name}",
+            master=self.master,
+            driver_memory=self.driver_memory,
+            shuffle_partitions=self.shuffle_partitions,
+            conf=dict(map(_setting, self.conf or ())),
+        )
+        return running_job(settings, shown=self.progress)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise FlagError(f"--conf: KEY=VALUE expected, {text!r} given")
+    return key, value
