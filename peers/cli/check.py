@@ -23,6 +23,7 @@ from cyclopts import Parameter
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
+from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE
@@ -64,7 +65,8 @@ def check(
 ) -> int:
     """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
     check_positive("--timeout", timeout, "seconds")
-    check_positive("--warn-ms", warn_ms, "milliseconds")
+    if warn_ms is not None and not warn_ms >= 0:  # so that `nan` is none either
+        raise FlagError(f"--warn-ms {warn_ms:g}: give 0 or more milliseconds")
     finding = _find(url, timeout, warn_ms)
     if not quiet:
         print(f"{finding.health.name.lower()}: {escaped(finding.text)}")

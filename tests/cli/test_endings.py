@@ -153,7 +153,7 @@ def one_line(said: bytes) -> str:
         (["pub", "/a", "-", "--rate", "nan"], "--rate nan: give more than 0 messages a second"),
         (["request", "/a", "1", "--timeout", "4000"], "--timeout 4000: give more than 0 and at most 3600 seconds"),
         (["check", "--timeout", "-5"], "--timeout -5: give more than 0 seconds"),
-        (["check", "--warn-ms", "nan"], "--warn-ms nan: give more than 0 milliseconds"),
+        (["check", "--warn-ms", "nan"], "--warn-ms nan: give 0 or more milliseconds"),
         (["top", "--interval", "nan"], "--interval nan: hubs announce their handlers once a second, give 1 or more"),
         (
             ["pub", "/a", "[]", "--zeek-event", ""],
