@@ -1,15 +1,20 @@
-"""`Journal`: what the connections of a hub see of it: recording, reading back, batches of writers. `NoJournal`: none.
+"""`Journal`: the journal of a hub that records, wired together of its parts.
 
-Made by the daemon. Owner: the event loop. It wires the recorder (loop), the writer (thread), the readers (processes)
-and the staging area (loop) together, and keeps what they must agree on: an answer to FETCH waits for the commit of what
-was taken before it.
+```
+connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ file
+            ─ FETCH ─▶ readers (processes) ◀────────────────────────────────────── file
+            ─ STAGE, COMMIT ─▶ staging (loop) ─▶ recorder
+```
+
+Made by the daemon. Owner: the event loop. Invariant: an answer to FETCH waits for the commit of what was taken before
+it. Not here: what a connection may ask of it (`peers.journal.recording`), a hub without a journal
+(`peers.journal.no_journal`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError
@@ -18,15 +23,14 @@ from hub.routes import Route
 from hub.settings import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.readers import Deliver, Readers
-from peers.journal.recorder import Answer, Recorder, RecorderStatistics
-from peers.journal.staging import OnCommitted, OnStaged, Staging, StagingStatistics
+from peers.journal.recorder import Answer, Recorder
+from peers.journal.recording import Cancel, JournalStatistics, nothing
+from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.writer import Progress, Writer
 from peers.wire.records import Commit, Fetch, Stage, encode_fetch
 
-__all__ = ["Cancel", "Journal", "JournalStatistics", "NoJournal", "Recording"]
-
-Cancel = Callable[[], None]
+__all__ = ["Journal"]
 
 _US = 1_000_000
 
@@ -38,109 +42,6 @@ _COMMIT_WAIT_S = 1.0
 
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """The largest body that is recorded: SQLite takes a gigabyte at most."""
-
-
-class JournalStatistics(NamedTuple):
-    """What the parts of a journal have done, and what waits in them, at one moment."""
-
-    recorder: RecorderStatistics
-    staging: StagingStatistics
-    readers: int
-    """How many reader processes there are."""
-    fetches: int
-    """How many pieces were asked for and not answered yet."""
-
-
-class Recording(Protocol):
-    """A journal, or none, as a connection sees it."""
-
-    id: bytes
-    """Id of the journal; empty where there is none."""
-
-    @property
-    def taken(self) -> int:
-        """A number that changes when messages are taken for recording."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether those who feed it should not be read."""
-
-    def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once those who feed it should be read again."""
-
-    def position(self) -> int | None:
-        """Return the offset that the next recorded message will get, if there is one."""
-
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
-        """Answer once what was published last, this way, is committed."""
-
-    def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call `resume` any more: the connection has ended."""
-
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
-        """Have a piece read. Call what is returned when nobody waits for the answer any more."""
-
-    def stage(self, stage: Stage, answer: OnStaged) -> None:
-        """Keep messages until their COMMIT."""
-
-    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
-        """Route and record what was staged, or drop it."""
-
-    @property
-    def trouble(self) -> str:
-        """Why the hub is not ready, as far as the journal goes; empty if it is ready."""
-
-    def statistics(self) -> JournalStatistics | None:
-        """Return what the journal has done, and what waits in it; None where there is none."""
-
-
-class NoJournal:
-    """The journal of a hub that records nothing."""
-
-    id = b""
-    taken = 0
-    is_behind = False
-    trouble = ""
-
-    def wait_room(self, resume: Callable[[], None]) -> None:
-        """Keep nobody: there is always room, so nobody asks for it."""
-        resume()
-
-    def position(self) -> int | None:
-        """Return None: there are no offsets."""
-        return None
-
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
-        """Answer that nothing is recorded."""
-        answer(_none())
-
-    def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do nothing: nobody waits."""
-
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:  # noqa: ARG002
-        """Answer that there is nothing to read."""
-        deliver(_none())
-        return _nothing
-
-    def stage(self, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
-        """Answer that there is nothing to write to."""
-        answer(_none())
-
-    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
-        """Answer that there is nothing to write to."""
-        answer(_none())
-
-    def statistics(self) -> JournalStatistics | None:
-        """Return None: there is nothing to tell."""
-        return None
-
-
-def _nothing() -> None:
-    """Do nothing: there is nothing to cancel."""
-
-
-def _none() -> RejectedError:
-    return RejectedError(CloseCode.NOT_ALLOWED, "this hub has no journal; start it with --journal PATH")
 
 
 class Journal:
@@ -219,14 +120,14 @@ class Journal:
             self._check(fetch.prefixes)
         except RejectedError as error:
             deliver(error)
-            return _nothing
+            return nothing
         recorder = self._recorder
         start = fetch.start
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
             return self._fetch_later(fetch, deliver)
         self._readers.fetch(encode_fetch(fetch), deliver)
-        return _nothing
+        return nothing
 
     def _check(self, prefixes: tuple[str, ...]) -> None:
         """See to it that what waits is no larger than what a client may subscribe to.

@@ -102,7 +102,7 @@ from hub.metrics import CoreStatistics
 from hub.names.names import NamesStatistics
 from hub.overflow import Overflow
 from hub.requests.counters import RequestStatistics
-from peers.journal.journal import JournalStatistics
+from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.node import Node
 

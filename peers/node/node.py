@@ -20,7 +20,8 @@ from hub.memory import Memory
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from peers.broker.stores import covers_stores
-from peers.journal.journal import NoJournal, Recording
+from peers.journal.no_journal import NoJournal
+from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare

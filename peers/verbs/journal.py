@@ -24,7 +24,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER_BYTES
 from hub.handler import Handler
 from hub.routes import Route
-from peers.journal.journal import Cancel
+from peers.journal.recording import Cancel
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
 from peers.node.node import Node

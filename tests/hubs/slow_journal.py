@@ -8,9 +8,10 @@ from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.routes import Route
 from peers.journal.forms import Order
-from peers.journal.journal import Cancel, NoJournal
+from peers.journal.no_journal import NoJournal
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, Recorder
+from peers.journal.recording import Cancel
 from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Fetch
 

@@ -22,7 +22,8 @@ from hub.settings import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module
-from peers.journal.journal import Journal, NoJournal
+from peers.journal.journal import Journal
+from peers.journal.no_journal import NoJournal
 from peers.journal.schema import Write
 from peers.journal.staging import Committed
 from peers.wire.records import Commit, Fetch, Records, Stage, decode_records

@@ -1,0 +1,61 @@
+"""`NoJournal`: the journal of a hub that records nothing. It refuses what needs one, and says how to have one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hub.errors import CloseCode, RejectedError
+from hub.handler import Handler
+from hub.routes import Route
+from peers.journal.readers import Deliver
+from peers.journal.recorder import Answer
+from peers.journal.recording import Cancel, JournalStatistics, nothing
+from peers.journal.staging import OnCommitted, OnStaged
+from peers.wire.records import Commit, Fetch, Stage
+
+__all__ = ["NoJournal"]
+
+
+class NoJournal:
+    """The journal of a hub that records nothing."""
+
+    id = b""
+    taken = 0
+    is_behind = False
+    trouble = ""
+
+    def wait_room(self, resume: Callable[[], None]) -> None:
+        """Keep nobody: there is always room, so nobody asks for it."""
+        resume()
+
+    def position(self) -> int | None:
+        """Return None: there are no offsets."""
+        return None
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
+        """Answer that nothing is recorded."""
+        answer(_none())
+
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Do nothing: nobody waits."""
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:  # noqa: ARG002
+        """Answer that there is nothing to read."""
+        deliver(_none())
+        return nothing
+
+    def stage(self, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
+        """Answer that there is nothing to write to."""
+        answer(_none())
+
+    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
+        """Answer that there is nothing to write to."""
+        answer(_none())
+
+    def statistics(self) -> JournalStatistics | None:
+        """Return None: there is nothing to tell."""
+        return None
+
+
+def _none() -> RejectedError:
+    return RejectedError(CloseCode.NOT_ALLOWED, "this hub has no journal; start it with --journal PATH")

@@ -1,0 +1,79 @@
+"""`Recording`: a hub's journal, or none, as its connections see it. `Journal` and `NoJournal` are such.
+
+All calls are of the event loop and none waits: what takes time is answered through a function that is called later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from hub.handler import Handler
+from hub.routes import Route
+from peers.journal.readers import Deliver
+from peers.journal.recorder import Answer, RecorderStatistics
+from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
+from peers.wire.records import Commit, Fetch, Stage
+
+__all__ = ["Cancel", "JournalStatistics", "Recording", "nothing"]
+
+Cancel = Callable[[], None]
+"""What is called when nobody waits for an answer any more."""
+
+
+class JournalStatistics(NamedTuple):
+    """What the parts of a journal have done, and what waits in them, at one moment."""
+
+    recorder: RecorderStatistics
+    staging: StagingStatistics
+    readers: int
+    """How many reader processes there are."""
+    fetches: int
+    """How many pieces were asked for and not answered yet."""
+
+
+class Recording(Protocol):
+    """A journal, or none, as a connection sees it."""
+
+    id: bytes
+    """Id of the journal; empty where there is none."""
+
+    @property
+    def taken(self) -> int:
+        """A number that changes when messages are taken for recording."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether those who feed it should not be read."""
+
+    def wait_room(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once those who feed it should be read again."""
+
+    def position(self) -> int | None:
+        """Return the offset that the next recorded message will get, if there is one."""
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
+        """Answer once what was published last, this way, is committed."""
+
+    def forget_room(self, resume: Callable[[], None]) -> None:
+        """Do not call `resume` any more: the connection has ended."""
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+        """Have a piece read. Call what is returned when nobody waits for the answer any more."""
+
+    def stage(self, stage: Stage, answer: OnStaged) -> None:
+        """Keep messages until their COMMIT."""
+
+    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
+        """Route and record what was staged, or drop it."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the hub is not ready, as far as the journal goes; empty if it is ready."""
+
+    def statistics(self) -> JournalStatistics | None:
+        """Return what the journal has done, and what waits in it; None where there is none."""
+
+
+def nothing() -> None:
+    """Do nothing: the `Cancel` of what is answered already, or cannot be stopped."""
