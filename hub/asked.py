@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from hub.delivery import Delivery
 from hub.filter import Change, Filter
 from hub.handler import Handler
 from hub.topics import check_prefix
@@ -28,13 +29,14 @@ class Asked:
     """What is asked of far sides of one kind.
 
     Args:
-        counts: Whether they are asked for what a handler wants under a prefix; always the same answer for the same two.
+        counts: Whether they are asked for what a handler of this kind wants under a prefix; always the same answer for
+            the same two.
         always: Prefixes that they are asked for even if nobody here subscribes to them.
     """
 
     __slots__ = ("_always", "_counts", "_filter", "_told")
 
-    def __init__(self, counts: Callable[[Handler, str], bool], always: Iterable[str] = ()) -> None:
+    def __init__(self, counts: Callable[[Delivery, str], bool], always: Iterable[str] = ()) -> None:
         self._counts = counts
         # Checked here, so that a bad one is refused at the start and not with the first leaf.
         self._always = tuple(check_prefix(prefix) for prefix in always)
@@ -60,7 +62,7 @@ class Asked:
             self._filter.add(prefix)
         for handler in handlers:
             for prefix in handler.prefixes:
-                if self._counts(handler, prefix):
+                if self._counts(handler.delivery, prefix):
                     self._filter.add(prefix)
 
     def tell(self, handler: Handler, on_filter: OnFilter) -> None:
@@ -74,12 +76,12 @@ class Asked:
 
     def add(self, handler: Handler, prefix: str) -> None:
         """Take note that a handler wants a prefix."""
-        if self._filter is not None and self._counts(handler, prefix):
+        if self._filter is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filter.add(prefix))
 
     def discard(self, handler: Handler, prefix: str) -> None:
         """Take note that a handler wants a prefix no more."""
-        if self._filter is not None and self._counts(handler, prefix):
+        if self._filter is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filter.discard(prefix))
 
     @property

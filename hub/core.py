@@ -29,7 +29,7 @@ from typing import Literal
 
 from hub.asked import Asked, OnFilter
 from hub.batch import Batch
-from hub.delivery import Role, receivers
+from hub.delivery import Delivery, Role, receivers
 from hub.drops import Drops
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, peer_joined, peer_left
@@ -123,12 +123,14 @@ class Core:
         self._prefixes_allowed: Allowance[str] = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory, len)
         # Prefix → the handlers that subscribe to it, with those that are leaving.
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
-        # What follows from that for far sides. For links it is kept from the start, for leaves from the first one on.
-        self.asked_of_links = Asked(lambda handler, prefix: handler.delivery.asks_links(prefix))
+        # What follows from that for far sides.
+        self.asked_of_links = Asked(Delivery.asks_links)
         self.asked_of_links.begin(())
         self._asked_of_leaves = Asked(
-            lambda handler, prefix: handler.delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves
+            lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves
         )
+        # Those of the two that have begun: what leaves are asked for begins with the first leaf.
+        self._asked = [self.asked_of_links]
         # Handlers that were offered something since the last `end_read`, each once.
         self._dirty: list[Handler] = []
         # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
@@ -203,8 +205,8 @@ class Core:
             return
         handler.shut()
         self.requests.forget(handler)
-        self.asked_of_links.forget(handler)
-        self._asked_of_leaves.forget(handler)
+        for asked in self._asked:
+            asked.forget(handler)
         self.on_refused.pop(handler, None)
         self._leaving.append(handler)
         self._remove_leaving()
@@ -312,14 +314,14 @@ class Core:
     def _add(self, handler: Handler, prefix: str) -> None:
         self._multimap.add(prefix, handler)
         self.routes.forget(prefix)
-        self.asked_of_links.add(handler, prefix)
-        self._asked_of_leaves.add(handler, prefix)
+        for asked in self._asked:
+            asked.add(handler, prefix)
 
     def _remove(self, handler: Handler, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self.routes.forget(prefix)
-        self.asked_of_links.discard(handler, prefix)
-        self._asked_of_leaves.discard(handler, prefix)
+        for asked in self._asked:
+            asked.discard(handler, prefix)
 
     # Messages.
 
@@ -467,7 +469,9 @@ class Core:
 
     def _begun_for_leaves(self) -> Asked:
         asked = self._asked_of_leaves
-        asked.begin(chain(self.handlers.values(), self._leaving))
+        if asked not in self._asked:
+            asked.begin(chain(self.handlers.values(), self._leaving))
+            self._asked.append(asked)
         return asked
 
 

@@ -105,13 +105,14 @@ class TcpConversation:
         "_has_eof",
         "_link",
         "_link_id",
-        "_must_fit",
         "_node",
         "_queue",
         "_share",
         "_shared",
         "_verbs",
         "dialled",
+        "render",
+        "render_plainly",
         "session",
     )
 
@@ -136,9 +137,12 @@ class TcpConversation:
         self._shared: SharedValues | None = None
         """Set by the HELLO of a client that has asked for shared memory, and was granted it."""
         self._far_frame_limit = limits.frame_bytes
-        self._must_fit = False
-        """Whether the far side takes smaller frames only than this hub does, so that batches must be cut for it."""
         """Largest body that the far side takes; this hub's own until HELLO has said another."""
+        self.render_plainly: Callable[[list[Batch]], list[bytes]] = as_they_came
+        """Returns batches as bytes that the far side takes; its HELLO says whether they must be cut for that."""
+        self.render = self.render_plainly
+        """Returns batches as the far side has them: the same, unless values are in shared memory. It is chosen once, by
+        HELLO, since it is called for each write."""
         self._verbs: Verbs | None = None
         """What the far side may ask, from its HELLO on."""
         self._link: Link | None = None
@@ -236,7 +240,8 @@ class TcpConversation:
 
     def _greet(self, hello: Hello) -> None:
         self._far_frame_limit = hello.frame
-        self._must_fit = hello.frame < self._node.settings.limits.frame_bytes
+        if hello.frame < self._node.settings.limits.frame_bytes:
+            self.render = self.render_plainly = self._fit
         if hello.role == "hub":
             self._greet_hub(hello)
         elif self.dialled:
@@ -249,6 +254,7 @@ class TcpConversation:
         node = self._node
         if hello.shared and self._share is not None:
             self._shared = self._share(self, hello.frame)
+            self.render = self._shared.render
         limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)
         introduction = node.hello(limits, self._link_id)
@@ -339,22 +345,6 @@ class TcpConversation:
 
     # What the handler writes.
 
-    def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as they are."""
-        if self._shared is not None:
-            return self._shared.render(batches)
-        if self._must_fit:
-            return self._fit(batches)
-        if len(batches) == 1:  # most often; a list comprehension is a call
-            return [batches[0].frames]
-        return [batch.frames for batch in batches]
-
-    def render_plainly(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as bytes."""
-        if self._must_fit:
-            return self._fit(batches)
-        return [batch.frames for batch in batches]
-
     def _fit(self, batches: list[Batch]) -> list[bytes]:
         """Return batches in frames that the far side takes; tell what is lost where it would have stood."""
         frames: list[bytes] = []
@@ -423,6 +413,14 @@ class TcpConversation:
         if self._link is not None:
             self._link.conclude(in_order=self._has_eof and self.session.closed)
         self._verbs = self._shared = self._share = self._link = None  # they know this conversation
+        self.render = self.render_plainly = as_they_came  # and so do others of these
+
+
+def as_they_came(batches: list[Batch]) -> list[bytes]:
+    """Return batches as they are."""
+    if len(batches) == 1:  # most often; a list comprehension is a call
+        return [batches[0].frames]
+    return [batch.frames for batch in batches]
 
 
 def render_items(items: list[Item]) -> list[bytes]:

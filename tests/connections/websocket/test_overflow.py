@@ -159,7 +159,8 @@ async def test_queued_messages_share_no_memory_with_forms(start_hub: StartHub) -
         await publisher.publish("/flood", "x" * 100_000)
         await reader.messages(1)
         batches += 1
-    queue = handler._queue
+    assert handler._waiting is not None
+    queue = handler._waiting._queue
     assert queue is not None
     held = [
         batch.form(hub.connections[0]._session.codec.form).held_bytes
