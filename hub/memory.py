@@ -21,11 +21,13 @@ Not here: how much memory there is and is taken (`peers.node.memory`), what is d
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
+from hub.turn import Turn
 
 __all__ = ["Account", "HeldBatches", "Memory", "MemoryStatistics"]
 
@@ -38,6 +40,9 @@ _LOOKS_AT_THE_LIMIT = 64
 _RELIEF_PARTS = 16
 """Relief frees one of so many parts of the budget beyond what is needed, so that it is not due again at once."""
 
+
+_LET_GO_PER_STEP = 20
+"""How many batches are let go in one step of a turn: each takes about 0.5 µs."""
 
 _PLACE_BYTES = 8
 """What a batch costs in each further queue that it waits in: a place."""
@@ -198,10 +203,15 @@ class Account:
 class HeldBatches:
     """Batches that wait in queues. One that waits in the queues of many handlers is charged once."""
 
-    __slots__ = ("_account", "_holders")
+    __slots__ = ("_abandoned", "_account", "_holders", "on_abandoned")
 
     def __init__(self, account: Account) -> None:
         self._account = account
+        # What waited in queues that are gone, until it was let go: a queue may be long, and many may go at once.
+        self._abandoned: deque[deque[Batch | int]] = deque()
+        # Lets go of as much as this turn has steps for, now and later. Set by the core; where nobody does so, all is
+        # let go at once.
+        self.on_abandoned: Callable[[], object] | None = None
         # In how many queues each batch waits; it stands here exactly while it waits in one.
         self._holders: dict[Batch, int] = {}
 
@@ -220,3 +230,34 @@ class HeldBatches:
         else:
             del self._holders[batch]
             self._account.charge(-batch.size_bytes)
+
+    @property
+    def has_abandoned(self) -> bool:
+        """Whether something of queues that are gone is still to be let go."""
+        return bool(self._abandoned)
+
+    def abandon(self, items: deque[Batch | int]) -> None:
+        """A queue is gone, with all that waits in it: let that go in later turns.
+
+        Args:
+            items: Batches, each of which is held, and gaps. They are taken over.
+        """
+        self._abandoned.append(items)
+        if self.on_abandoned is None:
+            self.let_go_abandoned()
+        else:
+            self.on_abandoned()
+
+    def let_go_abandoned(self, turn: Turn | None = None) -> None:
+        """Let go of what waited in queues that are gone: as much as `turn` has steps for, or all of it."""
+        abandoned = self._abandoned
+        while abandoned:
+            items = abandoned[0]
+            while items:
+                if turn is not None and not turn.step():
+                    return
+                for _ in range(min(len(items), _LET_GO_PER_STEP)):
+                    item = items.popleft()
+                    if not isinstance(item, int):
+                        self.let_go(item)
+            abandoned.popleft()

@@ -146,6 +146,13 @@ class BoundedQueue:
         self.lost_messages += self.messages
         self.messages = self.size_bytes = self._skip = 0
 
+    def abandon(self) -> None:
+        """Lose everything that is held, and tell no gap: whoever it was for is gone. O(1): it is let go in steps."""
+        self._held.abandon(self._items)
+        self._items = deque()
+        self.lost_messages += self.messages
+        self.messages = self.size_bytes = self._skip = self._front_gap = 0
+
     def drop_oldest(self, surplus_bytes: int) -> None:
         """Lose the oldest batches, so many bytes of them, and what else is in the last of them."""
         left = self.size_bytes - surplus_bytes

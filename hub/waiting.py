@@ -123,9 +123,9 @@ class Waiting:
             queue.drop_oldest(surplus_bytes)
 
     def clear(self) -> None:
-        """Throw everything away."""
+        """Throw everything away: whoever it was for is gone."""
         if self._queue is not None:
-            self._queue.clear()
+            self._queue.abandon()
         if self._requests is not None:
             self._requests.clear()
 

@@ -13,6 +13,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, RouteLimits
+from hub.memory import Memory
 from hub.names.claim import Announced
 from hub.overflow import Overflow, QueueLimits
 from hub.tags.rule import Rule
@@ -357,7 +358,57 @@ def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
         turn.core.flush()
         turns += 1
         assert left - turn.core.statistics().routing.subscriptions <= STEPS_PER_TURN
-    assert turns <= 10
+    assert turns <= 9000 // STEPS_PER_TURN + 1
+
+
+def test_long_prefixes_take_more_steps() -> None:
+    """One of 1,000 characters takes longer than a short one: fewer of them are taken out in a turn."""
+    turn = Turn()
+    handler, _ = turn.join(*(f"/{number:0999}" for number in range(900)))
+    turn.core.detach(handler, "lost")
+    while left := turn.core.statistics().routing.subscriptions:
+        turn.core.flush()
+        assert left - turn.core.statistics().routing.subscriptions <= STEPS_PER_TURN // 3
+    asked = turn.core.subscribing(turn.join()[0], ["/" * 1000])
+    assert len(list(asked)) == 4
+
+
+def test_queues_of_all_that_leave_at_once_have_a_share_of_a_turn() -> None:
+    """What waited for stalled readers is let go in steps, and charged until then; nobody else waits for that."""
+    turn = Turn()
+    source, _ = turn.join()
+    readers = [turn.join("/a", overflow=overflow)[0] for overflow in Overflow for _ in range(10)]
+    for reader in readers:
+        reader.pause()
+    for number in range(1000):
+        turn.publish(source, "/a", number)
+    account = turn.core.memory.accounts["queues"]
+    for reader in readers:
+        turn.core.detach(reader, "the network is gone")
+    dropped = turn.core.statistics().dropped_messages_total
+    held = turn.core._queue_memory.batches
+    turns = 0
+    while waiting := sum(map(len, held._abandoned)):
+        turn.core.flush()
+        turns += 1
+        assert waiting - sum(map(len, held._abandoned)) <= 20 * STEPS_PER_TURN
+    assert turns >= 30_000 // (20 * STEPS_PER_TURN)
+    assert account.size_bytes == 0
+    assert not held._holders
+    assert turn.core.statistics().dropped_messages_total == dropped
+
+
+def test_queues_that_go_for_want_of_memory_are_let_go_at_once() -> None:
+    """There the memory is needed now, and it must be seen what is left."""
+    memory = Memory(1 << 20, lambda: 2 << 20)
+    turn = Turn(memory=memory)
+    source, _ = turn.join()
+    slow, outlet = turn.join("/a", overflow=Overflow.DISCONNECT)
+    slow.pause()
+    turn.publish(source, "/a", "x" * 100_000)
+    memory.look()
+    assert outlet.closed
+    assert memory.accounts["queues"].size_bytes == 0
 
 
 def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:

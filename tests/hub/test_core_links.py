@@ -5,6 +5,7 @@ from __future__ import annotations
 from hub.delivery import Role
 from hub.filter import Change
 from hub.overflow import Overflow
+from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import FarSide, Turn, handler_of
 
 # Links.
@@ -248,7 +249,8 @@ def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:
     again = FarSide()
     turn.core.attach(handler_of(role=Role.LEAF), again)
     assert again.known
-    turn.core.flush()
+    for _ in range(1_500 // STEPS_PER_TURN):
+        turn.core.flush()
     assert again.known == set()
 
 
