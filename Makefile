@@ -37,9 +37,9 @@ test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 test-quick: $(VENV)/.quick ## the tests of everything with sockets, without the slow ones (PYTHON=python3.13, WITHOUT=uvloop)
 	$(PYTEST) -m 'not slow' $(QUICK) $(ARGS)
 
-test-pure: $(VENV)/.quick ## the same on pure Python, as on a machine without a compiler
+test-pure: $(VENV)/.quick ## the same on pure Python and asyncio's own loop, as on a machine without a compiler and uvloop
 	@$(MAKE) --no-print-directory test-quick \
-		WITHOUT=$$($(BIN)/python -c 'from hub.twins import TWINS; print(*TWINS, sep=",")')
+		WITHOUT=uvloop,$$($(BIN)/python -c 'from hub.twins import TWINS; print(*TWINS, sep=",")')
 
 twins: $(VENV)/.run ## fail where a compiled twin is missing
 	@$(BIN)/python -m hub.twins
@@ -54,7 +54,7 @@ soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks; the test
 	echo "soak: all is as promised"
 
 fuzz: $(VENV)/.test ## look for inputs that do harm, 10 minutes for each parser (ARGS="frames --minutes 1")
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]' $(EDITABLE) || \
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet 'topichub[fuzz]' || \
 		echo "fuzz: atheris is not to be had here: inputs are made by chance, without looking at coverage" >&2
 	$(BIN)/python -m tests.fuzz.fuzz $(ARGS)
 
@@ -99,14 +99,15 @@ $(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.p
 	@$(BIN)/python -m hub.twins || true
 	@touch $@
 
+# What follows adds packages to the project that `.run` has installed: named so, and not as a path, it is not built again.
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[test,spark,delta]' $(EDITABLE)
+	$(BIN)/python -m pip install --quiet 'topichub[test,spark,delta]'
 	@touch $@
 
 $(VENV)/.quick: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[test]' $(EDITABLE)
+	$(BIN)/python -m pip install --quiet 'topichub[test]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --editable '.[lint]' $(EDITABLE)
+	$(BIN)/python -m pip install --quiet 'topichub[lint]'
 	@touch $@
