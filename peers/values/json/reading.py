@@ -17,9 +17,13 @@ from peers.values.errors import InvalidInputError
 from peers.values.json.faults import MalformedError, TooLongError, parse
 from peers.values.json.limits import CONVERTED_ELEMENTS_LIMIT, CONVERTED_LIMIT_BYTES
 from peers.values.layout import DEPTH_LIMIT, I64, U64, Tag, length_bytes, real_bytes
+from peers.values.nesting import is_nested_too_deep
 from peers.values.scalar_texts import address_body, port_body, subnet_body, timespan_body, timestamp_body
 
 __all__ = ["decode_message"]
+
+
+_TOO_DEEP = "contained malformed JSON -> caf::pec::nested_too_deeply(1, 1)"
 
 
 class _InvalidValueError(Exception):
@@ -73,7 +77,9 @@ def _message_slowly(characters: str, fault: Exception) -> tuple[bytes, bytes]:
     except MalformedError as error:
         raise InvalidInputError(f"contained malformed JSON -> {error.fault}") from None
     except TooLongError:
-        raise InvalidInputError(_context_of(fault)) from None
+        # How deep the fast parser goes is a matter of Python's version; what it did not notice is looked for here.
+        too_deep = isinstance(fault, RecursionError) or is_nested_too_deep(characters.encode(errors="surrogateescape"))
+        raise InvalidInputError(_TOO_DEEP if too_deep else _context_of(fault)) from None
     except (_InvalidValueError, UnicodeEncodeError):
         raise InvalidInputError("contained invalid data") from None
 
@@ -83,8 +89,6 @@ def _context_of(fault: Exception) -> str:
     if isinstance(fault, JSONDecodeError):
         name = "unexpected_character" if fault.pos < len(fault.doc) else "unexpected_eof"
         return f"contained malformed JSON -> caf::pec::{name}({fault.lineno}, {fault.colno})"
-    if isinstance(fault, RecursionError):
-        return "contained malformed JSON -> caf::pec::nested_too_deeply(1, 1)"
     return "contained invalid data"
 
 
