@@ -83,6 +83,8 @@ def sub(  # noqa: PLR0913 -- one flag each
     if from_offset is not None and (from_offset < 0 or from_time is not None):
         raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
     since = None if from_time is None else with_zone(from_time)
+    if since is not None and since.timestamp() < 0:
+        raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
     wanted = _Wanted(prefixes or ("",), from_offset, since, _labels(rule), sender, hides_hub=not prefixes)
     wanted.check()
     if wildcard := _wildcard(prefixes):

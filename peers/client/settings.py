@@ -109,7 +109,21 @@ class ClientSettings:
         """Check what a hub would refuse anyway.
 
         Raises:
-            UsageError: The name is too long.
+            UsageError: The name is too long; or the name or the token has no UTF-8 form, so that it cannot be said.
         """
-        if len(self.name.encode()) > NAME_LIMIT_BYTES:
-            raise UsageError(f"the client's name has {len(self.name.encode())} bytes, the limit is {NAME_LIMIT_BYTES}")
+        name_bytes = _size_bytes("name", self.name)
+        if name_bytes > NAME_LIMIT_BYTES:
+            raise UsageError(f"the client's name has {name_bytes} bytes, the limit is {NAME_LIMIT_BYTES}")
+        _size_bytes("token", self.token)
+
+
+def _size_bytes(what: str, text: str) -> int:
+    """Return how long a text is in UTF-8.
+
+    Raises:
+        UsageError: It has no such form, as half of a surrogate pair has none.
+    """
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(f"the client's {what} is not UTF-8 at character {error.start}") from error

@@ -149,6 +149,7 @@ def one_line(said: bytes) -> str:
         (["sub", "--timeout", "nan"], "--timeout nan: give more than 0 seconds"),
         (["sub", "--queue-messages", "9" * 20], f"--queue-messages {'9' * 20}: give {2**63 - 1} or less"),
         (["sub", "--queue-bytes", "9999999TiB"], f"--queue-bytes '9999999TiB': give {2**63 - 1} bytes or less"),
+        (["sub", "--from-time", "0001-01-01"], "--from-time 0001-01-01 00:00:00: give a time of 1970 or later"),
         (["sub", "--rule", ","], "--rule ',': give one label or several, as a,b"),
         (["pub", "/a", "-", "--rate", "nan"], "--rate nan: give more than 0 messages a second"),
         (["request", "/a", "1", "--timeout", "4000"], "--timeout 4000: give more than 0 and at most 3600 seconds"),
@@ -185,6 +186,14 @@ def test_settings_of_a_file_are_not_flags(tmp_path: Path) -> None:
     done = hub("check-config", "--config", str(file))
     assert (done.returncode, done.stdout) == (1, b"")
     assert one_line(done.stderr) == f"{file}: queue.mesages: unknown key in [queue]; did you mean queue.messages?"
+
+
+def test_a_token_that_cannot_be_said(running_hub: RunningHub) -> None:
+    """It stands in the environment, not on the command line: exit code 1."""
+    variables = {"HUB_TOKEN": "\udcff"}
+    done = hub("names", url=running_hub.tcp, **variables)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert one_line(done.stderr) == "the client's token is not UTF-8 at character 0"
 
 
 @pytest.mark.parametrize("name", ["help", "version", "pub", "sub", "sub count", "top once", "check", "check-config"])
