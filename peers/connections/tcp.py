@@ -96,7 +96,8 @@ class TcpConversation:
         queue: Queue of the far side if it has no wish.
         connection: That carries it.
         dialled: Whether this side has connected, to link with a peer hub.
-        share: Makes what shares memory with a client that has asked for it; None where nothing is shared.
+        share: Makes what shares memory with a client that has asked for it, or nothing if that cannot be now; None
+            where nothing is shared.
     """
 
     __slots__ = (
@@ -127,7 +128,7 @@ class TcpConversation:
         connection: Connection,
         *,
         dialled: bool = False,
-        share: Callable[[TcpConversation, int], SharedValues] | None = None,
+        share: Callable[[TcpConversation, int], SharedValues | None] | None = None,
     ) -> None:
         limits = node.settings.limits
         self._node = node

@@ -55,8 +55,12 @@ def unix_connection(node: Node, queue: QueueLimits) -> Connection:
         return Connection(node, lambda connection: TcpConversation(node, queue, connection))
 
     def make(connection: Connection) -> TcpConversation:
-        def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues:
-            return UnixValues(node, conversation, connection, frame_limit_bytes)
+        def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues | None:
+            try:
+                return UnixValues(node, conversation, connection, frame_limit_bytes)
+            except OSError as error:  # no descriptor is left: the client is served like one over TCP
+                node.log.warning("no memory is shared with a client", address=connection.address, reason=error.strerror)
+                return None
 
         return TcpConversation(node, queue, connection, share=share)
 
@@ -71,6 +75,9 @@ class UnixValues:
         conversation: With the client.
         connection: That carries it; it goes on with a transport that takes descriptors. Nothing was written yet.
         frame_limit_bytes: Largest body that the client takes.
+
+    Raises:
+        OSError: No descriptor is left. Nothing has changed then.
     """
 
     __slots__ = ("_connection", "_conversation", "_far_frame_limit", "_node", "_session", "_sharing", "offered_bytes")

@@ -1,13 +1,12 @@
 """The hub's web page and its browser client, as the bytes that an HTTP server answers with.
 
 Purpose: `page(path)` for the WebSocket edge, which serves these few files beside its connections. Owner of the state:
-nobody; the files are read once per process and never change. Cost: one lookup. Not here: HTTP itself, headers other
-than the content type, and what the page does (see `static/console.js`).
+nobody; the files are read once, as this module is imported: later there may be no descriptor left. Cost: one lookup.
+Not here: HTTP itself, headers other than the content type, and what the page does (see `static/console.js`).
 """
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import resources
 
 __all__ = ["page"]
@@ -33,10 +32,12 @@ _CONTENT_TYPES = {
 }
 
 
-@cache
 def _read(name: str) -> tuple[str, bytes]:
     suffix = name.rpartition(".")[2]
     return _CONTENT_TYPES[suffix], resources.files(__name__).joinpath("static", name).read_bytes()
+
+
+_PAGES = {path: _read(name) for path, name in _FILES.items()}
 
 
 def page(path: str) -> tuple[str, bytes] | None:
@@ -48,5 +49,4 @@ def page(path: str) -> tuple[str, bytes] | None:
     Returns:
         The content type and the body, or None where there is no such page.
     """
-    name = _FILES.get(path)
-    return None if name is None else _read(name)
+    return _PAGES.get(path)

@@ -15,6 +15,7 @@ import ctypes
 import os
 import resource
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from hub.memory import Memory
@@ -96,8 +97,17 @@ def _own_limits() -> Iterator[int]:
 
 def resident_bytes() -> int:
     """Return how much memory of this process is resident."""
-    with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 -- ten times a Path's speed
-        return int(file.read(100).split()[1]) * _PAGE_BYTES
+    return int(os.pread(_statm(os.getpid()), 100, 0).split()[1]) * _PAGE_BYTES
+
+
+@cache
+def _statm(_: int) -> int:
+    """Open what the kernel tells of this process, once: when no descriptor is left, memory is looked at all the same.
+
+    Args:
+        _: The number of the process. A process that was forked has another one, and a file of its own.
+    """
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 class MemoryWatch:

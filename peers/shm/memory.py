@@ -150,7 +150,11 @@ def _check(descriptor: int, size_bytes: int, needed: int, meaning: str) -> None:
     except OSError:
         raise _refusal("the descriptor is no memfd") from None
     found = os.fstat(descriptor)
-    if found.st_dev != _device():
+    try:
+        device = _device()
+    except OSError as error:  # no descriptor is left
+        raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"SHARED: {error.strerror}") from error
+    if found.st_dev != device:
         raise _refusal("the descriptor is no memfd of ordinary pages")
     if seals & needed != needed:
         raise _refusal(f"the memfd is not sealed {meaning} (seals 0x{seals:x})")

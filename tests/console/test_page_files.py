@@ -7,6 +7,7 @@ import re
 import pytest
 
 from peers.console import page
+from tests.descriptors import no_descriptor_left
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,12 @@ def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, 
 def test_nothing_else_is_served(path: str) -> None:
     """A path that is not on the list is no page, whatever lies in the folder or beside it."""
     assert page(path) is None
+
+
+def test_pages_are_served_without_a_descriptor() -> None:
+    """A hub that can open nothing more has its pages."""
+    with no_descriptor_left():
+        assert page("/hub_figures.js") is not None
 
 
 def test_everything_that_the_page_loads_is_served() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hub.memory import Memory
 from peers.node import memory as module
 from peers.node.memory import MEMORY_PART, MemoryWatch, available_bytes, memory_limit_bytes, resident_bytes
+from tests.descriptors import no_descriptor_left
 
 MIB = 1024 * 1024
 
@@ -62,6 +63,13 @@ def test_what_is_resident_grows_with_what_is_used() -> None:
     used = bytearray(64 * MIB)
     assert 60 * MIB < resident_bytes() - before < 80 * MIB
     del used
+
+
+def test_what_is_resident_is_known_without_a_descriptor() -> None:
+    """A hub that can open nothing more looks at its memory all the same; else it would be a bug in each second."""
+    resident_bytes()
+    with no_descriptor_left():
+        assert resident_bytes() > MIB
 
 
 async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,17 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from hub.errors import CloseCode
+from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
 from hub.request_frame import Reply, Request, Status
 from peers.shm import memory
 from peers.shm.descriptor import Descriptor
 from peers.wire.control import encode_subscription
+from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_released, encode_segment
+from tests.descriptors import no_descriptor_left
+from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, publication
 from tests.shm.conftest import StartHub
 from tests.shm.hubs import Ring, SharingClient, SharingHub, handle_frame, memfd, shared_settings
@@ -293,3 +296,20 @@ async def test_a_reply_whose_memory_is_wrong_fails(hub: SharingHub) -> None:
     reply = Reply.decode(await requester.frame())
     assert (reply.first, reply.status) == (3, Status.FAILED)
     assert "is not sealed" in (await service.error()).text
+
+
+async def test_a_hub_without_a_descriptor(hub: SharingHub, reader: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serves a client without shared memory; where it cannot look at memory now, it says to try again later."""
+    late = await SharingClient.connect(hub.endpoint)
+    await eventually(lambda: len(hub.node.connections) == 2)
+    shared = memfd(VALUES)
+    monkeypatch.setattr(memory, "_found_device", -1)
+    with no_descriptor_left():
+        await late.send(Hello(protocol=1, role="client", shared=1).encode())
+        assert Hello.decode((await late.frame()).body).shared == 0
+        await late.publish("/plain", 1)
+        assert await reader.values(1) == [("/plain", 1)]
+        with pytest.raises(RejectedError) as caught:
+            memory.check_sealed(shared.number, len(VALUES))
+    assert caught.value.code == CloseCode.TRY_AGAIN_LATER
+    late.close()
