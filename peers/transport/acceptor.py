@@ -87,7 +87,10 @@ class Acceptor:
         loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
-        """Accept nobody any more. Connections that are there stay."""
+        """Accept nobody any more. Connections that are there stay, and those that were accepted in this moment.
+
+        uvloop would close the socket of one of these without telling its protocol, which was told of it already.
+        """
         if self._closed:
             return
         self._closed = True
@@ -95,8 +98,9 @@ class Acceptor:
         self._listening.close()
         if self._resuming is not None:
             self._resuming.cancel()
-        for task in self._opening:
-            task.cancel()
+        if self._tls is not None:  # a handshake may take seconds; without TLS it is a matter of two turns
+            for task in self._opening:
+                task.cancel()
         if self._spare >= 0:
             os.close(self._spare)
 

@@ -7,13 +7,12 @@ import contextlib
 import errno
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from peers.transport import acceptor as module
 from peers.transport.acceptor import ACCEPTS_PER_TURN, Acceptor
-from tests.loops import pytest_asyncio_loop_factories  # noqa: F401 -- a hook that pytest finds by its name
 
 
 class Shortage:
@@ -75,6 +74,47 @@ async def test_many_are_taken_in_steps() -> None:
             await asyncio.sleep(0)
     steps = [after - before for before, after in zip(counts, [*counts[1:], len(made)], strict=True)]
     assert max(steps) <= ACCEPTS_PER_TURN
+    for client in clients:
+        client.close()
+
+
+class Told(asyncio.Protocol):
+    """A protocol that knows what it was told."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.WriteTransport | None = None
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note."""
+        self.transport = cast("asyncio.WriteTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
+        """Take note."""
+        self.is_lost = True
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_those_who_were_just_accepted_are_told_of_their_end(turns: int) -> None:
+    """Whenever this side stops to accept: a protocol that has a connection may write, and hears of its end."""
+    made: list[Told] = []
+
+    def make() -> Told:
+        made.append(Told())
+        return made[-1]
+
+    sock = socket.create_server(("127.0.0.1", 0))
+    one = Acceptor(sock, make, asyncio.get_running_loop())
+    clients = [socket.create_connection(sock.getsockname()) for _ in range(5)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    one.close()
+    await until(lambda: not one._opening)
+    for protocol in made:
+        assert protocol.transport is not None
+        protocol.transport.write(b"bye")
+        protocol.transport.close()
+    await until(lambda: all(protocol.is_lost for protocol in made))
     for client in clients:
         client.close()
 
