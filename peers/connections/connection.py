@@ -549,7 +549,13 @@ class Connection(asyncio.Protocol):
     # Ends.
 
     def drain(self) -> None:
-        """The hub stops: what is queued is written while the daemon waits, then the far side is told."""
+        """The hub stops: what is queued is written while the daemon waits, then the far side is told.
+
+        What goes wrong ends this connection, and does not keep the hub from stopping.
+        """
+        self.guard(self._drain)
+
+    def _drain(self) -> None:
         handler = self.handler
         if handler is not None and not handler.closed:
             handler.flush()

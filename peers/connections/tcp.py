@@ -255,6 +255,7 @@ class TcpConversation:
         node = self._node
         if hello.shared and self._share is not None:
             self._shared = self._share(self, hello.frame)
+        if self._shared is not None:
             self.render = self._shared.render
         limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)

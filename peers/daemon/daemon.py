@@ -139,7 +139,7 @@ class Daemon:
         if self._journal is not None:
             await self._journal.settle()
         for connection in list(node.connections):
-            connection.guard(connection.drain)
+            connection.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(node.settings.limits.drain_s):
                 await node.wait_released()
