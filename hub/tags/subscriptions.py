@@ -44,7 +44,7 @@ class RuleSubscriptions:
         self._held: dict[Handler, dict[Rule, int]] = {}
         # Link → the function that tells its hub of rules; from `tell` until the link leaves.
         self._links: dict[Handler, OnRule] = {}
-        # Rule → how many handlers that are no links have it; None until a link asks for the first time.
+        # Rule → for how many handlers links are asked for it; None until a link asks for the first time.
         self._here: dict[Rule, int] | None = None
 
     def __len__(self) -> int:
