@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any, cast
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.request_frame import Item
@@ -572,7 +573,7 @@ class Connection(asyncio.Protocol):
         """Both sides know that it is over: close the socket once everything is written."""
         self.reason = self.reason or reason
         self.write_outgoing()
-        self._leave()
+        self._depart()
         self._transport.close()
         self._await_end(LINGER_S)
 
@@ -597,7 +598,7 @@ class Connection(asyncio.Protocol):
     def linger(self) -> None:
         """Stop sending, but read on for a while and throw it away, so that the far side can read why."""
         self.write_outgoing()
-        self._leave()
+        self._depart()
         if self._transport.is_closing():
             return
         if not end_writing(self._transport):
@@ -611,6 +612,18 @@ class Connection(asyncio.Protocol):
     def _await_end(self, seconds: float) -> None:
         if not self._is_lost:
             self._node.keepalive.watch(self, self._node.loop.time() + seconds)
+
+    def _depart(self) -> None:
+        """Let the far side be no part of the hub any more: a client that takes nothing more may leave in a later turn.
+
+        Thousands may say CLOSE at once. A peer leaves now: another link may be waiting for its place.
+        """
+        handler = self.handler
+        if handler is None or handler.delivery.role is not Role.CLIENT:
+            self._leave()
+        else:
+            handler.shut()
+            self._node.core.depart(partial(self.guard, self._leave))
 
     def _leave(self) -> None:
         """The far side is no part of the hub any more."""

@@ -10,12 +10,13 @@ from hub.frame import encode_frame
 from hub.handler import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
+from hub.turn import STEPS_PER_TURN
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
 from peers.connections.websocket import websocket_connection
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN
 from peers.node.node import Node
-from peers.wire.control import encode_subscription
+from peers.wire.control import encode_close, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from tests.connections.pretend import PretendLoop, PretendTransport
@@ -141,6 +142,29 @@ async def test_handshakes_of_websockets_have_one_share_together(crowd: Crowd) ->
         client.data_received(upgrade())
     most = crowd.most_in_a_turn(lambda: crowd.written().count(b"HTTP/1.1 101"), CROWD)
     assert most <= CHANGES_PER_TURN // 10
+
+
+@pytest.mark.parametrize("by_far_side", [True, False])
+async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: bool) -> None:
+    """A turn's share of them each, whoever has said CLOSE; meanwhile none of them is given anything."""
+    publisher, *clients = [crowd.client() for _ in range(CROWD)]
+    core = crowd.node.core
+    for client in clients:
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, ["/a"]))
+    while crowd.loop.ready:
+        crowd.loop.play_turn()
+    handlers = [client.handler for client in clients if client.handler is not None]
+    before = len(core.handlers)
+    for client in clients:
+        if by_far_side:
+            client.data_received(encode_close(1000, "bye"))
+        else:
+            client.end(4000, "enough")
+    publisher.data_received(publication("/a", 1))
+    most = crowd.most_in_a_turn(lambda: before - len(core.handlers), len(clients))
+    assert most <= STEPS_PER_TURN // 5
+    assert {handler.delivered_messages for handler in handlers} == {0}
+    assert core.statistics().routing.subscriptions == 1
 
 
 async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None:

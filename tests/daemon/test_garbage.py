@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peers.daemon.garbage import GarbageWatch
+from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch
 
 
 class Cycle:
@@ -36,12 +36,12 @@ def test_what_survives_a_second_is_not_walked_over_again() -> None:
 
 
 def test_cycles_of_closed_connections_go_when_many_were_closed() -> None:
-    """More than a thousand, and more than half of those that are open; or at once where memory is short."""
+    """Very many, and more than half of those that are open; or at once where memory is short."""
     for open_connections, closed, short, is_collected in (
-        (10, 1_000, False, False),
-        (10, 1_001, False, True),
-        (9_000, 4_000, False, False),
-        (9_000, 4_501, False, True),
+        (10, CLOSED_LEAST, False, False),
+        (10, CLOSED_LEAST + 1, False, True),
+        (4 * CLOSED_LEAST, 2 * CLOSED_LEAST, False, False),
+        (4 * CLOSED_LEAST, 2 * CLOSED_LEAST + 1, False, True),
         (9_000, 1, True, True),
         (9_000, 0, True, False),
     ):
