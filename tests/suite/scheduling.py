@@ -14,6 +14,9 @@ successor of its last one.
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -26,12 +29,18 @@ _AHEAD_TESTS = 2
 class ScopeScheduling(LoadScopeScheduling):
     """Keeps a file's tests in one worker, and all of Spark's, which share one session of Java."""
 
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        # Workers that could not be sent anything any more; each goes when its end is heard of.
+        self._unreachable: set[WorkerController] = set()
+
     def remove_node(self, node: WorkerController) -> str | None:
         """Take a worker out, and give the tests back that it has not begun.
 
         Returns:
             The test that it was running when it was lost; None if it had done all of its tests.
         """
+        self._unreachable.discard(node)
         units = self.assigned_work.pop(node)
         if self.collection is None:  # its successor is to collect before anything is shared out
             self.registered_collections.pop(node, None)
@@ -56,9 +65,21 @@ class ScopeScheduling(LoadScopeScheduling):
         if node.shutting_down or node not in self.registered_collections:
             return
         while self.workqueue and self._pending_of(self.assigned_work[node]) <= _AHEAD_TESTS:
+            if node in self._unreachable:
+                return
             self._assign_work_unit(node)
         if not self.workqueue:
             node.shutdown()
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give a worker a unit; one that has ended, which is not known yet, does not get it."""
+        try:
+            super()._assign_work_unit(node)
+        except OSError:
+            self._unreachable.add(node)
+            scope, unit = self.assigned_work[node].popitem()
+            self.workqueue[scope] = unit
+            self.workqueue.move_to_end(scope, last=False)
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]

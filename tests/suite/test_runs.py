@@ -48,6 +48,23 @@ def test_a_worker_that_is_lost_behind_its_last_file(tmp_path: Path) -> None:
     assert (done.code, done.count("passed"), done.count("failed")) == (1, 4, 2), done.said
 
 
+def test_a_worker_that_is_lost_before_it_gets_its_tests(tmp_path: Path) -> None:
+    """Others run them; none of them counts as what it was running."""
+    loses = """
+import os, signal
+from xdist.workermanage import WorkerController
+send = WorkerController.send_runtest_some
+def send_to_living(self, indices):
+    if self.gateway.id == "gw0":
+        os.kill(self.gateway._rinfo().pid, signal.SIGKILL)
+        raise OSError("cannot send (already closed?)")
+    send(self, indices)
+WorkerController.send_runtest_some = send_to_living
+"""
+    done = run(tmp_path, {"conftest.py": loses, **{f"test_{number}.py": SEVERAL for number in range(6)}})
+    assert (done.code, done.count("passed"), done.count("failed")) == (0, 18, 0), done.said
+
+
 def test_too_many_lost_workers_end_the_run(tmp_path: Path) -> None:
     """The rest is not run, and the summary says so."""
     done = run(tmp_path, {f"test_{number}.py": LOST for number in range(8)}, "--max-worker-restart=2")
