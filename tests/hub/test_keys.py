@@ -1,0 +1,111 @@
+"""The table of settings: it is complete, and each key reads and checks what it takes."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.keys import KEYS, Key, Kind, parse_size, value_at
+from hub.overflow import Overflow
+from hub.settings import Settings
+
+NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
+
+
+def by_path(key: Key) -> str:
+    """Name the cases of a parametrized test."""
+    return key.path
+
+
+def test_keys_are_complete() -> None:
+    """The table of keys names every field of the settings, each with a description, and each number with a unit."""
+    sections = [name for name in Settings.__struct_fields__ if isinstance(getattr(Settings(), name), msgspec.Struct)]
+    expected = {name for name in Settings.__struct_fields__ if name not in sections}
+    expected |= {f"{name}.{field}" for name in sections for field in getattr(Settings(), name).__struct_fields__}
+    assert set(KEYS) == expected
+    assert all(key.description.endswith(".") for key in KEYS.values())
+    assert all(key.unit for key in NUMBERS)
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=by_path)
+def test_defaults_are_in_range(key: Key) -> None:
+    """Each default passes its own check unchanged and is the one that `Settings` has."""
+    assert key.convert(msgspec.to_builtins(key.default)) == key.default
+    assert value_at(Settings(), key.path) == key.default
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("65536", 65_536),
+        ("65_536", 65_536),
+        ("12 B", 12),
+        ("64KiB", 65_536),
+        ("16 MiB", 16 * 1024**2),
+        ("2gib", 2 * 1024**3),
+        ("1TiB", 1024**4),
+        ("1KB", 1000),
+        ("1MB", 10**6),
+        ("1GB", 10**9),
+        (" 1TB ", 10**12),
+    ],
+)
+def test_sizes(text: str, expected: int) -> None:
+    """Sizes are bytes, or carry a unit of powers of 1024 (KiB ...) or of 1000 (KB ...)."""
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "1K", "1 M", "1.5MiB", "-1", "+1", "1  MiB", "1MiB/s", "٣", "9" * 5000])
+def test_not_sizes(text: str) -> None:
+    """Units of which nobody knows whether they mean 1000 or 1024, fractions and signs are refused."""
+    with pytest.raises(ValueError, match="expected a size"):
+        parse_size(text)
+
+
+@given(st.integers(0, 10**12), st.sampled_from([("KiB", 1024), ("MiB", 1024**2), ("MB", 10**6), ("", 1)]))
+def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
+    """Any number times its unit is what is read."""
+    assert parse_size(f"{number}{unit[0]}") == number * unit[1]
+
+
+def test_sizes_as_texts() -> None:
+    """Every size takes a text with a unit; a count does not."""
+    for key in NUMBERS:
+        if key.kind is Kind.SIZE:
+            assert key.convert("64KiB") == 65_536
+        elif key.kind is Kind.COUNT:
+            with pytest.raises(ValueError, match="whole number"):
+                key.convert("64KiB")
+
+
+def test_choices_are_the_types_own() -> None:
+    """The table tells exactly the texts that the types have."""
+    assert KEYS["queue.overflow"].choices == tuple(policy.value for policy in Overflow)
+    for field in msgspec.structs.fields(type(Settings().log)):
+        assert KEYS[f"log.{field.name}"].choices == get_args(get_args(field.type)[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("queue.messages", "1000", 1000),
+        ("queue.messages", " 1_000 ", 1000),
+        ("queue.messages", "many", "many"),
+        ("queue.messages", "9" * 5000, "9" * 5000),
+        ("queue.bytes", "1MiB", "1MiB"),
+        ("limits.handshake_s", "2.5", 2.5),
+        ("limits.handshake_s", "soon", "soon"),
+        ("peers", "", ()),
+        ("peers", "tcp://a:1, tcp://b:2,", ("tcp://a:1", "tcp://b:2")),
+        ("name", " x", " x"),
+        ("log.level", "debug", "debug"),
+    ],
+)
+def test_from_text(path: str, text: str, value: object) -> None:
+    """Texts become plain values; those that cannot stay texts, for the check to refuse."""
+    assert KEYS[path].from_text(text) == value
