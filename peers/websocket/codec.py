@@ -6,7 +6,8 @@ What a client sends becomes one of `ClientMessage`; what cannot be is told apart
 * `RefusedError`: sound, but no message that the hub takes: unknown type, missing or wrong field, too many items. It
   is answered by an `error` with the same request, and the connection goes on.
 
-A published value is msgpack already when it leaves here: from JSON it is converted, from msgpack it is cut out unread.
+Here is which kind of message it is; what is published is made in `peers.websocket.publication_codec`, requests and
+replies in `peers.websocket.request_codec`, and the reasons of refusals in `peers.websocket.refusals`.
 
 No state, no I/O. Cost: one pass of msgspec; a second one only to name what is wrong.
 """
@@ -16,22 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
 import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch
-from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, ProtocolError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.errors import CloseCode, ProtocolError
 from hub.names.claim import Wish
-from hub.tags.envelope import key_of
-from hub.topics import printable
 from peers.journal.forms import Form, Order
 from peers.values.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
 from peers.values.forms import Form as BatchForm
 from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep, is_packed_too_deep
-from peers.verbs.publish import Publication
 from peers.websocket.batches import json_form, msgpack_form
 from peers.websocket.messages import (
     Claim,
@@ -39,7 +35,6 @@ from peers.websocket.messages import (
     Fetch,
     Hello,
     HubMessage,
-    Labels,
     Ping,
     RefusedError,
     Release,
@@ -51,6 +46,15 @@ from peers.websocket.messages import (
     Unsubscribe,
     UnsubscribeRules,
 )
+from peers.websocket.publication_codec import (
+    ITEMS_LIMIT,
+    JsonPublish,
+    RawPublish,
+    array_head,
+    publication_of_json,
+    publication_of_msgpack,
+)
+from peers.websocket.refusals import JSON_ENVELOPE, MALFORMED, MSGPACK_ENVELOPE, malformed, refused, too_many
 from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
 from peers.wire.hello import NAME_LIMIT_BYTES
 from peers.wire.names import NameClaim, NameRelease
@@ -58,10 +62,7 @@ from peers.wire.records import FETCH_BYTES
 from peers.wire.rules import RuleChange
 from peers.wire.session import ServiceChange, SubscriptionChange
 
-__all__ = ["FETCH_LIMIT_BYTES", "ITEMS_LIMIT", "JSON", "JSON_BYTES", "JSON_LIMIT_BYTES", "MSGPACK", "Codec"]
-
-ITEMS_LIMIT = BATCH_LIMIT_MESSAGES
-"""Most values or prefixes of one message."""
+__all__ = ["FETCH_LIMIT_BYTES", "JSON", "JSON_BYTES", "JSON_LIMIT_BYTES", "MSGPACK", "Codec"]
 
 FETCH_LIMIT_BYTES = 4 * 1024 * 1024
 """Most of what one `fetch` may ask for under `hub.v1.msgpack`; more is taken for this."""
@@ -70,25 +71,20 @@ JSON_BYTES = 64 * 1024
 """Default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader."""
 
 JSON_LIMIT_BYTES = 1024 * 1024
-"""Most of them, whatever is asked for."""
+"""Most bytes of values in such an answer, whatever is asked for."""
 
 _END_OF_TIME_US = 2**63 - 1
+"""The latest time that the journal knows, which is later than any record."""
 
 _CONTAINERS_LIMIT = 4 * 1024 * 1024
 """Most bytes of a msgpack message that may begin an array or map. Passing over one costs 7 ns: 28 ms."""
 
-_READ_AGAIN_BYTES = 4 * 1024 * 1024
-"""Largest message that, having too many parts, is still looked through for the request that it bears: 5 ms a MiB."""
-
 _TOO_DEEP = f"nested too deep: more than {NESTING_LIMIT} arrays and maps in each other"
-
-_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for what is not JSON or msgpack at all, once its `ValidationError` is taken out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One subprotocol.
+    """The codec of one subprotocol.
 
     Attributes:
         opcode: Kind of its WebSocket messages, both ways.
@@ -101,42 +97,6 @@ class Codec:
     form: Callable[[Batch], BatchForm]
     decode: Callable[[bytes], ClientMessage]
     encode: Callable[[HubMessage], bytes]
-
-
-class _Envelope(msgspec.Struct):
-    """What is read of a message that is refused, to say why."""
-
-    type: Any = None
-    request: Any = 0
-
-
-class _EnvelopeReader(NamedTuple):
-    encoding: str
-    decode: Callable[[bytes], _Envelope]
-    check: Callable[[bytes], object]
-    """Passes over any one value."""
-
-
-class _JsonPublish(msgspec.Struct, frozen=True, tag="publish"):
-    topic: str
-    value: Any = msgspec.UNSET
-    values: list[Any] | msgspec.UnsetType = msgspec.UNSET
-    request: RequestNumber = 0
-    confirm: bool = False
-    labels: Labels = ()
-    sender: str = ""
-    to: str = ""
-
-
-class _RawPublish(msgspec.Struct, frozen=True, tag="publish"):
-    topic: str
-    value: msgspec.Raw = msgspec.Raw()
-    values: msgspec.Raw = msgspec.Raw()
-    request: RequestNumber = 0
-    confirm: bool = False
-    labels: Labels = ()
-    sender: str = ""
-    to: str = ""
 
 
 class _RawSubscribe(msgspec.Struct, frozen=True, tag="subscribe"):
@@ -159,39 +119,15 @@ class _RawUnserve(msgspec.Struct, frozen=True, tag="unserve"):
     request: RequestNumber = 0
 
 
-_TYPES = (
-    "hello",
-    "subscribe",
-    "unsubscribe",
-    "publish",
-    "ping",
-    "fetch",
-    "request",
-    "reply",
-    "serve",
-    "unserve",
-    "claim",
-    "release",
-    "rule",
-    "unrule",
-)
-
 _Same = Hello | Ping | Claim | Release | SubscribeRules | UnsubscribeRules
-_JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | _JsonPublish | JsonRequest | JsonReply
+_JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | JsonPublish | JsonRequest | JsonReply
 _RawMessage = (
-    _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | _RawPublish | RawRequest | RawReply
+    _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | RawPublish | RawRequest | RawReply
 )
 
 _from_json = msgspec.json.Decoder(_JsonMessage).decode
 _from_msgpack = msgspec.msgpack.Decoder(_RawMessage).decode
-_JSON_ENVELOPE = _EnvelopeReader(
-    "JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode
-)
-_MSGPACK_ENVELOPE = _EnvelopeReader(
-    "msgpack", msgspec.msgpack.Decoder(_Envelope).decode, msgspec.msgpack.Decoder(msgspec.Raw).decode
-)
 _prefixes_of = msgspec.msgpack.Decoder(list[str]).decode
-_pack = msgspec.msgpack.Encoder().encode
 
 
 def _decode_json(payload: bytes) -> ClientMessage:
@@ -201,8 +137,8 @@ def _decode_json(payload: bytes) -> ClientMessage:
         return _decode_text(payload)
     parts = possible_parts(payload)
     if parts > PARTS_LIMIT:
-        text = _too_many("arrays, maps and items", parts, PARTS_LIMIT)
-        raise _refused(_JSON_ENVELOPE, payload, CloseCode.TOO_BIG, text)
+        text = too_many("arrays, maps and items", parts, PARTS_LIMIT)
+        raise refused(JSON_ENVELOPE, payload, CloseCode.TOO_BIG, text)
     return without_collecting(_decode_text, payload)
 
 
@@ -219,12 +155,12 @@ def _decode_text(payload: bytes) -> ClientMessage:
     try:
         message: _JsonMessage = _from_json(payload)
     except msgspec.ValidationError as error:
-        raise _refused(_JSON_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
-    except _MALFORMED as error:
-        raise _malformed("JSON", error) from error
+        raise refused(JSON_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
+    except MALFORMED as error:
+        raise malformed("JSON", error) from error
     match message:
-        case _JsonPublish():
-            return _publication_of_json(message)
+        case JsonPublish():
+            return publication_of_json(message)
         case JsonRequest():
             return request_of(message)
         case JsonReply():
@@ -239,36 +175,21 @@ def _decode_text(payload: bytes) -> ClientMessage:
             return _verb(message)
 
 
-def _publication_of_json(message: _JsonPublish) -> Publication:
-    request = message.request
-    if (message.value is msgspec.UNSET) == (message.values is msgspec.UNSET):
-        raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, request)
-    single = message.values is msgspec.UNSET
-    values = [message.value] if single else message.values
-    assert isinstance(values, list)  # noqa: S101 -- for the type checker: one of the two is set
-    try:
-        packed = b"".join([_pack(value) for value in values])
-    except (OverflowError, ValueError, TypeError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
-        raise RefusedError(CloseCode.BAD_DATA, f"publish: a value has no msgpack form: {reason}", request) from error
-    return _publication(message, packed, len(values), single=single)
-
-
 def _decode_msgpack(payload: bytes) -> ClientMessage:
     if len(payload) > _CONTAINERS_LIMIT and (found := possible_containers(payload)) > _CONTAINERS_LIMIT:
-        text = _too_many("bytes that may begin an array or map", found, _CONTAINERS_LIMIT)
-        raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
+        text = too_many("bytes that may begin an array or map", found, _CONTAINERS_LIMIT)
+        raise refused(MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
     if is_packed_too_deep(payload):
         raise ProtocolError(CloseCode.BAD_DATA, _TOO_DEEP)
     try:
         message: _RawMessage = _from_msgpack(payload)
     except msgspec.ValidationError as error:
-        raise _refused(_MSGPACK_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
-    except _MALFORMED as error:
-        raise _malformed("msgpack", error) from error
+        raise refused(MSGPACK_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
+    except MALFORMED as error:
+        raise malformed("msgpack", error) from error
     match message:
-        case _RawPublish():
-            return _publication_of_msgpack(message)
+        case RawPublish():
+            return publication_of_msgpack(message)
         case RawRequest():
             return request_of(message)
         case RawReply():
@@ -316,41 +237,9 @@ def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order
     return Order(fetch.request, fetch.start, time_us, fetch.end, fetch.prefixes, size_bytes, fetch.wait_ms, form)
 
 
-def _publication_of_msgpack(message: _RawPublish) -> Publication:
-    value, values = bytes(message.value), bytes(message.values)
-    if bool(value) == bool(values):
-        raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, message.request)
-    if value:
-        return _publication(message, value, 1, single=True)
-    items, start = _array(values, "values", message.request)
-    return _publication(message, values[start:], items, single=False)
-
-
-_VALUE_OR_VALUES = "publish: expected `value` (one) or `values` (a list), one of the two"
-
-
-def _publication(message: _JsonPublish | _RawPublish, packed: bytes, messages: int, *, single: bool) -> Publication:
-    """Make the frame of values that stand back to back in `packed`."""
-    request = message.request
-    if message.confirm and not request:
-        raise RefusedError(CloseCode.BAD_DATA, "publish: what is to be confirmed bears a `request`", 0, messages)
-    if not 0 < messages <= ITEMS_LIMIT:
-        text = f"publish: {messages} values, expected 1 to {ITEMS_LIMIT}"
-        raise RefusedError(CloseCode.TOO_BIG if messages else CloseCode.BAD_DATA, text, request, messages)
-    try:
-        key, flags = key_of(message.topic, message.labels, message.sender, message.to)
-    except (InvalidTopicError, InvalidNameError) as error:
-        raise RefusedError(CloseCode.BAD_DATA, str(error), request, messages) from error
-    if single or messages == 1:
-        frame = encode_frame(KIND_MESSAGES, packed, key=key, flags=flags)
-    else:
-        frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + packed, key=key, flags=flags | FLAG_BATCH)
-    return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request, message.confirm)
-
-
 def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:
     packed = bytes(raw)
-    items, _ = _array(packed, "prefixes", request)  # before the list is made of what may be millions
+    items, _ = array_head(packed, "prefixes", request)  # before the list is made of what may be millions
     if items > ITEMS_LIMIT:
         raise _too_many_prefixes(items, request)
     try:
@@ -358,52 +247,11 @@ def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:
     except msgspec.ValidationError as error:
         raise RefusedError(CloseCode.BAD_DATA, f"prefixes: {error}", request) from error
     except UnicodeDecodeError as error:
-        raise _malformed("msgpack", error) from error
-
-
-def _array(packed: bytes, field: str, request: int) -> tuple[int, int]:
-    """Return how many items a msgpack array has, and where the first of them begins."""
-    mark = packed[0]
-    if mark & 0xF0 == 0x90:
-        return mark & 0x0F, 1
-    if mark == 0xDC:
-        return int.from_bytes(packed[1:3], "big"), 3
-    if mark == 0xDD:
-        return int.from_bytes(packed[1:5], "big"), 5
-    raise RefusedError(CloseCode.BAD_DATA, f"expected an array - at `$.{field}`", request)
+        raise malformed("msgpack", error) from error
 
 
 def _too_many_prefixes(found: int, request: int) -> RefusedError:
-    return RefusedError(CloseCode.TOO_BIG, _too_many("prefixes", found, ITEMS_LIMIT), request)
-
-
-def _too_many(what: str, found: int, limit: int) -> str:
-    return f"{found} {what} in one message, the limit is {limit}: send several smaller ones"
-
-
-def _malformed(encoding: str, error: Exception) -> ProtocolError:
-    reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
-    return ProtocolError(CloseCode.BAD_DATA, f"not {encoding}: {reason}")
-
-
-def _refused(reader: _EnvelopeReader, payload: bytes, code: int, text: str) -> RefusedError | ProtocolError:
-    """Say what is wrong with a message, with the request that it bore; or that it is worse than it seemed."""
-    if len(payload) > _READ_AGAIN_BYTES:
-        return RefusedError(code, text)
-    try:
-        reader.check(payload)
-        read = reader.decode(payload)
-    except msgspec.ValidationError:
-        return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`")
-    except _MALFORMED as error:
-        return _malformed(reader.encoding, error)
-    request = read.request if type(read.request) is int and read.request > 0 else 0
-    if not isinstance(read.type, str):
-        return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`, which is text", request)
-    if read.type not in _TYPES:
-        expected = ", ".join(_TYPES)
-        return RefusedError(CloseCode.BAD_DATA, f"unknown type {printable(read.type)}, expected {expected}", request)
-    return RefusedError(code, f"{read.type}: {text}", request, about=read.type)
+    return RefusedError(CloseCode.TOO_BIG, too_many("prefixes", found, ITEMS_LIMIT), request)
 
 
 JSON = Codec(Opcode.TEXT, json_form, _decode_json, msgspec.json.Encoder().encode)

@@ -33,8 +33,8 @@ from hub.topics import TOPIC_LIMIT_BYTES, printable
 from peers.values import InvalidInputError, decode_message
 from peers.values.nesting import is_nested_too_deep
 from peers.verbs.publish import Publication
-from peers.websocket.codec import ITEMS_LIMIT
 from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedError, Welcome
+from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.websocket.session import AnsweredError
 from peers.websocket.zeek.batches import zeek_form
 from peers.wire.session import SubscriptionChange
