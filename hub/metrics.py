@@ -50,6 +50,8 @@ class CoreStatistics(NamedTuple):
     delivered_bytes_total: int
     dropped_messages_total: dict[str, int]
     """Messages that were dropped, by overflow policy."""
+    unreadable_messages_total: int
+    """Of these, messages that had no form in what the handler reads, or were larger than what it takes."""
     queued_messages: int
     queued_bytes: int
     paused_handlers: int
@@ -58,7 +60,13 @@ class CoreStatistics(NamedTuple):
 class Counters:
     """The sums of handlers that are gone."""
 
-    __slots__ = ("_delivered_bytes", "_delivered_messages", "_dropped_messages", "_published_messages")
+    __slots__ = (
+        "_delivered_bytes",
+        "_delivered_messages",
+        "_dropped_messages",
+        "_published_messages",
+        "_unreadable_messages",
+    )
 
     def __init__(self) -> None:
         # The sums of handlers that have left: `forget` adds to them, and nothing takes away from them.
@@ -66,12 +74,14 @@ class Counters:
         self._delivered_messages = 0
         self._delivered_bytes = 0
         self._dropped_messages: dict[str, int] = {}
+        self._unreadable_messages = 0
 
     def forget(self, handler: Handler) -> None:
         """Keep the sums of a leaving handler."""
         self._published_messages += handler.published_messages
         self._delivered_messages += handler.delivered_messages
         self._delivered_bytes += handler.delivered_bytes
+        self._unreadable_messages += handler.unreadable_messages
         policy = handler.limits.overflow.value
         self._dropped_messages[policy] = self._dropped_messages.get(policy, 0) + handler.dropped_messages
 
@@ -81,12 +91,14 @@ class Counters:
         published = self._published_messages
         delivered, delivered_bytes = self._delivered_messages, self._delivered_bytes
         dropped = dict(self._dropped_messages)
+        unreadable = self._unreadable_messages
         queued = queued_bytes = paused = 0
         for handler in handlers:
             roles[handler.role] += 1
             published += handler.published_messages
             delivered_bytes += handler.delivered_bytes
             paused += not handler.writable
+            unreadable += handler.unreadable_messages
             sums = handler.sums()
             delivered += sums.delivered_messages
             queued += sums.queued_messages
@@ -103,6 +115,7 @@ class Counters:
             delivered_messages_total=delivered,
             delivered_bytes_total=delivered_bytes,
             dropped_messages_total=dropped,
+            unreadable_messages_total=unreadable,
             queued_messages=queued,
             queued_bytes=queued_bytes,
             paused_handlers=paused,

@@ -29,6 +29,7 @@
 | `hub_messages_rejected_total` | counter | | messages refused: bad topic, not allowed |
 | `hub_messages_delivered_total` | counter | | messages written, once for each handler |
 | `hub_messages_dropped_total` | counter | `overflow`: the policy | messages lost: full queue, or no form |
+| `hub_messages_unreadable_total` | counter | | of these, those without a form that the far side reads, or too large |
 | `hub_delivered_bytes_total` | counter | | bytes of batches handed to transports, overhead included |
 | `hub_queued_messages`, `hub_queued_bytes` | gauge | | what waits for slow handlers |
 | `hub_rules` | gauge | | pairs of rule and handler |
@@ -232,6 +233,9 @@ def _messages(statistics: CoreStatistics) -> Iterator[Metric]:
     for policy in Overflow:
         lost.add_metric((policy.value,), dropped.get(policy.value, 0))
     yield lost
+    yield _counter(
+        "hub_messages_unreadable", "Of the lost, those without a form.", statistics.unreadable_messages_total
+    )
     yield _counter("hub_delivered_bytes", "Bytes handed to transports.", statistics.delivered_bytes_total)
 
 

@@ -25,7 +25,7 @@ def busy(role: Role, overflow: Overflow, published: int) -> Handler:
 
 def test_nothing_yet() -> None:
     """A new hub counts from zero."""
-    assert Counters().statistics([], ROUTING) == CoreStatistics(0, 0, 0, ROUTING, 0, 0, 0, {}, 0, 0, 0)
+    assert Counters().statistics([], ROUTING) == CoreStatistics(0, 0, 0, ROUTING, 0, 0, 0, {}, 0, 0, 0, 0)
 
 
 def test_present_handlers_are_summed_up() -> None:
@@ -47,6 +47,7 @@ def test_present_handlers_are_summed_up() -> None:
         delivered_messages_total=3,
         delivered_bytes_total=3 * Batch.of("/a", [0]).size_bytes,
         dropped_messages_total={"drop-oldest": 6, "drop-newest": 3},
+        unreadable_messages_total=0,
         queued_messages=6,
         queued_bytes=sum(handler.statistics().queued_bytes for handler in handlers),
         paused_handlers=3,

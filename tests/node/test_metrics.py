@@ -110,6 +110,18 @@ async def test_messages(node: Node) -> None:
     assert value(families, "hub_delivered_bytes_total") > 0
 
 
+async def test_what_a_far_side_cannot_read(node: Node) -> None:
+    """Is counted apart from what its queue has lost, and stays counted when it has left."""
+    reader = join(node)
+    reader.lose(3)
+    families = scrape(node)
+    assert value(families, "hub_messages_unreadable_total") == 3
+    node.core.detach(reader, "gone")
+    families = scrape(node)
+    assert value(families, "hub_messages_unreadable_total") == 3
+    assert value(families, "hub_messages_dropped_total", overflow="drop-oldest") == 3
+
+
 async def test_handlers_by_role(node: Node) -> None:
     """Clients, links and subscribers of this process are told apart."""
     for role, count in ((Role.CLIENT, 3), (Role.LINK, 2), (Role.LOCAL, 1)):
