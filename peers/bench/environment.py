@@ -22,8 +22,8 @@ class Environment(msgspec.Struct, frozen=True):
 
     Attributes:
         at: When it was, UTC.
-        uvloop: Its version; empty if it is not installed, and the hub runs on asyncio's own loop.
-        compiled: Whether the hub's hot loop is the compiled one.
+        loop: The hub's event loop: uvloop, where it is installed.
+        hot_loop: Whether the hub's hot loop is the compiled one.
         cpus: How many CPUs this process may use.
         load: How many processes wanted a CPU over the last minute before the benchmark; above 0 it was not alone.
     """
@@ -31,8 +31,8 @@ class Environment(msgspec.Struct, frozen=True):
     at: str
     topichub: str
     python: str
-    uvloop: str
-    compiled: bool
+    loop: str
+    hot_loop: str
     kernel: str
     cpu: str
     cpus: int
@@ -41,34 +41,23 @@ class Environment(msgspec.Struct, frozen=True):
     @classmethod
     def here(cls) -> Environment:
         """Look around, and return what is here."""
-        uvloop = ""
+        loop, cpu = "asyncio's own loop", platform.machine()
         with suppress(importlib.metadata.PackageNotFoundError):
-            uvloop = importlib.metadata.version("uvloop")
+            loop = f"uvloop {importlib.metadata.version('uvloop')}"
+        with suppress(OSError, IndexError):
+            cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("model name\t: ")[1].partition("\n")[0]
         return cls(
             at=datetime.now(UTC).isoformat(timespec="seconds"),
-            topichub=__version__,
+            topichub=f"topichub {__version__}",
             python=f"{platform.python_implementation()} {platform.python_version()}",
-            uvloop=uvloop,
-            compiled=importlib.util.find_spec("hub._runs") is not None,
+            loop=loop,
+            hot_loop="compiled hot loop" if importlib.util.find_spec("hub._runs") else "hot loop in Python",
             kernel=f"{platform.system()} {platform.release()}",
-            cpu=_cpu(),
+            cpu=cpu,
             cpus=len(os.sched_getaffinity(0)),
             load=round(os.getloadavg()[0], 2),
         )
 
     def __str__(self) -> str:
-        loop = f"uvloop {self.uvloop}" if self.uvloop else "asyncio's own loop"
-        hot_loop = "compiled hot loop" if self.compiled else "hot loop in Python"
-        return (
-            f"topichub {self.topichub}, {hot_loop}, {self.python}, {loop}, {self.kernel}, {self.cpu}, "
-            f"{self.cpus} CPUs, load before {self.load:.2f}, {self.at}"
-        )
-
-
-def _cpu() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.machine()
+        what = (self.topichub, self.hot_loop, self.python, self.loop, self.kernel, self.cpu)
+        return f"{', '.join(what)}, {self.cpus} CPUs, load before {self.load:.2f}, {self.at}"

@@ -13,7 +13,7 @@ from html import escape
 from peers.bench.measurement import Latency, Measurement
 from peers.bench.plan import Plan
 from peers.bench.report import Report
-from peers.console.line_plot import STYLE, Point, line_plot, round_ticks
+from peers.console.line_plot import Point, html_page, line_plot, round_ticks
 
 __all__ = ["page"]
 
@@ -45,11 +45,7 @@ def page(plan: Plan, report: Report, runs: Sequence[Measurement]) -> str:
         f"<h2>Figures</h2>\n<table><tr><th></th><th>unit</th>{columns}</tr>\n{rows}</table>",
         f"<details><summary>JSON</summary><pre>{escape(report.json().decode())}</pre></details>",
     ]
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{STYLE}</style></head>\n'
-        f"<body>\n{''.join(part + chr(10) for part in parts if part)}</body>\n</html>\n"
-    )
+    return html_page(title, parts)
 
 
 def _rates(runs: Sequence[Measurement]) -> str:

@@ -22,6 +22,10 @@ _VERSION = 2
 """The version of the JSON. Fields may be added; one that goes or changes its meaning raises this."""
 
 
+_LOAD = 0.5
+_BUSY = "the machine had other work: compare CPU times, not rates, and repeat"
+
+
 class Row(NamedTuple):
     """One line of a table."""
 
@@ -52,8 +56,13 @@ class Report(NamedTuple):
     """What the JSON has in place of the table."""
     flawless: bool
     """Whether nothing is wrong with what was measured."""
-    remarks: Sequence[str] = ()
-    """What a reader should know before trusting the figures."""
+    said: Sequence[str] = ()
+    """What the benchmark says of itself; see `remarks`."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader should know before trusting the figures."""
+        return [*self.said, *([_BUSY] if self.environment.load > _LOAD else [])]
 
     def table(self) -> Table:
         """Return the table for a terminal."""

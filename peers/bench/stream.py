@@ -13,7 +13,6 @@ __all__ = ["stream_report"]
 
 _BUSY_PERCENT = 90.0
 _WAIT_PERCENT = 50.0
-_LOAD = 0.5
 _FLAWS = frozenset({"lost", "told", "out_of_order"})
 
 _ROWS: tuple[tuple[str, str, str, int], ...] = (
@@ -76,11 +75,11 @@ def stream_report(plan: Plan, environment: Environment, runs: Sequence[Measureme
         rows,
         {"runs": runs, "median": middle},
         all(run.flawless for run in runs),
-        _remarks(environment, runs),
+        _remarks(runs),
     )
 
 
-def _remarks(environment: Environment, runs: Sequence[Measurement]) -> list[str]:
+def _remarks(runs: Sequence[Measurement]) -> list[str]:
     """Return what a reader should know before trusting the figures."""
     told = {
         "messages arrived under another topic than they were sent to": any(run.misrouted for run in runs),
@@ -91,6 +90,5 @@ def _remarks(environment: Environment, runs: Sequence[Measurement]) -> list[str]
         ),
         "publishers mostly waited for subscribers to keep within their queue: a larger --queue-messages, or a machine "
         "with less else to do, may give a higher rate": any(run.window_wait_percent > _WAIT_PERCENT for run in runs),
-        "the machine had other work: compare CPU times, not rates, and repeat": environment.load > _LOAD,
     }
     return [remark for remark, holds in told.items() if holds]

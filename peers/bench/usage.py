@@ -4,7 +4,6 @@
   comes from /proc/PID/stat, in ticks of 10 ms.
 * Write calls come from /proc/PID/io, which counts `write` and `writev` (of uvloop), but not `send` (of asyncio's loop).
 * Memory comes from /proc/PID/status. The peak can be set back (`forget_peak`).
-* CPU time of the whole machine comes from /proc/stat, in ticks of 10 ms.
 
 There is no state. This works on Linux only; psutil would give ticks where nanoseconds are needed.
 """
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from peers.bench.errors import BenchError
 
-__all__ = ["Usage", "forget_peak", "machine_cpu_ns", "read_usage"]
+__all__ = ["Usage", "forget_peak", "read_usage"]
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -56,16 +55,6 @@ def read_usage(pid: int) -> Usage:
         writes = _fields(process / "io")["syscw"]
     memory_bytes, peak_bytes = (status.get(name, 0) * 1024 for name in ("VmRSS", "VmHWM"))
     return Usage(cpu_ns, memory_bytes, peak_bytes, writes)
-
-
-def machine_cpu_ns() -> int:
-    """Return for how long the CPUs of this machine were busy or taken from it, all together; 0 if that is not told."""
-    try:
-        first = Path("/proc/stat").read_text().partition("\n")[0]
-    except OSError:
-        return 0
-    user, nice, system, _, _, *taken = map(int, first.split()[1:9])
-    return (user + nice + system + sum(taken)) * _TICK_NS
 
 
 def forget_peak(pid: int) -> None:

@@ -11,8 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from peers.bench.y.plan import MODES, Mode, Plan, Transport
-from peers.bench.y.scenario import run_y
+from peers.bench.y.scenario import MODES, Mode, Plan, Transport, run_y
 from peers.cli.bench import EXIT_FLAWED, HUB, TRAFFIC, Output, described, shown_progress
 
 __all__ = ["y"]

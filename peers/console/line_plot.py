@@ -1,18 +1,19 @@
-"""Line plots as SVG, and the style of the pages that they stand in: nothing but text, no scripts."""
+"""Line plots as SVG, and the pages that they stand in: nothing but text, no scripts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
 
-__all__ = ["COLOURS", "STYLE", "Point", "line_plot", "round_ticks"]
+__all__ = ["COLOURS", "Point", "html_page", "line_plot", "round_ticks"]
 
 _WIDTH, _HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 14, 34
 _LABEL = 20  # half of a time of day
 COLOURS = ("#2a78b8", "#c4572a", "#3c8f4e", "#8a5bb0", "#b08a1e", "#5f6b76")
 
-STYLE = """
+_STYLE = """
 :root { color-scheme: light dark; --ink: #1d2730; --dim: #66737e; --line: #d6dde3; --paper: #fff; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4eaef; --dim: #94a1ac; --line: #36424c; --paper: #151b20; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 760px;
@@ -26,6 +27,16 @@ svg .grid { stroke: var(--line); } svg polyline { fill: none; stroke-width: 1.8;
 """
 
 Point = tuple[float, float]
+
+
+def html_page(title: str, parts: Iterable[str], style: str = "") -> str:
+    """Return a page of these parts, which are HTML; empty ones are left out. `style` is added to that of all pages."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{_STYLE}{style}</style></head>\n"
+        f"<body>\n{''.join(part + chr(10) for part in parts if part)}</body>\n</html>\n"
+    )
 
 
 def line_plot(lines: Sequence[Sequence[Point]], unit_x: str, unit_y: str, ticks_x: Sequence[tuple[float, str]]) -> str:

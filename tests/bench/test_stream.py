@@ -20,7 +20,7 @@ from peers.bench.report import Report
 from peers.bench.stream import stream_report
 
 ENVIRONMENT = Environment(
-    "2026-01-02T03:04:05+00:00", "0.1", "CPython 3.11", "0.23", True, "Linux 6", "<CPU> & more", 2, 0.0
+    "2026-01-02T03:04:05+00:00", "0.1", "CPython 3.11", "uvloop 0.23", "compiled", "Linux 6", "<CPU> & more", 2, 0.0
 )
 
 

@@ -7,6 +7,6 @@ requester (process) ──▶ the hub ───┤
 ```
 
 `asking` makes pairs, has them worked out and checks the results; `workers` is what the processes do; `cast` starts and
-measures them; `scenario` leads from a `plan` to a report. Not here: pairs that travel in arrays, which are acceptance
+measures them; `scenario` leads from a plan to a report. Not here: pairs that travel in arrays, which are acceptance
 tests of the project (`tests/benchmarks/arrays`).
 """

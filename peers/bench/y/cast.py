@@ -19,7 +19,7 @@ from peers.bench.board import Board
 from peers.bench.errors import BenchError
 from peers.bench.running_hub import RunningHub
 from peers.bench.stage import Watch
-from peers.bench.usage import machine_cpu_ns, read_usage
+from peers.bench.usage import read_usage
 from peers.bench.worker import Worker
 from peers.bench.y.asking import Ask, Asked
 
@@ -55,8 +55,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A service's CPU for each pair, although it is asked for half of them, so that all can be added: `all_ns`."""
     multiplying_ns: float
     all_ns: float
-    others_percent: float
-    """CPU that anything else on the machine has taken meanwhile, of one core; the hub too, if it is not known."""
 
     @property
     def flawless(self) -> bool:
@@ -64,10 +62,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.wrong or self.failed or self.lost)
 
     @classmethod
-    def of(cls, asked: Asked, cpu_ns: dict[str, int], machine_ns: int) -> Run:
-        """Work out the figures from what the requester says, and from what was charged to processes and machine."""
+    def of(cls, asked: Asked, cpu_ns: dict[str, int]) -> Run:
+        """Work out the figures from what the requester says, and from what was charged to each process."""
         elapsed_s = max(asked.elapsed_ns, 1) / 1e9
-        all_ns = sum(cpu_ns.values())
         figures: dict[str, Any] = {f"{name}_ns": used / max(1, asked.pairs) for name, used in cpu_ns.items()}
         figures |= {name: getattr(asked, name) for name in ("pairs", "wrong", "failed", "lost", "reasons")}
         return cls(
@@ -75,8 +72,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             pairs_per_s=(asked.pairs - asked.wrong - asked.failed - asked.lost) / elapsed_s,
             p50_us=asked.latency.percentile(50) / 1000,
             p99_us=asked.latency.percentile(99) / 1000,
-            all_ns=all_ns / max(1, asked.pairs),
-            others_percent=max(0.0, machine_ns - all_ns) / elapsed_s / 1e7,
+            all_ns=sum(cpu_ns.values()) / max(1, asked.pairs),
             **figures,
         )
 
@@ -110,10 +106,10 @@ class Cast:
         Raises:
             BenchError: A process has failed or hangs.
         """
-        before, machine_ns = self._cpu_ns(), machine_cpu_ns()
+        before = self._cpu_ns()
         asked = self._ask(order, watch)
-        after, machine_ns = self._cpu_ns(), machine_cpu_ns() - machine_ns
-        return Run.of(asked, {name: after[name] - before[name] for name in PROCESSES}, machine_ns)
+        after = self._cpu_ns()
+        return Run.of(asked, {name: after[name] - before[name] for name in PROCESSES})
 
     def _ask(self, order: Ask, watch: Watch) -> Asked:
         requester, settled = self._workers["requester"], self._board.sent

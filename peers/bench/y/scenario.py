@@ -1,4 +1,4 @@
-"""`run_y`: the scenario from its plan to its report. A run that does not count comes before the first one of each mode.
+"""`run_y`: the scenario from its `Plan` to its report. A run that does not count comes before the first of each mode.
 
 Owner of the state: the command. Cost: `repeat` runs of each mode.
 """
@@ -10,21 +10,71 @@ import secrets
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Literal
 
 from peers.bench.environment import Environment
+from peers.bench.errors import BenchError
 from peers.bench.report import Report, Row, medians
+from peers.bench.running_hub import HubPlan
 from peers.bench.stage import Told
 from peers.bench.y.asking import Ask
 from peers.bench.y.cast import PROCESSES, Cast, Run
-from peers.bench.y.plan import Mode, Plan
 from peers.bench.y.workers import Setup, request, serve
+from peers.transport.endpoints import Endpoint, Scheme
 
-__all__ = ["Runs", "run_y", "y_report"]
+__all__ = ["MODES", "Mode", "Plan", "Runs", "Transport", "run_y", "y_report"]
+
+Mode = Literal["one", "many"]
+"""Whether each pair is asked when the one before is answered, or many at a time."""
+
+Transport = Literal["unix", "tcp"]
+MODES: tuple[Mode, ...] = ("one", "many")
+
+_OUTSTANDING_LIMIT = 65_536
+"""What a hub lets a client have pending, unless told otherwise."""
 
 _WARM_UP_S = 0.3
-_OTHERS_PERCENT = 10.0
 
 Runs = dict[Mode, list[Run]]
+
+
+class Plan(HubPlan, frozen=True, kw_only=True):
+    """One benchmark."""
+
+    modes: tuple[Mode, ...] = MODES
+    transport: Transport = "unix"
+    """How all are connected to a hub that is started."""
+    outstanding: int = 1_024
+    """Pairs that are asked and not yet answered, in mode `many`."""
+    seconds: float = 3.0
+    """How long each run is."""
+    pairs: int = 0
+    """How many pairs each run has, instead of a time."""
+    repeat: int = 3
+    """Runs of each mode; the median counts."""
+    pin: bool = True
+    """Whether all processes share one CPU in mode `one`, where only one of them has something to do at a time: an idle
+    CPU takes longer to wake up than the work takes. This does not hold for a hub that runs already."""
+
+    def check(self) -> Plan:
+        """Return the plan, if it can be carried out.
+
+        Raises:
+            BenchError: It cannot; the text names the option.
+        """
+        self.check_hub(
+            [
+                ("outstanding", self.outstanding, 1, _OUTSTANDING_LIMIT),
+                ("seconds", self.seconds, 0.001, 3_600),
+                ("pairs", self.pairs, 0, 10**12),
+                ("repeat", self.repeat, 1, 1_000),
+            ]
+        )
+        if not self.modes or len(set(self.modes)) != len(self.modes):
+            raise BenchError(f"--mode: each once, of {', '.join(MODES)}")
+        if len(self.urls) > 1 or not {Endpoint.parse(url).scheme for url in self.urls} <= {Scheme.TCP, Scheme.UNIX}:
+            raise BenchError("--url: one tcp:// or unix:// url expected")
+        return self
 
 
 def run_y(plan: Plan, tell: Told) -> Report:
@@ -86,7 +136,6 @@ def y_report(plan: Plan, environment: Environment, runs: Runs) -> Report:
         known("latency, p99", "µs", "p99_us"),
         *(known(f"{name}'s CPU", "ns/pair", f"{name}_ns") for name in PROCESSES),
         row("CPU of all", "ns/pair", median("all_ns"), 1),
-        row("CPU of other work", "% of a core", median("others_percent"), 1),
         row("pairs, all runs", "pairs", lambda each: sum(run.pairs for run in each)),
         *(count(name) for name in ("wrong", "failed", "lost")),
     ]
@@ -97,7 +146,5 @@ def y_report(plan: Plan, environment: Environment, runs: Runs) -> Report:
     ]
     if not all(run.hub_ns for run in every):
         remarks.append("the hub's process is not known, so neither is its CPU time: --hub-pid tells it")
-    if any(run.others_percent > _OTHERS_PERCENT for run in every):
-        remarks.append("the machine had other work: compare CPU times, not rates, and repeat")
     figures = {"runs": runs, "median": {mode: medians(each) for mode, each in runs.items()}}
     return Report("y", environment, plan, columns, rows, figures, all(run.flawless for run in every), remarks)

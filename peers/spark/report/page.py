@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from peers.console.line_plot import STYLE
+from peers.console.line_plot import html_page
 from peers.spark.report.drawing import COLOURS, drawn_names, rates_drawing
 from peers.spark.report.findings import Findings, Rate, Traffic
 from peers.spark.report.words import TRAFFIC_HEADS, figures_of, named, remarks, traffic_row
@@ -48,12 +48,7 @@ def page(findings: Findings) -> str:
         _table("", ("", "unit", "figure"), figures_of(findings)),
         *(f"<h2>{escape(head)}</h2>\n<section>{content}</section>" for head, content in sections.items()),
     ]
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}{_OWN_STYLE}</style></head>\n"
-        f"<body>\n{''.join(part + chr(10) for part in parts if part)}</body>\n</html>\n"
-    )
+    return html_page(title, parts, _OWN_STYLE)
 
 
 def _rates(findings: Findings, rates: Sequence[Rate], order: Iterable[Traffic]) -> str:

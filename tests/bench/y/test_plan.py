@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peers.bench.errors import BenchError
-from peers.bench.y.plan import Plan
+from peers.bench.y.scenario import Plan
 
 TCP, UNIX, WS = "tcp://127.0.0.1:7400", "unix:///run/hub.sock", "ws://127.0.0.1:7401"
 

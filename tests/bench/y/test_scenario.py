@@ -13,11 +13,9 @@ from peers.bench.environment import Environment
 from peers.bench.report import Report
 from peers.bench.y.asking import Asked
 from peers.bench.y.cast import Run
-from peers.bench.y.plan import Mode, Plan
-from peers.bench.y.scenario import y_report
+from peers.bench.y.scenario import Mode, Plan, y_report
 
 CPU = {"requester": 4_000, "hub": 2_000, "adding": 1_000, "multiplying": 500}
-MACHINE = 27_500
 
 
 def run(elapsed_ns: int = 1_000_000, errors: dict[str, int] | None = None) -> Run:
@@ -27,13 +25,13 @@ def run(elapsed_ns: int = 1_000_000, errors: dict[str, int] | None = None) -> Ru
         asked.reasons.append("no service")
     for number in range(1, 1001):
         asked.latency.record(number * 1000)
-    return Run.of(asked, CPU, MACHINE)
+    return Run.of(asked, CPU)
 
 
-def report_of(*runs: Run, mode: Mode = "one", many: Run | None = None) -> Report:
+def report_of(*runs: Run, many: Run | None = None, load: float = 0.0) -> Report:
     """A report of these runs."""
-    environment = Environment("now", "1", "3", "", compiled=True, kernel="", cpu="", cpus=2, load=0.0)
-    by_mode: dict[Mode, list[Run]] = {mode: list(runs)}
+    environment = Environment("now", "1", "3", "", "", "", "", 2, load)
+    by_mode: dict[Mode, list[Run]] = {"one": list(runs)}
     return y_report(Plan(), environment, by_mode | ({"many": [many]} if many is not None else {}))
 
 
@@ -53,7 +51,6 @@ def test_a_run() -> None:
     assert one.p99_us == pytest.approx(990, rel=0.01)
     assert (one.requester_ns, one.hub_ns, one.adding_ns, one.multiplying_ns) == (4, 2, 1, 0.5)
     assert one.all_ns == 7.5
-    assert one.others_percent == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("error", ["wrong", "failed", "lost"])
@@ -88,7 +85,7 @@ def test_the_table_has_medians_and_extremes() -> None:
 def test_other_work_is_told() -> None:
     """Rates then are not what they could be."""
     assert report_of(run()).remarks == []
-    assert "the machine had other work" in report_of(replace(run(), others_percent=50.0)).remarks[0]
+    assert "the machine had other work" in report_of(run(), load=3.0).remarks[0]
 
 
 def test_json_has_each_run_and_the_medians() -> None:

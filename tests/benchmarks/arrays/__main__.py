@@ -13,7 +13,7 @@ from peers.bench.environment import Environment
 from peers.bench.report import Report, Row, medians
 from peers.bench.y.asking import Ask
 from peers.bench.y.cast import PROCESSES, Cast, Run
-from peers.bench.y.plan import Plan
+from peers.bench.y.scenario import Plan
 from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.arrays.records import Operation
 from tests.benchmarks.arrays.workers import ArraySetup, request, serve
@@ -40,18 +40,16 @@ def _report(given: argparse.Namespace, plan: Plan, environment: Environment, run
         "pairs_per_s",
         *(f"{name}_ns" for name in PROCESSES),
         "all_ns",
-        "others_percent",
         "wrong",
         "failed",
         "lost",
     )
-    units = {"pairs_per_s": "pairs/s", "others_percent": "% of a core"}
     rows = []
     for name in names:
         values = [getattr(run, name) for run in runs]
-        unit = units.get(name, "ns/pair" if name.endswith("_ns") else "pairs")
+        unit = "pairs/s" if name == "pairs_per_s" else "ns/pair" if name.endswith("_ns") else "pairs"
         bad = name in {"wrong", "failed", "lost"} and any(values)
-        decimals = 1 if name.endswith(("_ns", "percent")) else 0
+        decimals = 1 if name.endswith("_ns") else 0
         rows.append(Row.of(name, unit, [*values, statistics.median(values)], decimals, bad=bad))
     how = f"batches of {given.batch:,}, {given.batches} outstanding{', shared memory' if given.shared else ''}"
     columns = [*(f"run {number + 1}" for number in range(len(runs))), "median"]
