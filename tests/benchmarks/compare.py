@@ -12,7 +12,6 @@ file. Exit code 1: messages were lost or came out of order, or a run failed. 2: 
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,13 +33,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from summary import Summary
 from workloads import Workload, selected
 
+from peers.bench.worker import raise_descriptor_limit
+
 EXIT_FAULT = 1
 _PRINTED_WIDTH = 150
-"""Of tables that do not go to a terminal, characters."""
+"""The width of tables that do not go to a terminal, characters."""
 
 _DURATION_S = {"flood": 1.5, "paced": 2.0, "memory": 0.0}
 _DURATION_LIMIT_S = 15.0
-"""Above it, connections that only listen would be pinged, and the generators do not answer pings."""
+"""Above this, connections that only listen would be pinged, and the generators do not answer pings."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -96,8 +97,7 @@ def main() -> int:
     if given.before:
         brokers.insert(1, Hub(BEFORE, given.before.resolve()))
     network = enter_own_network()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    raise_descriptor_limit()
     place = placement()
     if place.server is None:
         console.print("[yellow]There is one CPU only: brokers and load share it, and the figures with it.[/]")

@@ -14,7 +14,7 @@ OURS = "hub"
 BEFORE = "hub-before"
 """The hub of another checkout, beside which this one is measured."""
 FLOOR = "relay"
-"""No broker: see `brokers.relay`."""
+"""The relay is no broker: see `brokers.relay`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,6 @@ def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[Contestan
 
 
 def _one_to_one(workload: Workload) -> bool:
-    """Whether a relay could do it."""
+    """Return whether a relay could do it."""
     crowd = max(workload.publishers, workload.subscribers, workload.topics) > 1 or workload.bystanders
     return not crowd and workload.kind != "memory"

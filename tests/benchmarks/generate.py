@@ -1,4 +1,4 @@
-"""The load generator's process: reads one job from standard input, writes its figures to standard output, both JSON.
+"""The load generator's process: it reads a job from standard input, and writes figures to standard output, both JSON.
 
 ```
 < {"workload": "fan-out", "dialect": "nats", "ports": [4222, 0], "pid": 71, "duration_s": 1.5, "cpu": 1}
@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +28,9 @@ from generators.redis import RedisDialect
 from generators.relay import RelayDialect
 from generators.zeromq import ZeromqDialect
 from workloads import WORKLOADS, Workload
+
+from peers.bench.errors import BenchError
+from peers.bench.worker import raise_descriptor_limit
 
 
 def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
@@ -53,8 +55,7 @@ def main() -> None:
     order: dict[str, Any] = json.load(sys.stdin)
     if order["cpu"] is not None:
         os.sched_setaffinity(0, {order["cpu"]})
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    raise_descriptor_limit()
     workload = next(one for one in WORKLOADS if one.name == order["workload"])
     job = Job(workload, dialect(order["dialect"], order["ports"], workload), order["pid"], order["duration_s"])
     gc.disable()  # nothing here makes cycles; a collection would be in the latencies
@@ -63,7 +64,7 @@ def main() -> None:
         result = {"figures": carry_out(job)}
     except WrongBytesError as error:
         result = {"wrong": str(error)}
-    except OSError as error:
+    except (BenchError, OSError) as error:
         result = {"failed": f"{type(error).__name__}: {error}"}
     json.dump(result, sys.stdout)
 

@@ -22,14 +22,14 @@ __all__ = ["Placement", "Run", "measure", "placement"]
 
 _GENERATOR = Path(__file__).with_name("generate.py")
 _LIMIT_S = 120.0
-"""Of one run, beside what it was asked to last."""
+"""How long one run may take, beside what it was asked to last."""
 
 _PROFILE_RATE = "400"
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which CPU is whose; None is any."""
+    """Which CPU is whose; None stands for any."""
 
     server: int | None
     generator: int | None
@@ -44,9 +44,9 @@ class Run:
     repeat: int
     figures: dict[str, float] = field(default_factory=dict)
     wrong: str = ""
-    """Messages were lost, repeated, exchanged or damaged: what was seen."""
+    """What was seen, if messages were lost, repeated, exchanged or damaged."""
     failed: str = ""
-    """It did not come to an end: why."""
+    """Why it did not come to an end, if it did not."""
 
 
 def placement() -> Placement:

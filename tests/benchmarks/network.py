@@ -18,10 +18,10 @@ __all__ = ["enter_own_network"]
 
 _CLONE_NEWNET = 0x4000_0000
 _SET_FLAGS = 0x8914
-"""SIOCSIFFLAGS."""
+"""The request SIOCSIFFLAGS, which sets the flags of an interface."""
 
 _UP = 0x1 | 0x40
-"""IFF_UP and IFF_RUNNING."""
+"""The flags IFF_UP and IFF_RUNNING."""
 
 _CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 _WANTED = ("cubic", "reno")

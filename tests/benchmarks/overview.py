@@ -34,7 +34,7 @@ _COLOURS = {
 
 
 def write_overview(summary: Summary, about: dict[str, str], file: Path) -> None:
-    """Write the file; nothing if no run has the figure."""
+    """Write the file; nothing is written if no run has the figure."""
     workloads = [workload for workload in summary.workloads if _values(summary, workload)]
     if not workloads:
         return

@@ -19,7 +19,7 @@ _BUSY = 0.95
 """A generator that uses more of its CPU than this, beside a server that does not, was the bottleneck."""
 
 _QUIET_LOAD = 0.1
-"""More CPU than this used by others, in cores: the figures are not worth much."""
+"""If others use more CPU than this, in cores, the figures are not worth much."""
 
 _TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -54,10 +54,10 @@ _TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
 )
-"""Title, kind of workload, and the figures in the columns."""
+"""Each table has a title, a kind of workloads, and figures in its columns."""
 
 _LEAD = frozenset({"cpu_us", "p50_us", "p99_us"})
-"""Figures that are shown with their spread and their ratio to the best peer's."""
+"""These figures are shown with their spread and their ratio to the best peer's."""
 
 
 def figure_text(name: str, value: float) -> str:

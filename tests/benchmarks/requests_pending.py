@@ -63,14 +63,14 @@ class Stage:
         self.woken = True
 
     def join(self) -> Handler:
-        """One more handler."""
+        """Attach one more handler, and return it."""
         outlet = Nowhere()
         handler = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
         self.core.attach(handler)
         return handler
 
     def ask(self, requester: Handler, numbers: range, timeout_ms: int) -> None:
-        """Each in a frame of its own, a hundred to a read."""
+        """Ask so many requests, each in a frame of its own, a hundred to a read."""
         ask = self.requests.ask
         for number in numbers:
             ask(requester, Request(TOPIC, number, timeout_ms, VALUE), 0)
@@ -79,7 +79,7 @@ class Stage:
         self.core.flush()
 
     def answer(self, numbers: range) -> None:
-        """Each in a frame of its own, a hundred to a read."""
+        """Answer so many requests, each in a frame of its own, a hundred to a read."""
         answer = self.requests.answer
         for number in numbers:
             answer(self.service, Reply(number, 0, VALUE))

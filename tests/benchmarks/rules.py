@@ -45,17 +45,17 @@ class Nowhere:
     """An outlet that nothing is written to."""
 
     def send(self, batches: list[object]) -> None:
-        """Never called."""
+        """Do nothing; nobody calls this."""
 
     def send_gap(self, lost_messages: int) -> None:
-        """Never called."""
+        """Do nothing; nobody calls this."""
 
     def close(self, code: int, text: str) -> None:
-        """Never called."""
+        """Do nothing; nobody calls this."""
 
 
 def handlers() -> list[Handler]:
-    """Handlers with the ids that a core would give them."""
+    """Make handlers with the ids that a core would give them."""
     made = [Handler(Nowhere(), role=Role.CLIENT, limits=QueueLimits()) for _ in range(HANDLERS)]  # type: ignore[arg-type]
     for number, handler in enumerate(made, 1):
         handler.attach(number, lambda _: None, lambda _: None)
@@ -63,14 +63,14 @@ def handlers() -> list[Handler]:
 
 
 def spread(rules: int, labels: int, chance: random.Random) -> Iterator[Rule]:
-    """Rules of two to four labels, one in ten with a prefix that no message has."""
+    """Make rules of two to four labels, one in ten with a prefix that no message has."""
     for _ in range(rules):
         some = {f"label-{number}" for number in chance.sample(range(labels), chance.randint(2, 4))}
         yield check_rule(some, "/elsewhere/" if chance.random() < 0.1 else "")
 
 
 def hot(rules: int, labels: int, chance: random.Random) -> Iterator[Rule]:
-    """Rules of three to five labels, one of which is the same in all."""
+    """Make rules of three to five labels, one of which is the same in all."""
     for _ in range(rules):
         some = {f"label-{number}" for number in chance.sample(range(labels), chance.randint(2, 4))}
         yield check_rule(some | {"hot"})
@@ -106,7 +106,7 @@ class Scene:
         ]
 
     def _key(self, number: int, common: set[str], chance: random.Random, some: list[Handler], labels: int) -> bytes:
-        """A key of eight labels; three rules are added that it matches, each of another handler."""
+        """Make a key of eight labels; three rules are added that it matches, each of another handler."""
         of_message = set(common)
         while len(of_message) < LABELS:
             of_message.add(f"label-{chance.randrange(labels)}")
@@ -122,7 +122,7 @@ class Scene:
 
 
 def per_call_us(act: Callable[[bytes], object], keys: list[bytes]) -> float:
-    """CPU time of one call, µs."""
+    """Return the CPU time of one call, µs."""
     begin = time.thread_time()
     for key in keys:
         act(key)
@@ -130,7 +130,7 @@ def per_call_us(act: Callable[[bytes], object], keys: list[bytes]) -> float:
 
 
 def measured(scene: Scene, repeat: int) -> dict[str, float]:
-    """Medians over the rounds, µs a key; and how many handlers a key comes to."""
+    """Return medians over the rounds, µs a key; and how many handlers a key comes to."""
     routes = scene.routes
     names = ("searched", "uncached", "cached", "plain uncached", "plain cached")
     figures: dict[str, list[float]] = {name: [] for name in names}

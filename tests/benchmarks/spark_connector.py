@@ -44,7 +44,7 @@ STEPS = 40
 WARM_STEPS = 10
 
 Row = tuple[str, str, str, str]
-"""What, unit, median, all of them."""
+"""A row says what was measured, the unit, the median, and all values."""
 
 
 class Bench:
@@ -92,7 +92,7 @@ class Bench:
     # What is measured.
 
     def batch(self) -> Iterator[Row]:
-        """Batch reads."""
+        """Measure batch reads."""
         for partitions in (1, 2, 4):
             frame = self.read(minPartitions=partitions)
             yield self.rates(f"batch → noop, {partitions} partitions", lambda frame=frame: noop(frame))  # type: ignore[misc]
@@ -106,7 +106,7 @@ class Bench:
         yield self.rates("batch → noop, decode=json", lambda: noop(self.read(decode="json")))
 
     def availablenow(self) -> Iterator[Row]:
-        """Streams of what is there."""
+        """Measure streams of what is there."""
 
         def run(offsets: int) -> None:
             written = self.stream(maxOffsetsPerTrigger=offsets).writeStream.format("noop")
@@ -117,7 +117,7 @@ class Bench:
             yield self.rates(f"availableNow → noop, {amount(offsets)} offsets a trigger", lambda n=offsets: run(n))  # type: ignore[misc]
 
     def overhead(self) -> Iterator[Row]:
-        """What a micro-batch of 10 rows costs."""
+        """Measure what a micro-batch of 10 rows costs."""
         stream = self.stream(startingOffsets="latest")
         query = (
             stream.writeStream.format("noop")
@@ -137,7 +137,7 @@ class Bench:
         yield "micro-batch of 10 rows", "ms", amount(median(took)), f"{min(took)} to {max(took)}, {len(took)} of them"
 
     def latency(self) -> Iterator[Row]:
-        """From publishing to seeing it in `foreachBatch`."""
+        """Measure the time from publishing a message to seeing it in `foreachBatch`."""
         seen: dict[int, float] = {}
         arrived = threading.Condition()
 
@@ -169,7 +169,7 @@ class Bench:
         )
 
     def beside(self) -> Iterator[Row]:
-        """Latency of a live stream while all of the journal is read again and again."""
+        """Measure the latency of a live stream while all of the journal is read again and again."""
         quiet, busy = [], []
         plan = Plan(urls=(self.hub.url,), messages=100_000, rate=20_000, size=VALUE_BYTES)
         with Stage(plan) as stage:
@@ -198,7 +198,7 @@ class Bench:
             thread.join()
 
     def sink(self) -> Iterator[Row]:
-        """Batch and streaming writes, to another hub, so that what is read stays the same."""
+        """Measure batch and streaming writes, to another hub, so that what is read stays the same."""
         with HubWithJournal(self.folder / "other.db") as other:
             yield from self.writes(other)
 
@@ -242,14 +242,14 @@ def p99_us(stage: Stage) -> float:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return how long it takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def total_rows(query: object) -> int:
-    """Rows of a query's batches so far."""
+    """Return the rows of a query's batches so far."""
     return sum(each["numInputRows"] for each in query.recentProgress)  # type: ignore[attr-defined]
 
 

@@ -45,11 +45,11 @@ ROOTS = ("app", "bench", "iot", "log", "metrics", "zeek")
 VALUE_BYTES = 100
 FILE_MESSAGES = 500_000
 STEP_US = 200
-"""Of time, between two messages."""
+"""The time between two messages."""
 
 
 def topic_names() -> list[str]:
-    """Topics of 2 to 5 components, always the same."""
+    """Make topics of 2 to 5 components, always the same ones."""
     source = random.Random(7)  # noqa: S311 -- it is to be repeatable
     names: set[str] = set()
     while len(names) < TOPICS:
@@ -80,7 +80,7 @@ def make_archive(path: Path, messages: int) -> None:
 
 
 def made_archive(messages: int) -> Path:
-    """Return where it is; made if it is not there."""
+    """Return where it is; it is made if it is not there."""
     path = PROJECT / "build" / f"spark-route-{messages}"
     if not path.exists():
         begun = path.with_suffix(".begun")
@@ -91,7 +91,7 @@ def made_archive(messages: int) -> Path:
 
 
 def subscriptions(count: int) -> Subscriptions:
-    """Each of another name, to the beginning of some topic, half of it or more."""
+    """Make subscriptions, each of another name, to the beginning of some topic, half of it or more."""
     source = random.Random(3)  # noqa: S311 -- it is to be repeatable
     names = topic_names()
 

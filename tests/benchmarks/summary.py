@@ -36,12 +36,12 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Ours to theirs."""
+        """The ratio of ours to theirs."""
         return self.ours / self.theirs if self.theirs else float("inf")
 
     @property
     def met(self) -> bool:
-        """Whether that is good enough."""
+        """Whether the ratio is good enough."""
         return self.ratio <= self.goal.ratio
 
 
@@ -72,7 +72,7 @@ class Summary:
 
     @property
     def workloads(self) -> list[Workload]:
-        """Those that were run."""
+        """The workloads that were run."""
         names = {workload for workload, _ in self._spreads}
         return [workload for workload in WORKLOADS if workload.name in names]
 

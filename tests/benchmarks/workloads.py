@@ -29,7 +29,7 @@ class Goal:
     """`cpu_us`, `p50_us` or `p99_us`."""
     ratio: float
     peer: str = BEST
-    """Name of a contestant, or the best of all peers."""
+    """The name of a contestant, or that of the best of all peers."""
     workload: str = ""
     """Where the other figure comes from, if not from the same workload."""
 
@@ -42,27 +42,27 @@ class Workload:
     title: str
     kind: Kind = "flood"
     size_bytes: int = 100
-    """Of a payload."""
+    """The size of a payload."""
     publishers: int = 1
     subscribers: int = 1
     topics: int = 1
-    """Published to in turn."""
+    """How many topics there are; they are published to in turn."""
     prefixes: int = 0
-    """Subscriptions by prefix, each with an equal part of the topics below it; 0: to one topic."""
+    """How many subscriptions are by prefix, each with an equal part of the topics below it; 0 is one topic."""
     shares: int = 1
-    """Over so many subscribers the prefixes are spread; 1: each subscriber has all."""
+    """Over so many subscribers the prefixes are spread; with 1 each subscriber has all."""
     window_messages: int = 0
-    """Most that a publisher is ahead of the slowest subscriber; 0: 512 KiB of what it writes."""
+    """The most that a publisher is ahead of the slowest subscriber; 0 is 512 KiB of what it writes."""
     chunk_messages: int = 0
-    """Most that is written at once; 0: 64 KiB."""
+    """The most that is written at once; 0 is 64 KiB."""
     rate: int = 0
-    """Messages a second, each a write of its own; 0: full speed."""
+    """Messages a second, each a write of its own; 0 is full speed."""
     bystanders: int = 0
-    """Further subscribers, to topics that nobody publishes to."""
+    """How many further subscribers there are, to topics that nobody publishes to."""
     websocket: bool = False
-    """Subscribers come through WebSockets."""
+    """Whether subscribers come through WebSockets."""
     batches: bool = False
-    """The hub takes part a second time, with batches."""
+    """Whether the hub takes part a second time, with batches."""
     goals: tuple[Goal, ...] = ()
     batch_goals: tuple[Goal, ...] = ()
 
@@ -150,7 +150,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("memory", "1,000 connections; 100,000 subscriptions", "memory", subscribers=1_000, prefixes=100_000),
     Workload("memory-ws", "1,000 WebSocket connections", "memory", subscribers=1_000, websocket=True),
 )
-"""In the order in which they run. `wakeups-0` is also the latency at 20,000 messages/s."""
+"""They run in this order. `wakeups-0` is also the latency at 20,000 messages/s."""
 
 
 def selected(names: list[str]) -> list[Workload]:

@@ -20,7 +20,6 @@ from statistics import median
 
 from brokers.broker import Ports, RunningBroker
 from brokers.hub import Hub
-from generators.usage import read_usage
 from generators.websocket import encode_frame, frame_head
 from measure import placement
 from rich.console import Console
@@ -28,6 +27,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from peers.bench.usage import read_usage
 from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.broker.handshake_messages import (
     LENGTH,

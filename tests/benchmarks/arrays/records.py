@@ -102,8 +102,8 @@ def fill(requests: Words, operation: Operation, transactions: Words, requester: 
     """Write requests.
 
     Args:
-        requests: Where.
-        operation: The same for all.
+        requests: Where they are written.
+        operation: What all of them ask for.
         transactions: Their ids, modulo 2^32.
         requester: Who asks.
         operands: The first ones of all, then the second ones.
@@ -122,8 +122,8 @@ def answer(operation: Operation, requests: Words, results: Words) -> None:
 
     Args:
         operation: What this service does.
-        requests: To be answered.
-        results: Where, one for each.
+        requests: What is answered.
+        results: Where the results are written, one for each request.
 
     Raises:
         RejectedError: One of them is no request, or one for another operation; then no result is written.

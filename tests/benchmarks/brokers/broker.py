@@ -35,7 +35,7 @@ class Broker(Protocol):
 
     name: str
     package: str
-    """Of Debian, or of PyPI if it begins with `pypi:`; empty for what is always there."""
+    """A package of Debian, or of PyPI if it begins with `pypi:`; empty for what is always there."""
     websocket: bool
     """Whether it has WebSocket clients."""
 
@@ -47,11 +47,11 @@ class Broker(Protocol):
 
 
 class RunningBroker:
-    """One process. A context manager: ends it.
+    """One process, which is a context manager that ends it.
 
     Args:
-        broker: What to start.
-        cpu: To bind it to, None for any.
+        broker: What is started.
+        cpu: The CPU that it is bound to; None for any.
     """
 
     def __init__(self, broker: Broker, cpu: int | None) -> None:
@@ -109,7 +109,7 @@ class RunningBroker:
 
 
 def _free_ports() -> Ports:
-    """Two ports that nobody listens on now."""
+    """Return two ports that nobody listens on now."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))

@@ -32,7 +32,7 @@ while size := source.recv_into(buffer):
 
 
 class Relay:
-    """The relay."""
+    """The relay, which is no broker."""
 
     name = "relay"
     package = ""

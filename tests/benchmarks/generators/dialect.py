@@ -16,7 +16,7 @@ __all__ = ["Dialect", "Interest", "Role", "Topic"]
 
 Role = Literal["publisher", "subscriber"]
 Topic = tuple[str, ...]
-"""Components of a topic."""
+"""The components of a topic."""
 
 
 class Interest(NamedTuple):
@@ -24,14 +24,14 @@ class Interest(NamedTuple):
 
     topic: Topic
     below: bool = False
-    """All topics with further components below this one, not this one itself."""
+    """Whether it is all topics with further components below this one, not this one itself."""
 
 
 class Dialect(Protocol):
     """One protocol, for the ports of one running broker."""
 
     unit_messages: int
-    """Messages in one frame; more than 1 only for a protocol that has batches."""
+    """How many messages one frame has; more than 1 only for a protocol that has batches."""
 
     def connect(self, role: Role) -> Channel:
         """Open a connection and shake hands."""

@@ -19,10 +19,10 @@ from generators.receiver import Receiver, WrongBytesError
 __all__ = ["Flood", "Flow"]
 
 SILENCE_LIMIT_S = 10.0
-"""Nothing has come for so long: what is missing is lost."""
+"""When nothing has come for so long, what is missing is lost."""
 
 _STRAY_S = 0.02
-"""After the last message: so long more than was published may come, and is an error."""
+"""For so long after the last message, more than was published may come, which is an error."""
 
 
 class Flow(NamedTuple):
@@ -37,7 +37,7 @@ class Flood:
     """Publishers and receivers at full speed.
 
     Args:
-        publishers: Each with its window.
+        publishers: Each has its window.
         receivers: Each gets the messages of all publishers, or an equal share of them.
         shares: 1, or so many receivers that each gets every so manieth message, in turn.
     """
@@ -111,7 +111,7 @@ class Flood:
         return bool(events)
 
     def _received(self, publisher: int) -> int:
-        """How many of this publisher's messages everybody has who gets them."""
+        """Return how many of this publisher's messages everybody has who gets them."""
         if self._only is not None:
             return self._only.messages(publisher)
         return min(receiver.messages(publisher) for receiver in self._receivers.values()) * self._shares

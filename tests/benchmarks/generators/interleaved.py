@@ -26,7 +26,7 @@ _SHORT_STRETCH_MESSAGES = 8
 """Below this, looking at each message costs less than finding stretches."""
 
 _LOOK_AGAIN_READS = 16
-"""So often stretches are tried all the same: a broker may behave differently once it is busy."""
+"""So often stretches are tried all the same, as a broker may behave differently once it is busy."""
 
 
 class InterleavedReceiver:
@@ -54,7 +54,7 @@ class InterleavedReceiver:
         self._unit = Struct(f"{offset}s{_NUMBER}s{_PUBLISHER}s{unit_bytes - offset - _NUMBER - _PUBLISHER}s")
 
     def messages(self, publisher: int) -> int:
-        """How many of this publisher's have come."""
+        """Return how many of this publisher's have come."""
         return self._streams[publisher].messages(self._positions[publisher])
 
     def receive(self) -> int:
@@ -97,7 +97,7 @@ class InterleavedReceiver:
         return position
 
     def _stretch(self, view: memoryview, position: int, publisher: int, guess: int) -> int:
-        """How many of the messages from `position` on are the next ones of `publisher`."""
+        """Return how many of the messages from `position` on are the next ones of `publisher`."""
         stream = self._streams[publisher]
         unit_bytes = stream.unit_bytes
         most = min(len(view) - position, READ_BYTES) // unit_bytes
@@ -141,7 +141,7 @@ class InterleavedReceiver:
         return taken * unit_bytes
 
     def _control_bytes(self, data: bytes) -> int:
-        """Size of what may stand between messages; 0 if it is not complete yet."""
+        """Return the size of what may stand between messages; 0 if it is not complete yet."""
         size = self._dialect.control_bytes(data)
         if size < 0:
             counts = sum(self.messages(publisher) for publisher in range(len(self._streams)))

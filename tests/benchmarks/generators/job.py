@@ -6,8 +6,10 @@ which the counted messages were on their way: before the first is sent, after th
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from workloads import Workload
@@ -18,7 +20,7 @@ from generators.flood import Flood
 from generators.paced import pace
 from generators.publisher import Publisher
 from generators.traffic import Traffic
-from generators.usage import Usage, forget_peak, read_machine_ns, read_usage
+from peers.bench.usage import Usage, forget_peak, read_usage
 
 __all__ = ["Figures", "Job", "carry_out"]
 
@@ -26,12 +28,13 @@ Figures = dict[str, float]
 """Figures by name, unit included: `cpu_us` is server CPU a delivered message; loads are in CPUs, `others_load` that of
 all other processes of the machine: a run beside others is no good measurement."""
 
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _WARM_UP_S = 0.3
 _SUBSCRIBERS_OF_PREFIXES = 100
-"""Memory of subscriptions: over so many connections they are spread."""
+"""Over so many connections subscriptions are spread whose memory is measured."""
 
 _SETTLE_S = 0.3
-"""Before memory is read: a garbage collector may finish."""
+"""A garbage collector may finish for so long before memory is read."""
 
 
 class _Moment(NamedTuple):
@@ -46,7 +49,7 @@ class _Moment(NamedTuple):
         """Look, and let the server's peak begin anew."""
         usage = read_usage(pid)
         forget_peak(pid)
-        return cls(usage, time.process_time_ns(), read_machine_ns())
+        return cls(usage, time.process_time_ns(), _machine_ns())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,9 @@ class Job:
     workload: Workload
     dialect: Dialect
     pid: int
-    """Of the broker."""
+    """The broker's process."""
     duration_s: float
-    """Of publishing, warming up not included."""
+    """How long is published, not counting the warm-up."""
 
 
 def carry_out(job: Job) -> Figures:
@@ -142,6 +145,13 @@ def _memory(job: Job) -> Figures:
         figures["subscription_bytes"] = (subscribed_bytes - connected_bytes) / workload.prefixes
     figures["peak_bytes"] = read_usage(job.pid).peak_bytes
     return figures
+
+
+def _machine_ns() -> int:
+    """Return how long the machine's CPUs were not idle (user, nice, system, interrupts, stolen), in steps of a tick."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    user, nice, system, _, _, interrupt, soft_interrupt, stolen = fields[:8]
+    return (user + nice + system + interrupt + soft_interrupt + stolen) * _TICK_NS
 
 
 def _settled_bytes(pid: int) -> int:

@@ -18,7 +18,7 @@ __all__ = ["NatsDialect"]
 
 _CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"lang":"bench","version":"1","protocol":1}\r\n'
 _FIRST_ID = 1000
-"""So that all ids of a connection are equally long."""
+"""Ids begin here, so that all of a connection are equally long."""
 
 _CONTROL = (b"PING\r\n", b"PONG\r\n", b"INFO ")
 

@@ -30,9 +30,9 @@ class Pace(NamedTuple):
     delivered: int
     wall_s: float
     latencies_ns: list[int]
-    """From when it was due until it was read, sorted."""
+    """The times from when a message was due until it was read, sorted."""
     late_ns: list[int]
-    """From when it was due until it was about to be sent, sorted: the generator's own part."""
+    """The times from when it was due until it was about to be sent, sorted: the generator's own part."""
 
 
 def pace(

@@ -19,10 +19,10 @@ from generators.websocket import CLOSE, DATA, frame_head
 __all__ = ["Checker", "PlainReceiver", "Receiver", "WebSocketReceiver", "WrongBytesError"]
 
 _CONTROL_LIMIT_BYTES = 64 * 1024
-"""What may come at any time (pings, notices) is smaller."""
+"""What may come at any time (pings, notices) is smaller than this."""
 
 _BUFFER = memoryview(bytearray(READ_BYTES))
-"""One for all: what was read is dealt with at once."""
+"""There is one for all, as what was read is dealt with at once."""
 
 
 class WrongBytesError(Exception):
@@ -43,7 +43,7 @@ class Receiver(Protocol):
         """
 
     def messages(self, publisher: int) -> int:
-        """How many messages of a publisher have come, all of them right."""
+        """Return how many messages of a publisher have come, all of them right."""
 
 
 class Checker:
@@ -70,7 +70,7 @@ class Checker:
 
     @property
     def messages(self) -> int:
-        """How many have come."""
+        """Return how many have come."""
         return self._stream.messages(self.position)
 
     def _feed_odd(self, data: bytes) -> None:
@@ -124,7 +124,7 @@ class PlainReceiver:
         return size
 
     def messages(self, publisher: int) -> int:  # noqa: ARG002 -- there is one
-        """How many have come."""
+        """Return how many have come."""
         return self._checker.messages
 
 
@@ -160,5 +160,5 @@ class WebSocketReceiver:
         return size
 
     def messages(self, publisher: int) -> int:  # noqa: ARG002 -- there is one
-        """How many have come."""
+        """Return how many have come."""
         return self._checker.messages

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 __all__ = ["READ_BYTES", "WRITE_BYTES", "Stream", "payload", "payload_number"]
 
 WRITE_BYTES = 64 * 1024
-"""What a publisher writes at once at full speed, bytes: a write buffer of a client library."""
+"""What a publisher writes at once at full speed, bytes, which is the write buffer of a client library."""
 
 READ_BYTES = 256 * 1024
-"""Most that is read at once, bytes."""
+"""The most that is read at once, bytes."""
 
 _NUMBER_DIGITS = 8
 _PUBLISHER_DIGITS = 4
@@ -88,11 +88,11 @@ class Stream:
         self.chunks = tuple(whole[start : start + step] for start in range(0, self.period_bytes, step))
 
     def matches(self, data: memoryview | bytes, position: int) -> bool:
-        """Whether `data`, up to `READ_BYTES` of it, is what stands at `position`."""
+        """Return whether `data`, up to `READ_BYTES` of it, is what stands at `position`."""
         return self._repeated.startswith(data, position % self.period_bytes)
 
     def common_bytes(self, data: bytes, position: int) -> int:
-        """How many bytes of `data` are what stands at `position`."""
+        """Return how many bytes of `data` are what stands at `position`."""
         start = position % self.period_bytes
         right, wrong = 0, len(data) + 1
         while wrong - right > 1:
@@ -109,5 +109,5 @@ class Stream:
         return self._repeated[start : start + size_bytes]
 
     def messages(self, position: int) -> int:
-        """How many messages are complete in the first `position` bytes."""
+        """Return how many messages are complete in the first `position` bytes."""
         return position // self.unit_bytes * self.unit_messages

@@ -63,7 +63,7 @@ class Traffic:
         return [Interest(self._topic(number)[:2], below=True) for number in numbers]
 
     def window_messages(self, stream: Stream) -> int:
-        """How far a publisher may be ahead."""
+        """Return how far a publisher may be ahead."""
         return self.workload.window_messages or stream.messages(_WINDOW_BYTES)
 
     def _topic(self, number: int) -> Topic:
@@ -82,7 +82,7 @@ class Traffic:
         return self.dialect.publication(self._topic(unit), self._payloads(publisher, unit))
 
     def _period_units(self) -> int:
-        """Two windows, or more: a whole number of rounds through topics and shares."""
+        """Return two windows, or more: a whole number of rounds through topics and shares."""
         workload = self.workload
         windows = workload.window_messages // self.dialect.unit_messages
         windows = max(windows, _WINDOW_BYTES // len(self._publication(0, 0)))

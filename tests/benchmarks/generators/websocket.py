@@ -15,7 +15,7 @@ from typing import NamedTuple
 __all__ = ["CLOSE", "DATA", "Head", "encode_frame", "frame_head", "take_frame"]
 
 DATA = frozenset({0, 1, 2})
-"""Opcodes of continuation, text and binary."""
+"""The opcodes of continuation, text and binary."""
 
 CLOSE = 8
 _FINAL = 0x80

@@ -29,7 +29,7 @@ __all__ = ["Churned", "churning", "main"]
 
 _KEPT = 100
 _LAYOUT = Layout("/churn/", 1, 16, 1)
-"""Of messages that never come."""
+"""The layout of messages that never come."""
 
 
 class Churned(msgspec.Struct):
@@ -58,7 +58,7 @@ def churning(url: str, pairs_per_s: float) -> Iterator[Churned]:
 
 
 class _Churner:
-    """The client."""
+    """The client that churns."""
 
     def __init__(self, line: Line, pairs_per_s: float) -> None:
         self._line = line
@@ -89,7 +89,7 @@ class _Churner:
         return Churned(self._requests, self._confirmed, elapsed_s)
 
     def _wait_s(self) -> float:
-        """How long until the next pair is due."""
+        """Return how long it is until the next pair is due."""
         return max(0.0, self._began_s + (self._pairs + 1) / self._pairs_per_s - time.monotonic())
 
     def _send(self) -> None:

@@ -21,9 +21,9 @@ class Figure(msgspec.Struct, frozen=True):
     goal: float
     unit: str
     values: list[float]
-    """One for each repeat."""
+    """What was measured, a value for each repeat."""
     at_least: bool = False
-    """Whether more is better; else less is."""
+    """Whether more is better, else less is."""
     faults: list[str] = []
     """What was wrong beside the number, such as lost messages; then the goal is not reached."""
     remark: str = ""

@@ -41,7 +41,7 @@ _QUANTILES = 100
 
 
 def live(scope: Scope, goal_percent: float) -> list[Figure]:
-    """1 → 1 at full speed, with the journal and without."""
+    """Measure 1 → 1 at full speed, with the journal and without."""
     name = "1 → 1 while all is recorded"
     plan = scope.plan(messages=scope.scaled(_LIVE_MESSAGES), size=_SIZE_BYTES, wish=_WIDE, pin=False)
     ratios, rates, flaws = [], [], []
@@ -59,7 +59,7 @@ def live(scope: Scope, goal_percent: float) -> list[Figure]:
 
 
 def written(scope: Scope, goal_per_s: float) -> list[Figure]:
-    """Batches as fast as they are taken, until the last is committed."""
+    """Measure batches that come as fast as they are taken, until the last is committed."""
     plan = _filling(scope, _WRITTEN_MESSAGES)
     name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes, {_VALUES} in a frame, written to the journal"
     rates, flaws = [], []
@@ -73,7 +73,7 @@ def written(scope: Scope, goal_per_s: float) -> list[Figure]:
 
 
 def confirmed(scope: Scope, goal_ms: float) -> list[Figure]:
-    """Publishers that want to know the offset, each message for itself, with a journal that waits for the disk."""
+    """Measure publishers that want to know the offset of each message, with a journal that waits for the disk."""
     name = f"confirmation, sync = full, {_RATE_PER_S:,} messages/s"
     medians, remarks = [], []
     for _ in range(scope.repeat):
@@ -90,7 +90,7 @@ def confirmed(scope: Scope, goal_ms: float) -> list[Figure]:
 
 
 def history(scope: Scope, goal_per_s: float) -> list[Figure]:
-    """A client that reads what is recorded, as columns."""
+    """Measure a client that reads what is recorded, as columns."""
     plan = _filling(scope, _READ_MESSAGES)
     name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes read from the journal"
     columns, singly = [], []
@@ -107,7 +107,7 @@ def history(scope: Scope, goal_per_s: float) -> list[Figure]:
 
 
 def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
-    """Latency of a stream while somebody reads the journal as fast as it goes."""
+    """Measure the latency of a stream while somebody reads the journal as fast as it goes."""
     name = f"live p99 at {_STREAM_PER_S:,} messages/s beside a reader of the journal at full speed"
     plan = _filling(scope, _READ_MESSAGES)
     stream = scope.plan(messages=scope.scaled(_STREAM_PER_S * _SECONDS, 100), rate=_STREAM_PER_S, size=_SIZE_BYTES)
@@ -140,7 +140,7 @@ def _recording(plan: Plan) -> Plan:
 
 
 def _filling(scope: Scope, messages: int) -> Plan:
-    """Batches, all of which are recorded."""
+    """Return a plan of batches, all of which are recorded."""
     plan = scope.plan(messages=scope.scaled(messages, _VALUES), size=_SIZE_BYTES, batch=_VALUES, wish=_WIDE, pin=False)
     return _recording(plan)
 

@@ -21,11 +21,11 @@ _CONNECTIONS = 2000
 _PREFIXES = 100_000
 _SUBSCRIBERS = 20
 _WARM_CONNECTIONS = 20
-"""Connected and closed before, so that what the hub loads with its first client is not charged to the rest."""
+"""So many clients connect and leave before, so that what the first one makes the hub load is not charged."""
 
 _PREFIXES_PER_REQUEST = 500
 _LAYOUT = Layout("/idle/", 1, 16, 1)
-"""Of messages that never come."""
+"""The layout of messages that never come."""
 
 _STALLED = 100
 _STALLED_QUEUE_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class _Crowd:
                 line.subscribe([f"/idle/zeek/{number % 50:02}/10.{number >> 8}.{number & 255}/" for number in numbers])
 
     def memory_bytes(self) -> int:
-        """Resident memory of the hub, once it has nothing to do."""
+        """Return the resident memory of the hub, once it has nothing to do."""
         self._hub.wait_quiet()
         return self._hub.usage().memory_bytes
 
@@ -80,7 +80,7 @@ def _crowd(scope: Scope, transport: Transport, *flags: str) -> Iterator[_Crowd]:
 
 
 def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Figure]:
-    """Idle connections that subscribe to one prefix each."""
+    """Measure idle connections that subscribe to one prefix each."""
     count = scope.scaled(_CONNECTIONS, 10)
     kind = "WebSocket connection" if transport == "ws" else "TCP client"
     name = f"idle {kind} with one subscription, of {count:,}"
@@ -96,7 +96,7 @@ def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Fig
 
 
 def subscriptions(scope: Scope, goal_bytes: float) -> list[Figure]:
-    """Many different prefixes of a few clients."""
+    """Measure many different prefixes of a few clients."""
     each = scope.scaled(_PREFIXES / _SUBSCRIBERS)
     name = f"subscription, of {each * _SUBSCRIBERS:,} different ones of {_SUBSCRIBERS} clients"
     values = []
@@ -111,7 +111,7 @@ def subscriptions(scope: Scope, goal_bytes: float) -> list[Figure]:
 
 
 def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:
-    """Queues of 1 MiB that are full, each with messages that no other one has."""
+    """Measure queues of 1 MiB that are full, each with messages that no other one has."""
     count = scope.scaled(_STALLED, 2)
     fitting = _STALLED_QUEUE_BYTES // _SIZE_BYTES
     plan = scope.plan(

@@ -17,11 +17,11 @@ class Scope(NamedTuple):
     """What all goals have in common."""
 
     base: Plan
-    """CPUs and flags of the hub."""
+    """It says the CPUs and the flags of the hub."""
     repeat: int
-    """Measurements of each figure."""
+    """How often each figure is measured."""
     scale: float
-    """1 for what the goals say; less for a quick look, whose figures are no figures."""
+    """It is 1 for what the goals say, and less for a quick look, whose figures are no figures."""
     tell: Told
 
     def plan(self, **fields: Any) -> Plan:
@@ -34,7 +34,7 @@ class Scope(NamedTuple):
 
 
 def faults(runs: list[Measurement]) -> list[str]:
-    """What went wrong in streams that should be lossless and in order."""
+    """Return what went wrong in streams that should be lossless and in order."""
     return [
         f"{run.delivered:,} of {run.expected:,} delivered, {run.lost:,} lost ({run.told:,} told), "
         f"{run.out_of_order:,} out of order"

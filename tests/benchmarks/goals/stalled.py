@@ -19,12 +19,12 @@ _QUEUE_MESSAGES = 1000
 _SIZE_BYTES = 100
 _RATE_MESSAGES = 400_000
 _ACCOUNT_MESSAGES = 200_000
-"""Several times what a queue, the hub's write buffer and the kernel's hold together; few enough that a subscriber that
-is disconnected is read again before the hub gives it up (2 s)."""
+"""This is several times what a queue, the hub's write buffer and the kernel's hold together, and few enough that a
+subscriber that is disconnected is read again before the hub gives it up (2 s)."""
 
 
 def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figure]:
-    """10 of 100 stop reading."""
+    """Measure what it costs that 10 of 100 stop reading, and what those get."""
     name = f"10 of 100 stalled, {overflow.value}"
     rates, capacities, flaws = [], [], []
     for number in range(scope.repeat):
@@ -43,7 +43,7 @@ def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figur
 
 
 def _accounts(scope: Scope, overflow: Overflow, name: str) -> Figure:
-    """How many of the stalled ones got exactly what they should."""
+    """Measure how many of the stalled ones got exactly what they should."""
     wrong = [
         account_faults(account, overflow, _sent(scope), _QUEUE_MESSAGES)
         for _ in range(scope.repeat)

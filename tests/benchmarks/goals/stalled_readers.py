@@ -29,7 +29,7 @@ from peers.wire.kinds import Kind
 __all__ = ["Account", "Gap", "StalledReaders", "stalled_readers"]
 
 _SIGN_OF_LIFE_S = 5.0
-"""Well below the 20 s of silence after which a hub pings."""
+"""This is well below the 20 s of silence after which a hub pings."""
 
 _STALLED_RECEIVE_BYTES = 4096
 """Linux doubles it and gives at least about this."""

@@ -24,11 +24,11 @@ _JOINED_PERCENT = 10
 publisher, gets no CPU in time, it puts together what should have been writes of their own."""
 
 _WIDE = QueueWish(messages=65_536)
-"""So that what is measured is the hub and not the window, see docs/benchmarks.md."""
+"""The queue is so wide that the hub is measured and not the window, see docs/benchmarks.md."""
 
 
 def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
-    """1 → 1, each message its own frame."""
+    """Measure 1 → 1, each message its own frame."""
     plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, topics=topics, wish=_WIDE)
     turns = "one topic" if topics == 1 else f"{topics:,} topics in turn"
     name = f"1 → 1, {_SIZE_BYTES} bytes, each its own frame, {turns}"
@@ -38,7 +38,7 @@ def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
 
 
 def batches(scope: Scope, values: int, goal_us: float) -> list[Figure]:
-    """1 → 1, several values in a frame."""
+    """Measure 1 → 1, several values in a frame."""
     plan = scope.plan(messages=scope.scaled(_BATCHED_MESSAGES), size=_SIZE_BYTES, batch=values, wish=_WIDE)
     name = f"1 → 1, {_SIZE_BYTES} bytes, {values} values in a frame"
     with Stage(plan) as stage:
@@ -60,7 +60,7 @@ def _cpu_figure(name: str, goal_us: float, runs: list[Measurement]) -> Figure:
 
 
 def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
-    """1 → 100 over WebSocket at 1,000 messages/s."""
+    """Measure 1 → 100 over WebSocket at 1,000 messages/s."""
     subscribers = scope.scaled(100, 2)
     plan = scope.plan(
         messages=scope.scaled(1000 * _FAN_OUT_SECONDS, burst),
@@ -89,7 +89,7 @@ def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
 
 
 def idle(scope: Scope, goal_percent: float) -> list[Figure]:
-    """A steady stream beside 1,000 subscribers and 20 peer hubs."""
+    """Measure a steady stream beside 1,000 subscribers and 20 peer hubs."""
     steps = (Step(0, 0), Step(scope.scaled(1000), scope.scaled(20)))
     plan = scope.plan(messages=1, rate=20_000, size=_SIZE_BYTES)
     found = run_idle_peers(plan, _IDLE_SECONDS * scope.scale, 2 * scope.repeat, scope.tell, steps)
@@ -104,7 +104,7 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
 
 
 def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]:
-    """The stream at full speed, without and with a client that subscribes and unsubscribes."""
+    """Measure the stream at full speed, without and with a client that subscribes and unsubscribes."""
     plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, wish=_WIDE)
     name = f"churn of {pairs_per_s:,.0f} subscriptions and as many ends of them a second"
     quiet: list[Measurement] = []
