@@ -38,6 +38,7 @@ class Publisher:
 
     url: str
     layout: Layout
+    board: Board
     number: int
 
 
@@ -70,12 +71,12 @@ class Published:
 class _Publisher:
     """One connection that publishes."""
 
-    def __init__(self, pipe: Connection, setup: Publisher, board: Board) -> None:
+    def __init__(self, pipe: Connection, setup: Publisher) -> None:
         self._pipe = pipe
         self._layout = setup.layout
         self._number = setup.number
-        self._board = board
-        self._row = board.next[setup.number]
+        self._board = setup.board
+        self._row = setup.board.next[setup.number]
         self._template = Template(setup.layout, setup.number)
         self.line = dial(setup.url, setup.layout, f"bench publisher {setup.number}")
         self.line.socket.settimeout(None)
@@ -159,11 +160,11 @@ class _Publisher:
         self._waited_ns += now_ns - began_ns
 
 
-def publish(pipe: Connection, setup: Publisher, board: Board) -> None:
+def publish(pipe: Connection, setup: Publisher) -> None:
     """Be a publisher until the command is gone."""
     # A sleeping publisher is woken up to 50 µs late by default, which would be measured as latency.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    publisher = _Publisher(pipe, setup, board)
+    publisher = _Publisher(pipe, setup)
     pipe.send(None)
     while True:
         readable, _, _ = select.select([pipe.fileno(), publisher.line.fileno()], [], [])

@@ -107,19 +107,20 @@ class Stage:
         url, publishers_url = self.hub.url(plan.transport), self.hub.url("tcp")
 
         def start(name: str, work: Callable[..., None], setup: object) -> Worker:
-            worker = Worker(name, work, setup, self._board, placement.load)
+            worker = Worker(name, work, setup, placement.load)
             stack.callback(worker.stop)
             return worker
 
         each, more = divmod(plan.subscribers, plan.processes)
         for index in range(plan.processes):
             first, count = index * each + min(index, more), each + (index < more)
-            setup = Subscribers(url, self.layout, plan.publishers, first, count, plan.wish)
-            self._subscribers.append(start("subscriber", subscribe, setup))
+            subscribers = Subscribers(url, self.layout, self._board, first, count, plan.wish)
+            self._subscribers.append(start("subscriber", subscribe, subscribers))
         granted = [worker.take(QueueWish, _START_S) for worker in self._subscribers]
         self._window = self._fitting(granted[0]) if plan.window else 0
         for number in range(plan.publishers):
-            self._publishers.append(start("publisher", publish, Publisher(publishers_url, self.layout, number)))
+            setup = Publisher(publishers_url, self.layout, self._board, number)
+            self._publishers.append(start("publisher", publish, setup))
         for worker in self._publishers:
             worker.take(NoneType, _START_S)
         self._bystanders = Bystanders(self.layout, url, publishers_url)

@@ -33,7 +33,7 @@ class Subscribers:
 
     url: str
     layout: Layout
-    publishers: int
+    board: Board
     first: int
     """The number of the first of them on the board."""
     count: int
@@ -64,13 +64,13 @@ class _Subscriber:
 
     __slots__ = ("_board", "_line", "_settled", "_slot", "tally")
 
-    def __init__(self, line: Line, publishers: int, board: Board, slot: int) -> None:
+    def __init__(self, line: Line, board: Board, slot: int) -> None:
         line.socket.settimeout(None)  # it is read only when epoll says so
         self._line = line
         self._board = board
         self._slot = slot
         self._settled = 0  # messages that were accounted for in earlier reports
-        self.tally = Tally(line.layout, publishers, line.cut, self._control)
+        self.tally = Tally(line.layout, len(board.sent), line.cut, self._control)
 
     def read(self, buffer: bytearray, view: memoryview) -> bool:
         """Read once and account for it; return False when the connection is over."""
@@ -118,7 +118,7 @@ class _Subscriber:
         self.tally.counted.closed = self.tally.counted.closed or reason
 
 
-def subscribe(pipe: Connection, setup: Subscribers, board: Board) -> None:
+def subscribe(pipe: Connection, setup: Subscribers) -> None:
     """Be these subscribers until the command is gone."""
     buffer = bytearray(2 * _READ_BYTES + 2 * setup.layout.frame_bytes)
     view = memoryview(buffer)
@@ -129,7 +129,7 @@ def subscribe(pipe: Connection, setup: Subscribers, board: Board) -> None:
         line = dial(setup.url, setup.layout, f"bench subscriber {number}", wish=setup.wish)
         line.subscribe([setup.layout.prefix])
         granted = line.granted
-        subscribers[line.fileno()] = _Subscriber(line, setup.publishers, board, number)
+        subscribers[line.fileno()] = _Subscriber(line, setup.board, number)
         poll.register(line.fileno(), select.EPOLLIN)
     poll.register(pipe.fileno(), select.EPOLLIN)
     pipe.send(granted)

@@ -20,20 +20,19 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from hub.errors import HubError
-from peers.bench.board import Board
 from peers.bench.errors import BenchError
 
 __all__ = ["Worker", "raise_descriptor_limit"]
 
-ANSWER_S = 60.0
+_ANSWER_S = 60.0
 _STOP_S = 5.0
 
 _spawning = multiprocessing.get_context("spawn")
 """A worker begins with a new interpreter, and has nothing of the command's but what it is given."""
 
 A = TypeVar("A")
-Work = Callable[[Connection, Any, Board], None]
-"""What a worker does, a function of a module. It gets its end of the pipe, a set-up and the board."""
+Work = Callable[[Connection, Any], None]
+"""What a worker does, a function of a module. It gets its end of the pipe and a set-up."""
 
 
 class Worker:
@@ -43,16 +42,15 @@ class Worker:
         name: What it is, for people.
         work: What it does.
         setup: What `work` must know.
-        board: The board that all share.
         cpus: Where it may run; empty for anywhere.
     """
 
-    def __init__(self, name: str, work: Work, setup: object, board: Board, cpus: Iterable[int] = ()) -> None:
+    def __init__(self, name: str, work: Work, setup: object, cpus: Iterable[int] = ()) -> None:
         self.name = name
         self._answers: deque[Any] = deque()
         """What was received and not yet taken."""
         self._pipe, far = _spawning.Pipe()
-        self._process = _spawning.Process(target=_serve, args=(name, far, list(cpus), work, setup, board), daemon=True)
+        self._process = _spawning.Process(target=_serve, args=(name, far, list(cpus), work, setup), daemon=True)
         self._process.start()
         far.close()
 
@@ -70,8 +68,8 @@ class Worker:
             self.wait(0)  # it says why, if it can
             raise BenchError(f"a {self.name} has ended") from None
 
-    def take(self, kind: type[A], timeout_s: float = ANSWER_S) -> A:
-        """Wait for the answer to the oldest order that has none yet.
+    def take(self, kind: type[A], timeout_s: float | None = _ANSWER_S) -> A:
+        """Wait for the answer to the oldest order that has none yet, for any time if there is no `timeout_s`.
 
         Raises:
             BenchError: The worker failed, has ended, or does not answer in time.
@@ -83,7 +81,7 @@ class Worker:
             raise BenchError(f"a {self.name} answered {answer}")
         return answer
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float | None) -> bool:
         """Wait until an answer can be taken; return whether there is one.
 
         Raises:
@@ -109,7 +107,7 @@ class Worker:
         self._process.close()
 
 
-def _serve(name: str, pipe: Connection, cpus: list[int], work: Work, *known: Any) -> None:
+def _serve(name: str, pipe: Connection, cpus: list[int], work: Work, setup: object) -> None:
     """Be a worker until the command has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's, which ends its workers in order
     if cpus:
@@ -117,7 +115,7 @@ def _serve(name: str, pipe: Connection, cpus: list[int], work: Work, *known: Any
     raise_descriptor_limit()
     gc.disable()  # nothing here is cyclic, and a collection would be measured as latency
     try:
-        work(pipe, *known)
+        work(pipe, setup)
     except EOFError:
         return
     except (HubError, OSError) as error:

@@ -12,7 +12,6 @@ import pytest
 
 from hub.errors import RequestFailedError
 from hub.request_frame import Status
-from peers.bench.board import Board
 from peers.bench.running_hub import child_environment
 from peers.bench.y.asking import Ask, Asked
 from peers.shm.ring import Block
@@ -50,24 +49,21 @@ class ArrayAsker(Asker):
         return Block.alone(size_bytes)
 
 
-async def asked(
-    asker: ArrayAsker, pairs: int = 10_000, batches: int = 4, *, shared: bool = False, board: Board | None = None
-) -> Asked:
+async def asked(asker: ArrayAsker, pairs: int = 10_000, batches: int = 4, *, shared: bool = False) -> Asked:
     """A run with batches of 500."""
     setup = ArraySetup("", "/y", shared, 500, batches)
-    return await Batches(asker, setup, REQUESTER).ask(Ask(pairs, 0, batches), board or Board(1, 1))
+    return await Batches(asker, setup, REQUESTER).ask(Ask(pairs, 0, batches))
 
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_every_pair_is_asked_once_and_checked(shared: bool) -> None:  # noqa: FBT001 -- a parameter
     """Two bodies for each batch, one for each service; each transaction id once. Blocks if memory is to be shared."""
-    asker, board = ArrayAsker(), Board(1, 1)
-    found = await asked(asker, shared=shared, board=board)
+    asker = ArrayAsker()
+    found = await asked(asker, shared=shared)
     assert asker.allocated == (40 if shared else 0)
     assert (found.pairs, found.wrong, found.failed, found.lost) == (10_000, 0, 0, 0)
     assert len(asker.asked) == 40
     assert asker.most_open == 8
-    assert board.sent[0] == 10_000
     bodies = [requests_in(body) for _, body in asker.asked]
     headers = np.concatenate([body[:, 0] for body in bodies])
     assert np.array_equal(np.sort(headers >> np.uint64(32)), np.arange(10_000))

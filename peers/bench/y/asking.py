@@ -18,7 +18,6 @@ from random import getrandbits
 from typing import Any, Protocol
 
 from hub.errors import HubError
-from peers.bench.board import Board
 from peers.bench.histogram import Histogram
 
 __all__ = ["OPERATIONS", "Ask", "Asked", "Asks", "ask_pairs"]
@@ -84,14 +83,13 @@ class Asks(Protocol):
         """Ask, and wait for the answer."""
 
 
-async def ask_pairs(client: Asks, topic: str, order: Ask, board: Board, late_s: float = _LATE_S) -> Asked:
+async def ask_pairs(client: Asks, topic: str, order: Ask, late_s: float = _LATE_S) -> Asked:
     """Make a run.
 
     Args:
         client: A connection to the hub.
         topic: What the services' topics begin with.
         order: How many pairs, for how long.
-        board: It is told how many pairs are answered.
         late_s: When nothing is answered for so long, the run is over.
     """
     asked = Asked()
@@ -99,7 +97,7 @@ async def ask_pairs(client: Asks, topic: str, order: Ask, board: Board, late_s: 
     end_ns = began_ns + order.seconds * 1e9 if order.seconds else float("inf")
     most = order.pairs or float("inf")
     ways = [(f"{topic}/{name}", operation) for name, operation in OPERATIONS.items()]
-    settled, board_sent, clock = 0, board.sent, time.perf_counter_ns
+    settled, clock = 0, time.perf_counter_ns
 
     async def ask_one_after_the_other() -> None:
         nonlocal settled
@@ -116,7 +114,6 @@ async def ask_pairs(client: Asks, topic: str, order: Ask, board: Board, late_s: 
                     asked.latency.record(clock() - asked_ns)
                 asked.wrong += value != operation(first, second)
             settled += 1
-            board_sent[0] += 1
 
     flows = {asyncio.create_task(ask_one_after_the_other()) for _ in range(order.outstanding)}
     before = -1

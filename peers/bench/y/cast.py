@@ -1,9 +1,9 @@
 """`Cast`: the requester and the services beside a hub, and what a run of theirs has cost: `Run`.
 
-In one run the command notes what the system has charged to each process, gives the requester its order, looks at the
-board until the answer is there, and notes again. The requester counts and checks.
+In one run the command notes what the system has charged to each process, gives the requester its order, waits for the
+answer, and notes again. The requester counts and checks.
 
-Owner of the state: the command, whose `ExitStack` ends the processes. Cost: a look at the board five times a second.
+Owner of the state: the command, whose `ExitStack` ends the processes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from typing import Any
 
 import msgspec
 
-from peers.bench.board import Board
-from peers.bench.errors import BenchError
 from peers.bench.running_hub import RunningHub
-from peers.bench.stage import Watch
 from peers.bench.usage import read_usage
 from peers.bench.worker import Worker
 from peers.bench.y.asking import Ask, Asked
@@ -28,9 +25,8 @@ __all__ = ["PROCESSES", "Cast", "Run"]
 PROCESSES = ("requester", "hub", "adding", "multiplying")
 
 _START_S = 60.0
-_POLL_S = 0.2
-_SILENCE_S = 90.0
-"""A requester whose numbers on the board stand still for so long has hung; each request of its own ends before."""
+_LATE_S = 90.0
+"""A requester that has not answered so long after its time has hung; each request of its own ends before."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,10 +84,9 @@ class Cast:
 
     def __init__(self, stack: ExitStack, hub: RunningHub, works: dict[str, tuple[Callable[..., None], Any]]) -> None:
         self._hub = hub
-        self._board = Board(1, 1)
         self._workers: dict[str, Worker] = {}
         for name, (work, setup) in works.items():
-            self._workers[name] = worker = Worker(name, work, setup, self._board)
+            self._workers[name] = worker = Worker(name, work, setup)
             stack.callback(worker.stop)
             worker.take(NoneType, _START_S)
 
@@ -100,30 +95,18 @@ class Cast:
         """The processes, the hub among them."""
         return [self._hub.pid, *(worker.pid for worker in self._workers.values())]
 
-    def measure(self, order: Ask, watch: Watch) -> Run:
+    def measure(self, order: Ask) -> Run:
         """Make one run.
 
         Raises:
             BenchError: A process has failed or hangs.
         """
+        requester = self._workers["requester"]
         before = self._cpu_ns()
-        asked = self._ask(order, watch)
+        requester.order(order)
+        asked = requester.take(Asked, order.seconds + _LATE_S if order.seconds else None)
         after = self._cpu_ns()
         return Run.of(asked, {name: after[name] - before[name] for name in PROCESSES})
-
-    def _ask(self, order: Ask, watch: Watch) -> Asked:
-        requester, settled = self._workers["requester"], self._board.sent
-        began = seen = settled[0]
-        still_s = 0.0
-        requester.order(order)
-        while not requester.wait(_POLL_S):
-            still_s, seen = (still_s + _POLL_S if settled[0] == seen else 0.0), settled[0]
-            watch(seen - began, order.pairs)
-            for worker in self._workers.values():
-                worker.wait(0)
-            if still_s > _SILENCE_S:
-                raise BenchError(f"nothing is answered any more, after {seen - began:,} pairs")
-        return requester.take(Asked)
 
     def _cpu_ns(self) -> dict[str, int]:
         charged = {name: read_usage(worker.pid).cpu_ns for name, worker in self._workers.items()}

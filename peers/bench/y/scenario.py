@@ -101,11 +101,11 @@ def run_y(plan: Plan, tell: Told) -> Report:
             for pid in cast.pids if plan.pin and not plan.urls else ():
                 os.sched_setaffinity(pid, {max(cpus)} if mode == "one" else cpus)
             outstanding = 1 if mode == "one" else plan.outstanding
-            warm_up = Ask(plan.pairs, min(_WARM_UP_S, plan.seconds), outstanding)
-            cast.measure(warm_up, tell(f"{mode}, warming up"))
-            order = Ask(plan.pairs, 0 if plan.pairs else plan.seconds, outstanding)
-            told = [f"{mode}, run {number} of {plan.repeat}" for number in range(1, plan.repeat + 1)]
-            runs[mode] = [cast.measure(order, tell(what)) for what in told]
+            cast.measure(Ask(plan.pairs, min(_WARM_UP_S, plan.seconds), outstanding))
+            order, runs[mode] = Ask(plan.pairs, 0 if plan.pairs else plan.seconds, outstanding), []
+            for number in range(1, plan.repeat + 1):
+                tell(f"{mode}, run {number} of {plan.repeat}")
+                runs[mode].append(cast.measure(order))
     return y_report(plan, environment, runs)
 
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from peers.bench.board import Board
 from peers.bench.y.asking import OPERATIONS, Ask, ask_pairs
 from peers.client import Client, connect
 from peers.client.service import ServiceRequest
@@ -32,20 +31,19 @@ class Setup(NamedTuple):
     """What a service does, one of `OPERATIONS`."""
 
 
-def request(pipe: Connection, setup: Setup, board: Board) -> None:
+def request(pipe: Connection, setup: Setup) -> None:
     """Be the requester until the command is gone."""
 
     async def ask(client: Client) -> None:
         pipe.send(None)
         async for order in orders_of(pipe):
-            pipe.send(await ask_pairs(client, setup.topic, order, board))
+            pipe.send(await ask_pairs(client, setup.topic, order))
 
     run_worker(setup.url, "y requester", ask)
 
 
-def serve(pipe: Connection, setup: Setup, board: Board) -> None:
+def serve(pipe: Connection, setup: Setup) -> None:
     """Be a service until the command is gone."""
-    del board  # the requester counts
     compute = OPERATIONS[setup.operation]
 
     def answer(asked: ServiceRequest) -> int:

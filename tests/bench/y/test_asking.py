@@ -8,27 +8,25 @@ import pytest
 
 from hub.errors import ConnectionLostError, NoResponderError
 from hub.request_frame import Status
-from peers.bench.board import Board
 from peers.bench.y.asking import OPERATIONS, Ask, Asked, ask_pairs
 from tests.bench.y.askers import Asker
 
 OUTSTANDING = pytest.mark.parametrize("outstanding", [1, 64])
 
 
-async def asked(asker: Asker, outstanding: int, pairs: int = 1_000, board: Board | None = None) -> Asked:
+async def asked(asker: Asker, outstanding: int, pairs: int = 1_000) -> Asked:
     """A run."""
-    return await ask_pairs(asker, "/y", Ask(pairs, 0, outstanding), board or Board(1, 1), late_s=0.01)
+    return await ask_pairs(asker, "/y", Ask(pairs, 0, outstanding), late_s=0.01)
 
 
 @OUTSTANDING
 async def test_every_pair_is_asked_once_and_checked(outstanding: int) -> None:
-    """As many as were ordered, never more than so many open; the board tells how far it is."""
-    asker, board = Asker(), Board(1, 1)
-    found = await asked(asker, outstanding, board=board)
+    """As many as were ordered, never more than so many open."""
+    asker = Asker()
+    found = await asked(asker, outstanding)
     assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 0, 0, 0)
     assert len(asker.asked) == 1_000
     assert asker.most_open == outstanding
-    assert board.sent[0] == 1_000
     assert found.latency.total == (1_000 if outstanding == 1 else 0)
 
 
@@ -52,7 +50,7 @@ async def test_wrong_results_and_failures_are_counted(outstanding: int) -> None:
 async def test_a_run_ends_when_its_time_is_up(outstanding: int) -> None:
     """What was asked by then is answered and counted."""
     asker = Asker()
-    found = await ask_pairs(asker, "/y", Ask(0, 0.01, outstanding), Board(1, 1))
+    found = await ask_pairs(asker, "/y", Ask(0, 0.01, outstanding))
     assert found.pairs == len(asker.asked) > 0
     assert found.lost == 0
 

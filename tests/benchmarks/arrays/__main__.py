@@ -30,9 +30,13 @@ def _measure(given: argparse.Namespace, plan: Plan) -> list[Run]:
         multiplying = setup._replace(operation=Operation.MULTIPLY)
         works = {"adding": (serve, setup), "multiplying": (serve, multiplying), "requester": (request, setup)}
         cast = Cast(stack, hub, works)
-        cast.measure(Ask(plan.pairs, _WARM_UP_S, given.batches), tell("warming up"))
+        cast.measure(Ask(plan.pairs, _WARM_UP_S, given.batches))
         order = Ask(plan.pairs, 0 if plan.pairs else plan.seconds, given.batches)
-        return [cast.measure(order, tell(f"run {number} of {plan.repeat}")) for number in range(1, plan.repeat + 1)]
+        runs = []
+        for number in range(1, plan.repeat + 1):
+            tell(f"run {number} of {plan.repeat}")
+            runs.append(cast.measure(order))
+        return runs
 
 
 def _report(given: argparse.Namespace, plan: Plan, environment: Environment, runs: list[Run]) -> Report:

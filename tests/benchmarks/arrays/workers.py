@@ -27,7 +27,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hub.errors import HubError
-from peers.bench.board import Board
 from peers.bench.y.asking import Ask, Asked, Asks
 from peers.bench.y.workers import orders_of, run_worker
 from peers.client import Client
@@ -41,6 +40,9 @@ __all__ = ["ArraySetup", "Batches", "Carries", "request", "serve"]
 
 _TIMEOUT_S = 30.0
 """How long a request may take, and a block that is read may be held."""
+
+_LATE_S = 5.0
+"""What is not answered so long after that ends the run."""
 
 _WORD_BITS = 64
 _WORDS = 1 << _WORD_BITS
@@ -101,7 +103,7 @@ class Batches:
         self._random = np.random.Generator(np.random.SFC64())  # seeded by the system
         self._transaction = 0
 
-    async def ask(self, order: Ask, board: Board) -> Asked:
+    async def ask(self, order: Ask) -> Asked:
         """Make a run, with as many batches outstanding as the order says."""
         asked, began_ns = Asked(), time.perf_counter_ns()
 
@@ -116,7 +118,7 @@ class Batches:
             while pairs := more():
                 asked.pairs += pairs
                 await asyncio.gather(
-                    *(self._settle(operation, drawn, asked, board) for operation, drawn in self._draw(pairs, room))
+                    *(self._settle(operation, drawn, asked) for operation, drawn in self._draw(pairs, room))
                 )
 
         async with asyncio.TaskGroup() as flows:
@@ -142,17 +144,21 @@ class Batches:
         self._transaction += pairs
         return drawn
 
-    async def _settle(self, operation: Operation, requests: Words, asked: Asked, board: Board) -> None:
-        """Ask, wait for the answer, and look at every record of it."""
+    async def _settle(self, operation: Operation, requests: Words, asked: Asked) -> None:
+        """Ask, wait for the answer, and look at every record of it.
+
+        Raises:
+            TimeoutError: There is none, although the hub should have answered in place of the service.
+        """
         try:
-            value = await self._client.request(
-                self._setup.topic_of(operation), await self._value(requests), timeout_s=_TIMEOUT_S
-            )
+            async with asyncio.timeout(_TIMEOUT_S + _LATE_S):
+                value = await self._client.request(
+                    self._setup.topic_of(operation), await self._value(requests), timeout_s=_TIMEOUT_S
+                )
             with _opened(value) as body:
                 asked.wrong += records.wrong(operation, requests, records.results_in(body))
         except HubError as error:
             asked.fail(len(requests), error)
-        board.sent[0] += len(requests)
 
     async def _value(self, requests: Words) -> memoryview | Block:
         """Return requests as they are sent. They stay what they are: a block is taken back before its answer comes."""
@@ -168,21 +174,20 @@ def _opened(value: bytes | View) -> AbstractContextManager[bytes | memoryview]:
     return value if isinstance(value, View) else nullcontext(value)
 
 
-def request(pipe: Connection, setup: ArraySetup, board: Board) -> None:
+def request(pipe: Connection, setup: ArraySetup) -> None:
     """Be the requester until the command is gone."""
 
     async def ask(client: Client) -> None:
         batches = Batches(client, setup, secrets.randbits(_WORD_BITS))
         pipe.send(None)
         async for order in orders_of(pipe):
-            pipe.send(await batches.ask(order, board))
+            pipe.send(await batches.ask(order))
 
     run_worker(setup.url, "arrays requester", ask, **setup.options)
 
 
-def serve(pipe: Connection, setup: ArraySetup, board: Board) -> None:
+def serve(pipe: Connection, setup: ArraySetup) -> None:
     """Be a service until the command is gone."""
-    del board  # the requester counts
 
     def answer(asked: ServiceRequest) -> memoryview:
         requests = records.requests_in(asked.value)
