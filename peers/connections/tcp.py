@@ -201,7 +201,8 @@ class TcpConversation:
             case Notice():
                 self._take_notice(event)
             case Account():
-                cast("Link", self._link).hear(event)  # the session takes it of links alone
+                if self._link is not None:  # none yet, if this side has closed a link that is one too many
+                    self._link.hear(event)
             case Pong():
                 self._node.links.answered(self.far_id, self, event.body)
             case Closing():
@@ -413,7 +414,7 @@ class TcpConversation:
     def conclude(self) -> None:
         """Tell what of this hub's messages has not arrived, and let go of the far side."""
         if self._link is not None:
-            self._link.conclude(in_order=self._has_eof and self.session.closed)
+            self._link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
         self._verbs = self._shared = self._share = self._link = None  # they know this conversation
         self.render = self.render_plainly = as_they_came  # and so do others of these
 

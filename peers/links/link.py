@@ -135,8 +135,10 @@ class Link:
 
     def hear(self, account: Account) -> None:
         """The peer tells of this link, or of one that has ended."""
-        if account.link != self._id:
+        if account.link != self._id or (self._ended is not None and account.last):
             self._node.accounts.hear(self._peer.hub, account)
+        elif self._ended is not None:
+            return  # not its last word: it reads on
         elif not self._is_settled:
             self._confirmed = min(account.arrived, self._handler.delivered_messages)
             self._is_settled = account.last

@@ -189,6 +189,7 @@ class Session(Generic[R]):
     """
 
     __slots__ = (
+        "_awaits_last_word",
         "_frame_limit_bytes",
         "_is_held",
         "_outgoing",
@@ -198,6 +199,7 @@ class Session(Generic[R]):
         "_scanner",
         "far",
         "feed",
+        "has_crossed",
         "has_heard",
         "has_more",
         "has_outgoing",
@@ -222,6 +224,10 @@ class Session(Generic[R]):
         self.shared = False
         """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
         self._role = role
+        self._awaits_last_word = False
+        """True from the CLOSE of this side to the one of the peer hub, if that says one, too; with others never."""
+        self.has_crossed = False
+        """Becomes True when both sides have said CLOSE, neither knowing of the other's; and stays so."""
         self._is_held = False
         """True from `hold` to `release`: no event is returned meanwhile."""
         self.has_heard = False
@@ -276,13 +282,17 @@ class Session(Generic[R]):
     def close(self, code: int, text: str) -> None:
         """End the conversation from this side."""
         if self.phase is not Phase.CLOSED:
+            self._awaits_last_word = self.phase is Phase.WITH_LINK
             self.phase = Phase.CLOSED
             self._tell_rejected()  # CLOSE is the last frame
             self.send(encode_close(code, text))
-            self._forget()
+            self._rest = None
+            if not self._awaits_last_word:
+                self._forget()
 
     def _forget(self) -> None:
         """Throw away everything that was read and not returned, and everything that will be read."""
+        self._awaits_last_word = False
         self._scanner.forget()
         self.feed = _throw_away
         self._rest = None
@@ -318,9 +328,7 @@ class Session(Generic[R]):
         connection that is fair to others counts it.
         """
         if self._rest is not None or self.phase is _CLOSED or self._is_held:
-            rest, self._rest = self._rest, None
-            self.has_more = self._scanner.has_more
-            return NEED_DATA if rest is None else rest
+            return self._last_word() if self._awaits_last_word else self._take_rest()
         scanner = self._scanner
         try:
             item = scanner.next_item()
@@ -340,6 +348,33 @@ class Session(Generic[R]):
             return Closing(error.code, error.text, by_far_side=False)
         if self._rejected:
             self._tell_rejected()
+        return NEED_DATA
+
+    def _take_rest(self) -> Event | NeedData:
+        """Return what the owner has put back, if it has."""
+        rest, self._rest = self._rest, None
+        self.has_more = self._scanner.has_more
+        return NEED_DATA if rest is None else rest
+
+    def _last_word(self) -> Account | NeedData:
+        """Return what a peer hub says of the link before its own CLOSE, which has crossed this side's.
+
+        All else is thrown away: the peer was told that it will not arrive.
+        """
+        try:
+            while (item := self._scanner.next_item()) is not NEED_DATA:
+                if not isinstance(item, Frame):
+                    continue
+                if item.kind == Kind.ACCOUNT:
+                    self.has_more = self._scanner.has_more
+                    return decode_account(item.body)
+                if item.kind == Kind.CLOSE:
+                    self.has_crossed = True
+                    self._forget()
+                    break
+        except ProtocolError:
+            self._forget()
+        self.has_more = False
         return NEED_DATA
 
     def _frame(self, frame: Frame) -> Event | None:

@@ -111,6 +111,7 @@ class PretendTransport(asyncio.Transport):
         if self.closing:
             return
         if data is None:
+            self.connection.eof_received()
             self.close()
         else:
             self.connection.data_received(data)
