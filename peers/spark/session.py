@@ -230,6 +230,13 @@ def _shipped(settings: SessionSettings, folder: Path) -> SessionSettings:
     return replace(settings, conf={key: str(package), **settings.conf})
 
 
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether a failure is what an interrupt became: on the way out of a call that it broke, pyspark calls Java."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 @contextmanager
 def _kept_on_failure() -> Iterator[IO[bytes]]:
     """Yield a file that is deleted unless Spark fails; its failures become errors of ours that name the file."""
@@ -240,6 +247,8 @@ def _kept_on_failure() -> Iterator[IO[bytes]]:
         try:
             yield log
         except failures as error:
+            if _is_interrupted(error):
+                raise KeyboardInterrupt from error
             keep = True
             said = str(error) if isinstance(error, JobFailedError) else cause_of(error)
             raise JobFailedError(f"{said} (what Spark said is in {path})") from error

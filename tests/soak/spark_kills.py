@@ -29,11 +29,12 @@ sys.path.insert(0, str(PROJECT))
 import pyarrow.dataset  # noqa: E402 -- run as a script, it finds the project first
 
 from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
+from tests.spark.quick import QUICK_JAVA  # noqa: E402 -- the same
 
 __all__ = ["kill_archive", "kill_stream"]
 
 OFFSETS_PER_TRIGGER = 10_000
-QUICK = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
 PATIENCE_S = 300.0
 DELAY_S = 1.5
 """A micro-batch takes a half of it, or less."""

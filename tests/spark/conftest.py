@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from peers.spark.session import SessionSettings, open_session
+from tests.spark.quick import QUICK_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 HERE = Path(__file__).parent
 
@@ -34,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
         name="tests",
         master="local[2]",
         shuffle_partitions=2,
-        conf={"spark.driver.extraJavaOptions": QUICK_TO_START},
+        conf=QUICK_CONF,
     )
     session = open_session(settings)
     yield session

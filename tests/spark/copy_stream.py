@@ -11,13 +11,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from peers.spark.session import SessionSettings, open_session
+from tests.spark.quick import QUICK_CONF
 
 
 def main() -> None:
     """Copy what is there, then end."""
     url, checkpoint, offsets = sys.argv[1:]
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    spark = open_session(SessionSettings(name="copy", master="local[2]", conf=quick))
+    spark = open_session(SessionSettings(name="copy", master="local[2]", conf=QUICK_CONF))
     given = {"url": url, "topics": "/n/", "startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets}
     query = (
         spark.readStream.format("hub")

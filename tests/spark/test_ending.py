@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from peers.spark.ending import held_back, orderly_ends
+from tests.spark.quick import QUICK_CONF
 
 
 def interrupted(done: list[str], number: signal.Signals) -> None:
@@ -72,12 +73,12 @@ def test_on_other_threads_nothing_is_done() -> None:
 
 
 JOB = """
-import os, signal, threading
+import os, signal, threading, time
 from peers.spark.session import *
-with running_job(SessionSettings(master="local[1]")) as job:
+with running_job(SessionSettings(master="local[1]", conf=CONF)) as job:
     def end():
         while not job.spark.sparkContext.statusTracker().getActiveStageIds():
-            pass
+            time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGNAL)
     threading.Thread(target=end, daemon=True).start()
     job.spark.sql("SELECT sum(a.id * b.id % 7) FROM range(3000000) a, range(3000000) b").collect()
@@ -87,9 +88,8 @@ with running_job(SessionSettings(master="local[1]")) as job:
 @pytest.mark.parametrize(("name", "code", "said"), [("SIGINT", -2, "KeyboardInterrupt"), ("SIGTERM", 143, "")])
 def test_a_job_that_would_never_end(name: str, code: int, said: str) -> None:
     """Is stopped: the process ends, without py4j's stacks."""
-    done = subprocess.run(
-        [sys.executable, "-c", JOB.replace("SIGNAL", name)], capture_output=True, text=True, check=False, timeout=220
-    )
+    program = JOB.replace("SIGNAL", name).replace("CONF", repr(QUICK_CONF))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=220)
     assert "while sending command" not in done.stderr
     assert said in done.stderr
     assert done.returncode == code

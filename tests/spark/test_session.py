@@ -15,6 +15,7 @@ import pytest
 from peers.spark.failure import JobFailedError
 from peers.spark.java import SparkUnavailableError
 from peers.spark.session import SessionSettings, open_session, resolved_master, running_job, session_conf
+from tests.spark.quick import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,16 @@ def test_a_session_that_runs_is_taken(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
+def broken_off() -> None:
+    """An interrupt that becomes an error of Spark on its way out, as where Java has closed the connection by then."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise PySparkRuntimeError("Answer from Java side is empty")
+
+
 def test_a_failed_job_is_one_line_and_leaves_a_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +106,9 @@ def test_a_failed_job_is_one_line_and_leaves_a_log(
         pass
     with pytest.raises(KeyboardInterrupt), running_job(SessionSettings(), shown=False):
         raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(KeyboardInterrupt), running_job(SessionSettings(), shown=False):
+        broken_off()
     assert not list(tmp_path.iterdir())
     with pytest.raises(JobFailedError) as raised, running_job(SessionSettings(), shown=False):
         spark.sql("SELECT nothing FROM nowhere")
@@ -132,7 +146,8 @@ def test_a_session_of_its_own() -> None:
     """It starts quietly with the settings that were asked for, works, and is stopped."""
     done = python(
         "from peers.spark.session import *\n"
-        "with running_job(SessionSettings(master='local[1]', driver_memory='600m', name='mine')) as job:\n"
+        "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "'}\n"
+        "with running_job(SessionSettings(master='local[1]', driver_memory='600m', name='mine', conf=quick)) as job:\n"
         "    spark = job.spark\n"
         "    conf = spark.sparkContext.getConf()\n"
         "    print(conf.get('spark.driver.memory'), conf.get('spark.app.name'), conf.get('spark.master'))\n"
