@@ -14,7 +14,7 @@ from peers.bench.report import Report, Row, medians
 from peers.bench.y.asking import Ask
 from peers.bench.y.cast import PROCESSES, Cast, Run
 from peers.bench.y.scenario import Plan
-from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
+from peers.cli.bench.output import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.arrays.records import Operation
 from tests.benchmarks.arrays.workers import ArraySetup, request, serve
 

@@ -15,7 +15,7 @@ from hub.errors import HubError
 from peers.bench.environment import Environment
 from peers.bench.plan import Plan
 from peers.bench.worker import raise_descriptor_limit
-from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
+from peers.cli.bench.output import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.goals.figure import figures_report
 from tests.benchmarks.goals.goals import GOALS, run_goals
 from tests.benchmarks.goals.scope import Scope

@@ -12,7 +12,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from peers.bench.y.scenario import MODES, Mode, Plan, Transport, run_y
-from peers.cli.bench import EXIT_FLAWED, HUB, TRAFFIC, Output, described, shown_progress
+from peers.cli.bench.options import HUB, TRAFFIC, described
+from peers.cli.bench.output import EXIT_FLAWED, Output, shown_progress
 
 __all__ = ["y"]
 
