@@ -1,0 +1,9 @@
+"""Policy: which user may do what, by whole components of topics. No I/O; see docs/policy.md for the language.
+
+| file | |
+|---|---|
+| `path` | what a grant speaks of: components, of which one may be the user's own name |
+| `grants` | the grants of one action, compiled: what is decided for this topic, at the cost of its depth |
+| `policy` | roles and users, and the rights that follow for one user |
+| `language` | a policy as people write it, in TOML, and every way in which it can be wrong |
+"""

@@ -1,0 +1,297 @@
+"""`Grants`: all grants of one action, compiled: may a user with these roles do it to this topic?
+
+```
+analyst: allow /zeek, deny /zeek/secret         ""
+all:     allow /status/{user}                    ├─ "zeek"    allow {analyst}
+                                                 │    └─ "secret"   deny {analyst}
+                                                 └─ "status"
+                                                      └─ {user}     allow {all}
+```
+
+The most specific grant decides, whichever of the user's roles it stands in; of two for the same path, the one that
+denies. Where no grant is met, nothing is allowed.
+
+A *domain* is what a topic has met on its way down this tree. Topics of one domain are allowed to the same users, so a
+route remembers the domain, and whoever publishes remembers what was decided for it.
+
+Owner: the policy. Invariants: after it is built nothing changes it; a node is there only on the way to a grant.
+
+Cost: `domain` O(components that the tree knows); `allows` a set operation for each grant met. `covers` is the same, and
+looks at what is denied beneath only if one of the roles denies anything there. None depends on how many grants there
+are.
+
+Not here: what the language looks like (`hub.policy.language`), who has which roles (`hub.policy.policy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from hub.policy.path import EVERYTHING, TOPICS, USER, Path
+from hub.topics import RESERVED
+
+__all__ = ["Domain", "Grant", "Grants", "User"]
+
+_OWN = RESERVED.rstrip(TOPICS)
+"""The component under which the hub's own topics stand: `EVERYTHING` is not for these."""
+
+
+_SEARCHED_NODES = 200
+"""How many nodes are looked at for the text of a refusal, 0.4 µs each: examples are enough there."""
+
+
+class User(NamedTuple):
+    """Somebody, as the grants see him."""
+
+    name: str
+    roles: frozenset[str]
+
+
+class Grant(NamedTuple):
+    """A grant, as it is told to people."""
+
+    role: str
+    path: str
+    allowed: bool
+
+
+class _Node:
+    """A component of paths that grants speak of."""
+
+    __slots__ = ("allow", "allow_beneath", "children", "component", "denied_beneath", "deny", "named", "path")
+
+    def __init__(self, component: str, path: str) -> None:
+        self.component = component
+        """The last component of the path."""
+        self.path = path
+        """The text of the path that leads here."""
+        self.allow: set[str] = set()
+        """The roles that a grant for exactly this path allows it to."""
+        self.deny: set[str] = set()
+        """The roles that a grant for exactly this path denies it to."""
+        self.allow_beneath: set[str] = set()
+        """All roles that stand in `allow` of a node beneath this one."""
+        self.denied_beneath: dict[str, set[_Node]] = {}
+        """Each role that stands in `deny` of a node beneath this one → the next nodes on the ways there."""
+        self.children: dict[str, _Node] = {}
+        """Component → the node beneath."""
+        self.named: _Node | None = None
+        """The node beneath whose component is the user's name; None while no grant has it."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether a grant ends here."""
+        return bool(self.allow or self.deny)
+
+
+_Met = tuple[_Node, str | None]
+"""A node that a topic has met, and what the topic has where the path has the user's name; None where it has none."""
+
+Level = tuple[_Met, ...]
+"""The nodes with grants that a topic has met with one of its components: several where paths have the user's name."""
+
+Domain = tuple[Level, ...]
+"""The nodes with grants that a topic has met, the most specific level first."""
+
+
+class Grants:
+    """The grants of one action.
+
+    Args:
+        separator: Of components: `TOPICS` or `NAMES`.
+    """
+
+    __slots__ = ("_depth", "_own", "_root", "_separator")
+
+    def __init__(self, separator: str = TOPICS) -> None:
+        self._separator = separator
+        self._root = _Node("", EVERYTHING)
+        """The node of the path without components: what stands in it holds for all but the hub's own topics."""
+        self._own = _Node("", "")
+        """The tree of paths under `$hub`, apart, so that nothing granted for everything reaches into it."""
+        self._depth = 0
+        """How many components the longest path has; nothing beneath it is looked at."""
+
+    def add(self, role: str, path: Path, *, allowed: bool) -> None:
+        """Take a grant in, while the policy is built."""
+        self._depth = max(self._depth, len(path.components))
+        node = self._root_of(path.components[0] if path.components else "")
+        for component in path.components:
+            above, node = node, self._beneath(node, component)
+            if allowed:
+                above.allow_beneath.add(role)
+            else:
+                above.denied_beneath.setdefault(role, set()).add(node)
+        (node.allow if allowed else node.deny).add(role)
+
+    def _beneath(self, node: _Node, component: str) -> _Node:
+        """Return the node of a component, made if it is not there."""
+        if component in node.children:
+            return node.children[component]
+        path = component if node in (self._root, self._own) else node.path + self._separator + component
+        if component == USER:
+            node.named = node.named or _Node(USER, path)
+            return node.named
+        child = node.children[component] = _Node(component, path)
+        return child
+
+    def _root_of(self, component: str) -> _Node:
+        """Return the tree for paths and topics with this first component."""
+        return self._own if component == _OWN else self._root
+
+    def _descend(self, components: Sequence[str], root: _Node) -> tuple[list[Level], list[_Met]]:
+        """Go down with a topic's components, as far as the tree knows them.
+
+        Returns:
+            The nodes with grants that were met, level by level; and the nodes that the last component led to, none if
+            the tree ends before.
+        """
+        met: list[_Met] = [(root, None)]
+        levels: list[Level] = [tuple(met)] if root.decides else []
+        for component in components:
+            met = _step(met, component)
+            if not met:
+                break
+            level = tuple([one for one in met if one[0].decides])
+            if level:
+                levels.append(level)
+        return levels, met
+
+    # One topic.
+
+    def domain(self, topic: str) -> Domain:
+        """Return what a topic meets. The same for all users, so that it can be remembered with the topic's route."""
+        components = topic.split(self._separator, self._depth)[: self._depth]
+        levels, _ = self._descend(components, self._root_of(topic.partition(self._separator)[0]))
+        return tuple(reversed(levels))
+
+    def allows(self, domain: Domain, user: User) -> bool:
+        """Return whether a user may do it to the topics of a domain."""
+        return _is_allowed(domain, user)
+
+    def decisive(self, domain: Domain, user: User) -> Grant | None:
+        """Return the grant that decides for a user; None where none is met, so that nothing is allowed."""
+        for level in domain:
+            concerned = [node for node, name in level if name in (None, user.name)]
+            for allowed in (False, True):
+                for node in concerned:
+                    for role in sorted(user.roles & (node.allow if allowed else node.deny)):
+                        return Grant(role, node.path, allowed)
+        return None
+
+    # All topics under a prefix.
+
+    def covers(self, prefix: str, user: User) -> bool:
+        """Return whether a user may do it to every topic that begins with a prefix, as a subscription has it.
+
+        What the hub publishes about itself is not counted for a prefix that is wider than `$hub/`: a subscriber to
+        everything does not see it unless that is granted.
+        """
+        *whole, part = prefix.split(self._separator)
+        levels, met = self._descend(whole, self._root_of(whole[0] if whole else ""))
+        return _is_allowed(reversed(levels), user) and not any(
+            name in (None, user.name) and _is_denied_beneath(node, name, part, user) for node, name in met
+        )
+
+    def granted_beneath(self, prefix: str, user: User, limit: int) -> list[str]:
+        """Return paths that begin with a prefix and that a user is allowed, at most `limit`, ascending.
+
+        They are for the text of a refusal. Paths beneath one that is returned are left out; what is denied beneath is
+        not looked at.
+        """
+        *whole, part = prefix.split(self._separator)
+        _, met = self._descend(whole, self._root_of(whole[0] if whole else ""))
+        searched = iter(range(_SEARCHED_NODES))
+        paths = (
+            path
+            for node, name in met
+            if name in (None, user.name)
+            for path in _allowed_beneath(node, name, part, user, searched)
+        )
+        return sorted(islice(paths, limit))
+
+
+def _step(met: list[_Met], component: str) -> list[_Met]:
+    """Return the nodes beneath those met that a component leads to."""
+    reached: list[_Met] = []
+    for node, name in met:
+        child = node.children.get(component)
+        if child is not None:
+            reached.append((child, name))
+        named = node.named
+        if named is not None and name in (None, component):
+            reached.append((named, component))
+    return reached
+
+
+def _is_allowed(levels: Iterable[Level], user: User) -> bool:
+    """Return what the most specific grants of a user say."""
+    name, roles = user
+    for level in levels:
+        is_allowed = False
+        for node, met_name in level:
+            if met_name is not None and met_name != name:
+                continue
+            if not roles.isdisjoint(node.deny):
+                return False
+            if not roles.isdisjoint(node.allow):
+                is_allowed = True
+        if is_allowed:
+            return True
+    return False
+
+
+def _nodes_beneath(node: _Node, name: str | None, part: str, user: User) -> Iterator[_Met]:
+    """Yield the nodes right beneath one whose component begins with `part`, as far as they concern a user."""
+    for component, child in node.children.items():
+        if component.startswith(part):
+            yield child, name
+    if node.named is not None and user.name.startswith(part) and name in (None, user.name):
+        yield node.named, user.name
+
+
+def _is_denied_beneath(node: _Node, name: str | None, part: str, user: User) -> bool:
+    """Return whether anything beneath a node, in a component that begins with `part`, is denied to a user."""
+    denied = node.denied_beneath
+    return any(
+        _is_denied_at(one, name, part, role, user)
+        for role in (user.roles if len(denied) > len(user.roles) else user.roles.intersection(denied))
+        for one in denied.get(role, ())
+    )
+
+
+def _is_denied_at(node: _Node, name: str | None, part: str, role: str, user: User) -> bool:
+    """Return whether a node or anything beneath it is denied to one role of a user, if it can be what is meant."""
+    component = node.component
+    if component == USER:
+        if name not in (None, user.name):
+            return False
+        component = name = user.name
+    if not component.startswith(part):
+        return False
+    return role in node.deny or any(
+        _is_denied_at(one, name, "", role, user) for one in node.denied_beneath.get(role, ())
+    )
+
+
+def _allowed_beneath(node: _Node, name: str | None, part: str, user: User, searched: Iterator[int]) -> Iterator[str]:
+    """Yield the paths beneath a node that are allowed to a user, none beneath one of these.
+
+    Args:
+        node: Where to look.
+        name: What its path has as the user's name.
+        part: What the next component begins with.
+        user: Whose roles count.
+        searched: A number for each node that may still be looked at.
+    """
+    if user.roles.isdisjoint(node.allow_beneath):
+        return
+    for one, its_name in _nodes_beneath(node, name, part, user):
+        if next(searched, None) is None:
+            return
+        if user.roles.isdisjoint(one.allow):
+            yield from _allowed_beneath(one, its_name, "", user, searched)
+        else:
+            yield one.path.replace(USER, user.name)

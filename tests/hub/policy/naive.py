@@ -1,0 +1,62 @@
+"""The rules of a policy in the plainest form that there is: every grant is compared with every topic.
+
+The compiled tree is compared with this.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hub.policy.grants import User
+from hub.policy.path import EVERYTHING, USER
+
+OWN = "$hub"
+
+
+class NaiveGrant(NamedTuple):
+    """One grant as it was written."""
+
+    role: str
+    path: str
+    allowed: bool
+
+    def components(self, user: User) -> list[str]:
+        """The path, cut, with the user's own name in it."""
+        if self.path == EVERYTHING:
+            return []
+        return [user.name if component == USER else component for component in self.path.split("/")]
+
+
+def naive_allows(grants: list[NaiveGrant], topic: str, user: User) -> bool:
+    """Whether the most specific of all grants that cover a topic allow it."""
+    components = topic.split("/")
+    deepest, allowed = -1, False
+    for grant in grants:
+        path = grant.components(user)
+        if grant.role not in user.roles or components[: len(path)] != path or (not path and components[0] == OWN):
+            continue
+        if len(path) > deepest:
+            deepest, allowed = len(path), grant.allowed
+        elif len(path) == deepest:
+            allowed = allowed and grant.allowed
+    return allowed
+
+
+def naive_covers(grants: list[NaiveGrant], prefix: str, user: User, words: list[str]) -> bool:
+    """Whether every topic that begins with a prefix is allowed: all ways on from it are tried, `words` long and deep.
+
+    Args:
+        grants: All of them.
+        prefix: The prefix.
+        user: Who.
+        words: Every component that stands in a grant, and one that stands in none.
+    """
+    endings = [word[len(part) :] for part in [prefix.rpartition("/")[2]] for word in words if word.startswith(part)]
+    ways = [prefix + ending for ending in ["", "?", *endings]]
+    for _ in range(3):
+        ways += [f"{way}/{word}" for way in ways for word in words]
+        ways = list(dict.fromkeys(ways))
+    reach = [topic for topic in ways if topic]
+    if not prefix.startswith(OWN + "/"):
+        reach = [topic for topic in reach if topic.split("/")[0] != OWN]
+    return all(naive_allows(grants, topic, user) for topic in reach)

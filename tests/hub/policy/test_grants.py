@@ -1,0 +1,284 @@
+"""The compiled grants against naive ones, and every trick with a topic that somebody could hope for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hub.policy.grants import Grant, Grants, User
+from hub.policy.path import EVERYTHING, NAMES, USER, parse_path
+from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
+
+WORDS = ["a", "ab", "alice", "$hub"]
+ROLES = ["one", "two"]
+
+components = st.lists(st.sampled_from([*WORDS, USER]), min_size=1, max_size=3)
+paths = st.one_of(st.just(EVERYTHING), components.map("/".join), components.map(lambda some: "/" + "/".join(some)))
+grants_of = st.lists(st.builds(NaiveGrant, st.sampled_from(ROLES), paths, st.booleans()), max_size=8)
+users = st.builds(User, st.sampled_from(["alice", "bob", "a"]), st.frozensets(st.sampled_from(ROLES)))
+topics = st.one_of(
+    st.lists(st.sampled_from([*WORDS, "bob", "", "?"]), min_size=1, max_size=5).map("/".join).filter(bool),
+    st.text(alphabet="/ab$huc", min_size=1, max_size=10),
+)
+
+
+def compiled(grants: list[NaiveGrant], separator: str = "/") -> Grants:
+    """The same grants as a tree."""
+    tree = Grants(separator)
+    for grant in grants:
+        tree.add(grant.role, parse_path(grant.path, separator), allowed=grant.allowed)
+    return tree
+
+
+def allows(tree: Grants, topic: str, user: User) -> bool:
+    """Whether a user may."""
+    return tree.allows(tree.domain(topic), user)
+
+
+@given(grants_of, topics, users)
+def test_as_the_naive_one(grants: list[NaiveGrant], topic: str, user: User) -> None:
+    """The tree says of each topic what comparing it with every grant says, and names the grant that decides."""
+    tree = compiled(grants)
+    assert allows(tree, topic, user) is naive_allows(grants, topic, user)
+    decisive = tree.decisive(tree.domain(topic), user)
+    if decisive is None:
+        assert not allows(tree, topic, user)
+    else:
+        assert NaiveGrant(*decisive) in grants
+        assert decisive.allowed is allows(tree, topic, user)
+
+
+@given(grants_of, st.one_of(st.just(""), topics), users)
+@settings(deadline=None)
+def test_prefixes_as_the_naive_one(grants: list[NaiveGrant], prefix: str, user: User) -> None:
+    """A prefix is covered when no topic can be found behind it that is not allowed."""
+    words = [*WORDS, "bob", "?", ""]
+    assert compiled(grants).covers(prefix, user) is naive_covers(grants, prefix, user, words)
+
+
+@given(grants_of, topics, topics)
+def test_topics_of_one_domain_are_alike(grants: list[NaiveGrant], first: str, second: str) -> None:
+    """Whoever may do it to one topic of a domain may do it to all: so a route remembers what was decided."""
+    tree = compiled(grants)
+    if tree.domain(first) == tree.domain(second):
+        for name in ("alice", "bob", "a"):
+            for roles in ([], ["one"], ["two"], ROLES):
+                user = User(name, frozenset(roles))
+                assert allows(tree, first, user) is allows(tree, second, user)
+
+
+ALICE = User("alice", frozenset(["zeek"]))
+ZEEK = compiled(
+    [
+        NaiveGrant("zeek", "/zeek", True),
+        NaiveGrant("zeek", "/zeek/secret", False),
+        NaiveGrant("zeek", "/zeek/secret/shared", True),
+        NaiveGrant("zeek", "/status/{user}", True),
+        NaiveGrant("other", "/other", True),
+        NaiveGrant("zeek", "zeek/event", True),
+    ]
+)
+
+ALLOWED = [
+    "/zeek",
+    "/zeek/dns",
+    "/zeek/dns/10.0.0.7",
+    "/zeek/",
+    "/zeek//",
+    "/zeek//secret",
+    "/zeek/../other",
+    "/zeek/./x",
+    "/zeek/Secret",
+    "/zeek/secre",
+    "/zeek/secrets",
+    "/zeek/ secret",
+    "/zeek/secret /x",
+    "/zeek/%73ecret",
+    "/zeek/\N{LATIN SMALL LETTER LONG S}ecret",
+    "/zeek/secret/shared",
+    "/zeek/secret/shared/x",
+    "/status/alice",
+    "/status/alice/x",
+    "zeek/event",
+    "zeek/event/x",
+]
+"""Nothing is read into a topic: what only resembles another one is another one."""
+
+DENIED = [
+    "/",
+    "//",
+    "/zee",
+    "/zeekling",
+    "/zeek2/dns",
+    "/zeek.dns",
+    "/zeek dns",
+    "/zeek\\dns",
+    "/ZEEK",
+    "/Zeek/dns",
+    "/zeeK",
+    "/\N{FULLWIDTH LATIN SMALL LETTER Z}eek/dns",
+    "/zeek\N{COMBINING ACUTE ACCENT}/dns",
+    "/zeek\N{ZERO WIDTH SPACE}/dns",
+    "/zeek\N{FRACTION SLASH}dns",
+    "/zeek\N{DIVISION SLASH}dns",
+    "/zeek%2fdns",
+    "/%7aeek/dns",
+    "%2fzeek/dns",
+    "zeek",
+    "zeek/dns",
+    "zeek/events",
+    "zeek//event",
+    "//zeek",
+    "//zeek/dns",
+    "/./zeek",
+    "/../zeek/dns",
+    "/x/../zeek/dns",
+    " /zeek",
+    "/ zeek",
+    "/zeek /dns",
+    "*",
+    "/*",
+    "/*/dns",
+    "/zeek*",
+    "{user}",
+    "/status",
+    "/status/",
+    "/status//alice",
+    "/status/{user}",
+    "/status/*",
+    "/status/bob",
+    "/status/alicex",
+    "/status/Alice",
+    "/status/alice ",
+    "/status/%61lice",
+    "/status/bob/alice",
+    "/status/./alice",
+    "/zeek/secret",
+    "/zeek/secret/",
+    "/zeek/secret/x",
+    "/zeek/secret/share",
+    "/zeek/secret/sharedx",
+    "/zeek/secret//shared",
+    "/zeek/secret/../dns",
+    "/other",
+    "/other/x",
+    "$hub/clients",
+    "$hub",
+    "$hub/",
+    "/$hub/clients",
+    "status/alice",
+]
+
+
+@pytest.mark.parametrize("topic", ALLOWED)
+def test_what_is_beneath_a_grant(topic: str) -> None:
+    """Everything beneath a path, as its components are written, is granted."""
+    assert allows(ZEEK, topic, ALICE)
+
+
+@pytest.mark.parametrize("topic", DENIED)
+def test_what_only_looks_like_it(topic: str) -> None:
+    """Partial components, other cases, other forms and other ways of writing are not granted."""
+    assert not allows(ZEEK, topic, ALICE)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "is_covered"),
+    [
+        ("/zeek/d", True),
+        ("/zeek/dns", True),
+        ("/zeek/dns/", True),
+        ("/zeek/secret/shared/", True),
+        ("/zeek/secrets", True),
+        ("/status/alice/", True),
+        ("zeek/event/", True),
+        ("", False),  # wider than anything granted
+        ("/", False),
+        ("/zeek", False),  # /zeekling, too
+        ("/zeek/", False),  # a part of it is denied
+        ("/zeek/s", False),
+        ("/zeek/secret", False),
+        ("/zeek/secret/", False),
+        ("/zeek/secret/shared", False),  # /zeek/secret/sharedx, too
+        ("/status/", False),
+        ("/status/alice", False),  # /status/alicex, too
+        ("/status/bob/", False),
+        ("/zeekling/", False),
+        ("zeek/event", False),
+        ("$hub/", False),
+        ("/other/", False),
+    ],
+)
+def test_prefixes(prefix: str, *, is_covered: bool) -> None:
+    """A subscription is for all that begins with its prefix, so all of that must be granted."""
+    assert ZEEK.covers(prefix, ALICE) is is_covered
+
+
+def test_everything_is_not_what_the_hub_says_of_itself() -> None:
+    """Who may see everything sees `$hub/` only where that is granted, too."""
+    tree = compiled([NaiveGrant("all", EVERYTHING, True), NaiveGrant("watcher", "$hub/clients", True)])
+    anyone, watcher = User("a", frozenset(["all"])), User("b", frozenset(["all", "watcher"]))
+    assert tree.covers("", anyone)
+    assert allows(tree, "$hubris", anyone)
+    assert not allows(tree, "$hub/clients", anyone)
+    assert not tree.covers("$hub/", watcher)
+    assert allows(tree, "$hub/clients/joined", watcher)
+    assert tree.covers("$hub/clients/", watcher)
+
+
+def test_deny_wins_a_tie() -> None:
+    """Of two grants for the same path, in whichever roles, the one that denies decides; a deeper one overrules both."""
+    tree = compiled(
+        [NaiveGrant("a", "/x", True), NaiveGrant("b", "/x", False), NaiveGrant("a", "/x/y", True)],
+    )
+    both = User("u", frozenset(["a", "b"]))
+    assert not allows(tree, "/x", both)
+    assert tree.decisive(tree.domain("/x"), both) == Grant("b", "/x", allowed=False)
+    assert allows(tree, "/x/y", both)
+    assert allows(tree, "/x", User("u", frozenset(["a"])))
+
+
+def test_nobody_without_a_role() -> None:
+    """Without a role nothing is allowed, and no grant decides."""
+    nobody = User("nobody", frozenset())
+    tree = compiled([NaiveGrant("all", EVERYTHING, True)])
+    assert not allows(tree, "/x", nobody)
+    assert tree.decisive(tree.domain("/x"), nobody) is None
+    assert not tree.covers("", nobody)
+
+
+def test_the_same_name_in_two_places() -> None:
+    """A path with the user's name twice means the same user twice."""
+    tree = compiled([NaiveGrant("all", "/{user}/to/{user}", True)])
+    alice = User("alice", frozenset(["all"]))
+    assert allows(tree, "/alice/to/alice", alice)
+    assert not allows(tree, "/bob/to/alice", alice)
+    assert not allows(tree, "/alice/to/bob", alice)
+
+
+def test_granted_beneath() -> None:
+    """A refusal can say what would have been granted, without what is beneath that, and not endlessly."""
+    assert ZEEK.granted_beneath("", ALICE, 8) == ["/status/alice", "/zeek", "zeek/event"]
+    assert ZEEK.granted_beneath("/st", ALICE, 8) == ["/status/alice"]
+    assert ZEEK.granted_beneath("/zeek/secret/", ALICE, 8) == ["/zeek/secret/shared"]
+    assert ZEEK.granted_beneath("/x", ALICE, 8) == []
+    many = compiled([NaiveGrant("zeek", f"/{number}", True) for number in range(100)])
+    assert len(many.granted_beneath("", ALICE, 8)) == 8
+
+
+def test_names_are_cut_at_dots() -> None:
+    """Service names have dots where topics have slashes."""
+    tree = compiled([NaiveGrant("zeek", "org.example", True), NaiveGrant("zeek", "{user}.own", True)], NAMES)
+    assert allows(tree, "org.example", ALICE)
+    assert allows(tree, "org.example.Player", ALICE)
+    assert allows(tree, "alice.own.x", ALICE)
+    assert not allows(tree, "org.examples", ALICE)
+    assert not allows(tree, "org/example", ALICE)
+    assert not allows(tree, "bob.own", ALICE)
+
+
+def test_a_topic_of_a_thousand_components_costs_what_the_tree_knows() -> None:
+    """Only as many components are looked at as the longest path has."""
+    domain = ZEEK.domain("/zeek" + "/" * 1000)
+    assert domain == ZEEK.domain("/zeek/x")
