@@ -27,6 +27,7 @@ __all__ = [
     "QueueMaximum",
     "Settings",
     "SharedMemorySettings",
+    "TlsSettings",
     "UnixSettings",
     "WebSocketSettings",
     "ZeekSettings",
@@ -218,6 +219,25 @@ def _path(description: str) -> Meta:
     return Meta(pattern=_PRINTABLE, description=description, extra={"most_bytes": _PATH_BYTES})
 
 
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the hub shows at `tls://` and `wss://`, and to peer hubs that it dials there."""
+
+    certificate: Annotated[str, _path("PEM file of the hub's certificate and its chain."), _LIVE] = ""
+    key: Annotated[
+        str, _path("PEM file of the key of that certificate; empty where the certificate's file has it."), _LIVE
+    ] = ""
+    ca: Annotated[
+        str,
+        _path("PEM file of the authorities that vouch for clients and peer hubs; empty: for peer hubs the system's."),
+        _LIVE,
+    ] = ""
+    clients: Annotated[
+        Literal["any", "asked", "required"],
+        Meta(description="Whether clients are asked for a certificate of `tls.ca`: never, if they have one, always."),
+    ] = "any"
+    minimum: Annotated[Literal["1.2", "1.3"], Meta(description="Oldest version of TLS that listeners speak.")] = "1.2"
+
+
 class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is common to all Zeeks that this hub peers with."""
 
@@ -383,6 +403,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     requests: RequestLimits = RequestLimits()
     websocket: WebSocketSettings = WebSocketSettings()
+    tls: TlsSettings = TlsSettings()
     zeek: ZeekSettings = ZeekSettings()
     names: NamesSettings = NamesSettings()
     journal: JournalSettings = JournalSettings()

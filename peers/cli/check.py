@@ -13,6 +13,7 @@ runs every few seconds in every container, and starts in a fraction of what an e
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -26,8 +27,9 @@ from hub.topics import printable
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.texts import escaped
-from peers.cli.url import DEFAULT_URL, URL_VARIABLE
+from peers.cli.url import DEFAULT_URL, URL_VARIABLE, CaFile, CertificateFile, KeyFile
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls import client_context, explained
 from peers.wire.hello import Hello
 from peers.wire.session import NEED_DATA, Closing, Session
 
@@ -53,42 +55,51 @@ class Finding(NamedTuple):
     text: str
 
 
-def check(
+def check(  # noqa: PLR0913 -- one flag each
     url: Annotated[
         str,
-        Parameter(env_var=URL_VARIABLE, help="tcp://host:port, unix:///path, ws://host:port or http://host:port."),
+        Parameter(
+            env_var=URL_VARIABLE,
+            help="tcp://, tls://, ws://, wss://, http:// or https:// with host:port, or unix:///path.",
+        ),
     ] = DEFAULT_URL,
     *,
     timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
     warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
+    ca: CaFile = "",
+    certificate: CertificateFile = "",
+    key: KeyFile = "",
 ) -> int:
     """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
     check_positive("--timeout", timeout, "seconds")
     if warn_ms is not None and not warn_ms >= 0:  # so that `nan` is none either
         raise FlagError(f"--warn-ms {warn_ms:g}: give 0 or more milliseconds")
-    finding = _find(url, timeout, warn_ms)
+    finding = _find(url, timeout, warn_ms, lambda: client_context(ca, certificate, key))
     if not quiet:
         print(f"{finding.health.name.lower()}: {escaped(finding.text)}")
         sys.stdout.flush()
     return int(finding.health)
 
 
-def _find(url: str, timeout_s: float, warn_ms: float | None) -> Finding:
+def _find(url: str, timeout_s: float, warn_ms: float | None, make_tls: Callable[[], ssl.SSLContext]) -> Finding:
     """Ask the hub, and judge its answer, or why there is none."""
+    is_http = url.startswith(("http://", "https://"))
     try:
-        endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if url.startswith("http://") else url)
+        endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if is_http else url)
+        tls = make_tls() if endpoint.scheme.is_secure else None
     except UsageError as error:
         return Finding(Health.CRITICAL, str(error))
     place = endpoint.location
     started_s = time.monotonic()
     try:
-        answer = _ask(endpoint, started_s + timeout_s)
+        answer = _ask(endpoint, tls, started_s + timeout_s)
     except TimeoutError:
         return Finding(Health.CRITICAL, f"{place}: no answer within {timeout_s:g} s")
     except OSError as error:
         hint = "; is a hub running there?" if isinstance(error, ConnectionRefusedError | FileNotFoundError) else ""
-        return Finding(Health.CRITICAL, f"{place}: {error.strerror or error}{hint}")
+        reason = explained(error, endpoint.host) or f"{error.strerror or error}{hint}"
+        return Finding(Health.CRITICAL, f"{place}: {reason}")
     except HubError as error:
         return Finding(Health.CRITICAL, f"{place}: {error}")
     passed_ms = (time.monotonic() - started_s) * 1000
@@ -98,7 +109,7 @@ def _find(url: str, timeout_s: float, warn_ms: float | None) -> Finding:
     return Finding(Health.OK, text)
 
 
-def _ask(endpoint: Endpoint, deadline_s: float) -> str:
+def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float) -> str:
     """Ask the hub how it is.
 
     Returns:
@@ -108,18 +119,19 @@ def _ask(endpoint: Endpoint, deadline_s: float) -> str:
         OSError: It cannot be reached, or does not answer in time.
         PeerError: It refuses, or it is no hub.
     """
-    with _connected(endpoint, deadline_s) as connection:
+    with _connected(endpoint, tls, deadline_s) as connection:
 
         def read() -> bytes:
             connection.settimeout(_left_s(deadline_s))
             return connection.recv(_READ_BYTES)
 
-        return (_ask_http if endpoint.scheme is Scheme.WS else _ask_hub)(connection, endpoint, read)
+        return (_ask_http if endpoint.scheme.is_websocket else _ask_hub)(connection, endpoint, read)
 
 
-def _connected(endpoint: Endpoint, deadline_s: float) -> socket.socket:
+def _connected(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float) -> socket.socket:
     if endpoint.scheme is not Scheme.UNIX:
-        return socket.create_connection((endpoint.host, endpoint.port), _left_s(deadline_s))
+        plain = socket.create_connection((endpoint.host, endpoint.port), _left_s(deadline_s))
+        return plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(_left_s(deadline_s))
     try:

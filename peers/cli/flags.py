@@ -59,6 +59,11 @@ class Flags:
     requests_timeout_max_s: Annotated[str | None, _help("requests.timeout_max_s")] = None
     websocket_origins: Annotated[list[str] | None, _help("websocket.origins")] = None
     websocket_hosts: Annotated[list[str] | None, _help("websocket.hosts")] = None
+    tls_certificate: Annotated[str | None, _help("tls.certificate")] = None
+    tls_key: Annotated[str | None, _help("tls.key")] = None
+    tls_ca: Annotated[str | None, _help("tls.ca")] = None
+    tls_clients: Annotated[str | None, _help("tls.clients")] = None
+    tls_minimum: Annotated[str | None, _help("tls.minimum")] = None
     zeek_certificate: Annotated[str | None, _help("zeek.certificate")] = None
     zeek_key: Annotated[str | None, _help("zeek.key")] = None
     zeek_ca: Annotated[str | None, _help("zeek.ca")] = None

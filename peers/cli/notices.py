@@ -13,7 +13,7 @@ import sys
 
 from hub.errors import PeerError
 from peers.cli.texts import counted, escaped
-from peers.cli.url import check_client_name
+from peers.cli.url import HubFlags, check_client_name
 from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish
 
@@ -55,19 +55,23 @@ class Notices:
         logging.getLogger("peers.client").propagate = False
         logging.getLogger("peers.client").addHandler(logging.NullHandler())
 
-    def options(self, name: str, queue: QueueWish | None = None) -> Options:
+    def options(self, hub: HubFlags, queue: QueueWish | None = None) -> Options:
         """Return what to hand to `peers.client.connect`.
 
         Args:
-            name: What the client calls itself, as `--name` gives it.
+            hub: The flags that say how the hub is reached.
             queue: The queue to ask the hub for; None leaves it to the hub.
 
         Raises:
             FlagError: No hub would take the name.
         """
+        name = hub.name or f"hub {self._command}"
         check_client_name(name)
         return Options(
             name=name,
+            ca=hub.ca,
+            certificate=hub.certificate,
+            key=hub.key,
             token=os.environ.get("HUB_TOKEN", ""),
             queue=queue,
             on_connect=self._connected,

@@ -42,7 +42,7 @@ from peers.cli.replay import (
 from peers.cli.stream_flags import RecordingFlags, StreamFlags
 from peers.cli.template import Template
 from peers.cli.texts import counted, escaped
-from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.url import HubFlags
 from peers.client import Client, connect
 
 __all__ = ["pub"]
@@ -68,8 +68,7 @@ def pub(  # noqa: PLR0913 -- one flag each
     ] = None,
     /,
     *,
-    url: HubUrl = DEFAULT_URL,
-    name: ClientName = "hub pub",
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
     json: Annotated[
         bool, Parameter(help="VALUE or each line must be JSON: what is none is an error, not text.", negative=())
@@ -102,7 +101,7 @@ def pub(  # noqa: PLR0913 -- one flag each
             raise FlagError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
         fill = Template(recording.template or "").fill
         replay = Replay(decode_record, fill, recording.pace(stream), skip_bad=stream.skip_bad)
-        return _run(url, name, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
+        return _run(hub, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
     if topic is None:
         raise FlagError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
     topic = check_topic(topic)
@@ -111,14 +110,14 @@ def pub(  # noqa: PLR0913 -- one flag each
             raise FlagError("--zeek-event takes TOPIC and VALUE only")
         from peers.cli.zeek_values import event_of  # noqa: PLC0415 -- 20 ms that others need not wait
 
-        return _run(url, name, _single(topic, event_of(zeek_event, value), beside))
+        return _run(hub, _single(topic, event_of(zeek_event, value), beside))
     if file is None and value in {None, STDIN}:
         decode = decode_text if text else decode_json if json else decode_value
         replay = Replay(decode, lambda _: topic, recording.pace(stream), skip_bad=stream.skip_bad)
-        return _run(url, name, lambda client: _send(client, replay, stream, STDIN, beside))
+        return _run(hub, lambda client: _send(client, replay, stream, STDIN, beside))
     if stream != StreamFlags():
         raise FlagError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
-    return _run(url, name, _single(topic, _value(value, file, as_text=text, as_json=json), beside))
+    return _run(hub, _single(topic, _value(value, file, as_text=text, as_json=json), beside))
 
 
 def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Coroutine[Any, Any, None]]:
@@ -156,7 +155,7 @@ def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool)
         raise FlagError(f"VALUE is {error}; --file publishes bytes") from error
 
 
-def _run(url: str, name: str, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
+def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
     """Connect, publish, and wait until the hub has taken it.
 
     Returns:
@@ -165,7 +164,7 @@ def _run(url: str, name: str, publish: Callable[[Client], Coroutine[Any, Any, No
 
     async def connected() -> int:
         notices = Notices("pub")
-        async with connect(url, **notices.options(name)) as client:
+        async with connect(hub.url, **notices.options(hub)) as client:
             await publish(client)
             await client.drain()
             if not await _reached(client):

@@ -27,7 +27,7 @@ from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.replay import UnreadableError, decode_text, decode_value
 from peers.cli.texts import escaped_lines, json_text
-from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.url import HubFlags
 from peers.client import Client, connect
 from peers.client.requests import TIMEOUT_LIMIT_S
 
@@ -51,8 +51,7 @@ def request(  # noqa: PLR0913 -- one flag each
     ] = None,
     /,
     *,
-    url: HubUrl = DEFAULT_URL,
-    name: ClientName = "hub request",
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     timeout: Annotated[float, Parameter(help="Most that a reply may take, seconds.")] = 30.0,
     text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
     service: Annotated[bool, Parameter(help="TOPIC is the name of a service, not a topic.", negative=())] = False,
@@ -65,12 +64,12 @@ def request(  # noqa: PLR0913 -- one flag each
         raise FlagError(f"--timeout {timeout:g}: give more than 0 and at most {TIMEOUT_LIMIT_S:g} seconds")
     asking = _Asking(topic, timeout, named=service, as_text=text)
     if value == STDIN:
-        return asyncio.run(_ask_lines(asking, url, name))
+        return asyncio.run(_ask_lines(asking, hub))
     try:
         packed = asking.read(os.fsencode(value)) if value is not None else None
     except UnreadableError as error:
         raise FlagError(f"VALUE is {error}") from error
-    return asyncio.run(_ask_once(asking, packed, url, name))
+    return asyncio.run(_ask_once(asking, packed, hub))
 
 
 class _Asking:
@@ -119,16 +118,16 @@ def _shown(reply: Any, notices: Notices) -> bytes:
     return (escaped_lines(line) if sys.stdout.isatty() else line) + b"\n"
 
 
-async def _ask_once(asking: _Asking, value: Any, url: str, name: str) -> int:
+async def _ask_once(asking: _Asking, value: Any, hub: HubFlags) -> int:
     notices = Notices("request")
-    async with connect(url, **notices.options(name)) as client:
+    async with connect(hub.url, **notices.options(hub)) as client:
         line = _shown(await asking.ask(client, value), notices)
     sys.stdout.buffer.write(line)
     sys.stdout.flush()
     return 0 if line else EXIT_UNANSWERED
 
 
-async def _ask_lines(asking: _Asking, url: str, name: str) -> int:
+async def _ask_lines(asking: _Asking, hub: HubFlags) -> int:
     notices = Notices("request")
     output = Output(sys.stdout.fileno())
     # What was asked and is not shown yet, in the order of the lines: the number of each line, and its reply.
@@ -149,7 +148,7 @@ async def _ask_lines(asking: _Asking, url: str, name: str) -> int:
         await output.write(line)
 
     with Input(STDIN) as lines:
-        async with connect(url, **notices.options(name)) as client:
+        async with connect(hub.url, **notices.options(hub)) as client:
             async for some in lines.lines():
                 for line, number in zip(some, numbers, strict=False):
                     if not line:

@@ -13,7 +13,6 @@ from peers.cli.flags import Flags
 from peers.daemon.daemon import Daemon
 from peers.daemon.run import run as run_daemon
 from peers.daemon.sources import load
-from peers.transport.endpoints import Scheme
 
 __all__ = ["run"]
 
@@ -39,9 +38,10 @@ def _announce(daemon: Daemon) -> None:
     for endpoint in daemon.endpoints:
         print(f"  listens on {endpoint.location}")
     for endpoint in daemon.endpoints:
-        if endpoint.scheme is Scheme.WS:
+        if endpoint.scheme.is_websocket:
             host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(endpoint.host, endpoint.host)  # noqa: S104
-            print(f"  page       http://{host}:{endpoint.port}/")
+            scheme = "https" if endpoint.scheme.is_secure else "http"
+            print(f"  page       {scheme}://{host}:{endpoint.port}/")
     sys.stdout.flush()
     if slower := remark():
         print(f"hub run: {slower}", file=sys.stderr, flush=True)

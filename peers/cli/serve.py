@@ -27,7 +27,7 @@ from peers.cli.notices import Notices
 from peers.cli.ranges import check_count
 from peers.cli.replay import decode_value
 from peers.cli.texts import counted, escaped, json_text
-from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.url import HubFlags
 from peers.client import ServiceRequest, connect
 
 __all__ = ["serve"]
@@ -42,10 +42,9 @@ class CommandError(HubError):
     """The command has failed; the text is what whoever asked is told."""
 
 
-def serve(  # noqa: PLR0913 -- one flag each
+def serve(
     *prefixes: Annotated[str, Parameter(help="Requests to topics that start with one of these are answered.")],
-    url: HubUrl = DEFAULT_URL,
-    name: ClientName = "hub serve",
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     exec: Annotated[  # noqa: A002 -- the flag's name
         str | None,
         Parameter(help="Shell command run for each request: value on its standard input, reply on its output."),
@@ -67,12 +66,10 @@ def serve(  # noqa: PLR0913 -- one flag each
     check_count("--limit", limit)
     check_count("--concurrency", concurrency)
     answer: Answer = _echo if exec is None else lambda request: _run(exec, request)
-    return asyncio.run(_serve(prefixes, answer, url, name, concurrency, limit))
+    return asyncio.run(_serve(prefixes, answer, hub, concurrency, limit))
 
 
-async def _serve(  # noqa: PLR0913, PLR0917 -- the command's flags
-    prefixes: tuple[str, ...], answer: Answer, url: str, name: str, concurrency: int, limit: int | None
-) -> int:
+async def _serve(prefixes: tuple[str, ...], answer: Answer, hub: HubFlags, concurrency: int, limit: int | None) -> int:
     notices = Notices("serve")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -86,7 +83,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 -- the command's flags
             stop.set()
         return answer(request)
 
-    async with connect(url, **notices.options(name)) as client:
+    async with connect(hub.url, **notices.options(hub)) as client:
         service = client.serve(prefixes, answered, concurrency=concurrency)
         async with service:
             print(escaped(f"serving {', '.join(prefix or 'everything' for prefix in prefixes)}"), flush=True)

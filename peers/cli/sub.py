@@ -27,7 +27,7 @@ from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.ranges import check_count, check_positive, size_of
 from peers.cli.texts import escaped
-from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.url import HubFlags
 from peers.client import Client, MessageStream, connect
 from peers.wire.hello import QueueWish
 
@@ -43,8 +43,7 @@ def sub(  # noqa: PLR0913 -- one flag each
         str,
         Parameter(help="Topics that start with one of these; without any, all but the hub's own, $hub/."),
     ],
-    url: HubUrl = DEFAULT_URL,
-    name: ClientName = "hub sub",
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     format: Annotated[  # noqa: A002 -- the flag's name
         Format | None, Parameter(help="pretty (default on a terminal), json (default elsewhere), or count.")
     ] = None,
@@ -90,7 +89,7 @@ def sub(  # noqa: PLR0913 -- one flag each
     if wildcard := _wildcard(prefixes):
         print(f"hub sub: {wildcard}", file=sys.stderr, flush=True)
     chosen: Format = format or ("pretty" if sys.stdout.isatty() else "json")
-    return asyncio.run(_subscribe(wanted, url, name, wish, Stop(limit, timeout), Look(chosen, full, zeek)))
+    return asyncio.run(_subscribe(wanted, hub, wish, Stop(limit, timeout), Look(chosen, full, zeek)))
 
 
 class _Wanted(NamedTuple):
@@ -150,15 +149,13 @@ def _wildcard(prefixes: tuple[str, ...]) -> str:
     return ""
 
 
-async def _subscribe(  # noqa: PLR0913, PLR0917 -- the command's flags
-    wanted: _Wanted, url: str, name: str, wish: QueueWish, stop: Stop, look: Look
-) -> int:
+async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop, look: Look) -> int:
     counting = look.format == "count"
     notices = Notices("sub", CLEAR_LINE if counting and sys.stdout.isatty() else "")
     task = asyncio.current_task()
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     try:
-        async with connect(url, **notices.options(name, wish)) as client:
+        async with connect(hub.url, **notices.options(hub, wish)) as client:
             try:
                 async with wanted.open(client) as messages:
                     if sys.stderr.isatty():

@@ -23,7 +23,7 @@ from peers.cli.errors import FlagError
 from peers.cli.notices import Notices
 from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, activities, total
 from peers.cli.texts import escaped
-from peers.cli.url import DEFAULT_URL, ClientName, HubUrl
+from peers.cli.url import HubFlags
 from peers.client import Client, connect
 
 __all__ = ["handler_table", "top"]
@@ -52,8 +52,7 @@ _MIB = 1024 * _KIB
 
 def top(
     *,
-    url: HubUrl = DEFAULT_URL,
-    name: ClientName = "hub top",
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     sort: Annotated[Sort, Parameter(help="What comes first.")] = Sort.RATE,
     interval: Annotated[float, Parameter(help="Time between two tables, seconds, 1 or more.")] = _ANNOUNCED_S,
     once: Annotated[bool, Parameter(help="Print one table and end.", negative=())] = False,
@@ -61,17 +60,17 @@ def top(
     """Show what each client and peer of a hub does, until Ctrl-C."""
     if not interval >= _ANNOUNCED_S:  # so that `nan` is none either
         raise FlagError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
-    asyncio.run(_show(url, name, sort, interval, once=once))
+    asyncio.run(_show(hub, sort, interval, once=once))
     return 0
 
 
-async def _show(url: str, name: str, sort: Sort, interval_s: float, *, once: bool) -> None:
+async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> None:
     console = Console()
     live = console.is_terminal and not once
     if not console.is_terminal:
         console.width = _PIPE_COLUMNS
     async with (
-        connect(url, **Notices("top").options(name)) as client,
+        connect(hub.url, **Notices("top").options(hub)) as client,
         aclosing(_pairs(client, interval_s)) as pairs,
     ):
         if not live:

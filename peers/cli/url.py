@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -9,7 +10,16 @@ from cyclopts import Parameter
 from peers.cli.errors import FlagError
 from peers.wire.hello import NAME_LIMIT_BYTES
 
-__all__ = ["DEFAULT_URL", "URL_VARIABLE", "ClientName", "HubUrl", "check_client_name"]
+__all__ = [
+    "DEFAULT_URL",
+    "URL_VARIABLE",
+    "CaFile",
+    "CertificateFile",
+    "HubFlags",
+    "HubUrl",
+    "KeyFile",
+    "check_client_name",
+]
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 """Where `hub run` listens when it is told nothing else."""
@@ -21,16 +31,57 @@ HubUrl = Annotated[
     Parameter(
         name="--url",
         env_var=URL_VARIABLE,
-        help="The hub: tcp://host:port, unix:///path or ws://host:port.",
+        help="The hub: tcp://host:port, tls://host:port, unix:///path, ws://host:port or wss://host:port.",
     ),
 ]
 """The flag `--url`, or the environment variable `HUB_URL`."""
 
-ClientName = Annotated[
+CaFile = Annotated[
     str,
-    Parameter(name="--name", help="What the hub calls this client in its logs and in `hub top`, up to 64 bytes."),
+    Parameter(
+        name="--ca",
+        env_var="HUB_CA",
+        help="Over TLS: PEM file of authorities; the system's without it.",
+        show_default=False,
+    ),
 ]
-"""The flag `--name`, checked by `check_client_name`."""
+"""The flag `--ca`, or the environment variable `HUB_CA`."""
+
+CertificateFile = Annotated[
+    str,
+    Parameter(
+        name="--certificate",
+        env_var="HUB_CERTIFICATE",
+        help="Over TLS: PEM file of a certificate, for a hub that asks for one.",
+        show_default=False,
+    ),
+]
+"""The flag `--certificate`, or the environment variable `HUB_CERTIFICATE`."""
+
+KeyFile = Annotated[
+    str,
+    Parameter(name="--key", env_var="HUB_KEY", help="PEM file of the key of that certificate.", show_default=False),
+]
+"""The flag `--key`, or the environment variable `HUB_KEY`."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class HubFlags:
+    """Which hub, what it is told of the client, and the files that TLS may need."""
+
+    url: HubUrl = DEFAULT_URL
+    name: Annotated[
+        str,
+        Parameter(
+            name="--name",
+            help="What the hub calls this client in its logs and in `hub top`, up to 64 bytes; else as the command.",
+            show_default=False,
+        ),
+    ] = ""
+    ca: CaFile = ""
+    certificate: CertificateFile = ""
+    key: KeyFile = ""
 
 
 def check_client_name(name: str) -> None:

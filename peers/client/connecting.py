@@ -18,7 +18,6 @@ from peers.client.client import Client
 from peers.client.dial import Destination, Remote
 from peers.client.exchange import Exchange
 from peers.client.settings import ClientSettings, Options
-from peers.transport.endpoints import Endpoint
 
 __all__ = ["Connecting", "connect"]
 
@@ -87,7 +86,7 @@ def connect(url: str, **options: Unpack[Options]) -> Connecting:
     """Make a client of the hub at `url`, for `async with` or for `await`.
 
     Args:
-        url: `tcp://host:port`, `unix:///path` or `ws://host:port[/path]`.
+        url: `tcp://host:port`, `tls://host:port`, `unix:///path`, `ws://host:port[/path]` or `wss://host:port[/path]`.
         options: See `Options`.
 
     Raises:
@@ -96,4 +95,5 @@ def connect(url: str, **options: Unpack[Options]) -> Connecting:
         ConnectionLostError, RejectedError, ProtocolError: When awaited or entered: there is no connection. The text
             says what to do. Only the first attempt raises; a connection that is lost later is made anew.
     """
-    return Connecting(Remote(Endpoint.parse_remote(url)), ClientSettings(**options))
+    settings = ClientSettings(**options)
+    return Connecting(Remote(url, settings), settings)

@@ -32,7 +32,7 @@ from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadabl
 from peers.client.routes import Route
 from peers.client.settings import ClientSettings
 from peers.transport.liveness import Act, Liveness
-from peers.transport.transport import end_writing
+from peers.transport.transport import end_writing, pause_while_unwritten
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce the client to the hub."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=0)
+        pause_while_unwritten(self._transport)
         self.conversation.open()
         self.write_outgoing()
 

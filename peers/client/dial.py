@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,17 +22,21 @@ from hub.errors import ConnectionLostError
 from peers.client.connection import Connection, Ending
 from peers.client.conversation import ABNORMAL, Conversation, Introduction
 from peers.client.routes import LocalRoutes
+from peers.client.settings import ClientSettings
 from peers.client.sharing_connection import SharingConnection
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.shm import memory
 from peers.shm.transport import UnixTransport
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls import TlsError, client_context, explained
 from peers.wire.hello import Hello
 
 __all__ = ["Destination", "Remote", "adopt", "dial"]
 
 Make = Callable[[], Connection]
+
+_NO_REASON = "; is the scheme right? a port with TLS is reached with tls:// or wss://, one without with tcp:// or ws://"
 
 
 class Destination(Protocol):
@@ -67,13 +72,23 @@ class Remote:
     """A hub that is reached by its URL.
 
     Args:
-        endpoint: The address at which the hub listens.
+        url: The address at which the hub listens.
+        settings: The client's, for what TLS needs.
+
+    Raises:
+        InvalidEndpointError: The URL is none of a hub.
+        TlsError: A file that TLS needs cannot be used, or is given although the URL is not one of TLS.
     """
 
-    __slots__ = ("_endpoint",)
+    __slots__ = ("_endpoint", "_settings")
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self._endpoint = Endpoint.parse_remote(url)
+        self._settings = settings
+        if self._endpoint.scheme.is_secure:
+            self._tls()
+        elif settings.ca or settings.certificate or settings.key:
+            raise TlsError(f"{url}: ca, certificate and key are for tls:// and wss://; this URL has no TLS")
 
     @property
     def location(self) -> str:
@@ -88,17 +103,26 @@ class Remote:
     def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
         """Make the conversation that the URL's scheme stands for."""
         endpoint = self._endpoint
-        if endpoint.scheme is not Scheme.WS:
+        if not endpoint.scheme.is_websocket:
             return WireConversation(introduction, routes)
         url = endpoint.location if endpoint.path else endpoint.location + PATH
         return WebSocketConversation(url, introduction, routes)
 
     async def connect(self, make: Make) -> Connection:
-        """Make one connection; raises `OSError`."""
+        """Make one connection.
+
+        Raises:
+            OSError: There is no connection.
+            ConnectionLostError: A file that TLS needs cannot be used any more.
+        """
         loop = asyncio.get_running_loop()
         endpoint = self._endpoint
         if endpoint.scheme is not Scheme.UNIX:
-            _, connection = await loop.create_connection(make, endpoint.host, endpoint.port)
+            try:
+                tls = self._tls() if endpoint.scheme.is_secure else None
+            except TlsError as error:
+                raise ConnectionLostError(ABNORMAL, f"{self.location}: {error}") from error
+            _, connection = await loop.create_connection(make, endpoint.host, endpoint.port, ssl=tls)
             return connection
         sock = socket.socket(socket.AF_UNIX)
         try:
@@ -109,9 +133,16 @@ class Remote:
             raise
         return await adopt(sock, make)
 
+    def _tls(self) -> ssl.SSLContext:
+        """Return a context for one connection: its files may have changed since the last one."""
+        settings = self._settings
+        return client_context(settings.ca, settings.certificate, settings.key)
+
     def advice(self, error: OSError) -> str:
         """Say in one line what to do about an error of `connect`."""
         endpoint, place = self._endpoint, self.location
+        if reason := explained(error, endpoint.host):
+            return f"{place}: {reason}"
         start = "is the hub running? start it with `hub run`"
         if isinstance(error, socket.gaierror):
             return f"{place}: the host name {endpoint.host!r} is not known ({error.strerror})"
@@ -184,5 +215,6 @@ async def dial(destination: Destination, make: Make, timeout_s: float) -> tuple[
     opened = connection.opened.result()
     if isinstance(opened, Ending):
         connection.abort()
-        raise opened._replace(text=f"{place}: {opened.text}").error()
+        hint = _NO_REASON if opened.code == ABNORMAL else ""
+        raise opened._replace(text=f"{place}: {opened.text}{hint}").error()
     return connection, opened

@@ -34,6 +34,9 @@ class Options(TypedDict, total=False):
     Attributes:
         name: For people: logs of the hub, `hub top`. At most 64 bytes.
         token: A text that is said to the hub at the beginning.
+        ca: Over TLS, the PEM file of the authorities that may vouch for the hub; the system's where left out.
+        certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
+        key: The PEM file of its key; left out where the certificate's file has it.
         queue: What the hub should hold for this client when it reads too slowly; the hub's default where left out.
         reconnect: Whether a lost connection is made anew, forever. If not, everything that waits raises.
         backoff: How long to wait between attempts; 0.1 s doubling up to 30 s, with full jitter.
@@ -56,6 +59,9 @@ class Options(TypedDict, total=False):
 
     name: str
     token: str
+    ca: str
+    certificate: str
+    key: str
     queue: QueueWish | None
     reconnect: bool
     backoff: Backoff
@@ -86,6 +92,9 @@ class ClientSettings:
 
     name: str = ""
     token: str = field(default="", repr=False)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
     queue: QueueWish | None = None
     reconnect: bool = True
     backoff: Backoff | None = None

@@ -12,9 +12,9 @@ from hub.overflow import QueueLimits
 from peers.broker.codes import BrokerCode
 from peers.connections.broker import BrokerConversation
 from peers.connections.broker_peerings import Peerings
+from peers.connections.broker_tls import client_context
 from peers.connections.connection import Connection
 from peers.connections.dialler import Attempt, Dialler
-from peers.connections.tls import client_context
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 

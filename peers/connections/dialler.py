@@ -26,6 +26,7 @@ from peers.connections.tcp import TcpConversation
 from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls import TlsError, client_context, explained
 
 __all__ = ["CONNECT_TIMEOUT_S", "Attempt", "Dialler", "Peer", "hub_dialler"]
 
@@ -132,8 +133,8 @@ class Dialler:
             connection.abandon()
             return f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except OSError as error:
-            return error.strerror or str(error)
-        except UnicodeError as error:  # a name that no resolver takes
+            return explained(error, self._endpoint.host) or error.strerror or str(error)
+        except (TlsError, UnicodeError) as error:  # a name that no resolver takes
             return str(error)
         except asyncio.CancelledError:
             connection.abandon()
@@ -198,8 +199,11 @@ class _PeerHub:
         return _HubAttempt(self._node, self._endpoint, self._queue)
 
     def tls(self) -> ssl.SSLContext | None:
-        """There is none."""
-        return None
+        """Return the context for the URL's scheme, made anew for each attempt: its files may have changed."""
+        if not self._endpoint.scheme.is_secure:
+            return None
+        settings = self._node.settings.tls
+        return client_context(settings.ca, settings.certificate, settings.key)
 
     def is_held(self, reason: str) -> bool:
         """Whether the two hubs are linked already, or are one."""

@@ -2,7 +2,7 @@
 
 ```
 Settings ─▶ Node (core, links, keepalive)
-            ├─ listeners   Connection ─▶ a conversation for each scheme: tcp, unix, ws, zeek, zeek+tcp
+            ├─ listeners   Connection ─▶ a conversation for each scheme: tcp, tls, unix, ws, wss, zeek, zeek+tcp
             ├─ diallers    one task per --peer: to a hub, a Broker endpoint, a Zeek's WebSocket server
             └─ every second: deadlines, `$hub/overflow`, `$hub/statistics`
 ```
@@ -18,6 +18,7 @@ import dataclasses
 import math
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ import structlog
 from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
+from peers.connections import broker_tls
 from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.broker import broker_connection
 from peers.connections.broker_dialler import broker_dialler
@@ -33,7 +35,6 @@ from peers.connections.broker_peerings import Peerings
 from peers.connections.dialler import Dialler, hub_dialler
 from peers.connections.listener import Listener, bind
 from peers.connections.tcp import tcp_connection
-from peers.connections.tls import server_context
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.daemon.sources import Loaded
@@ -41,6 +42,7 @@ from peers.journal.journal import Journal
 from peers.node.memory import MemoryWatch
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls import refresh, server_context
 
 __all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
 
@@ -84,6 +86,8 @@ class Daemon:
         self._memory_watch = MemoryWatch(self.node.memory)
         self._told_of_memory = False
         """Whether the log was told last that there is too little memory."""
+        self._tls: ssl.SSLContext | None = None
+        """What all listeners on `tls://` and `wss://` show; None while there is none of them."""
         self._announcing: Iterator[int] | None = None
         """Set while `$hub/statistics` of one second are announced; cleared when all of them are."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
@@ -93,7 +97,7 @@ class Daemon:
 
         Raises:
             ListenError: An address cannot be listened on; nothing is left open.
-            TlsError: TLS towards Zeeks cannot be set up; nothing is left open.
+            TlsError: TLS cannot be set up as the settings say; nothing is left open.
             JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
         """
         self._fit_descriptors()
@@ -103,15 +107,14 @@ class Daemon:
         mode = int(settings.unix.mode, 8)
         try:
             for endpoint in self._loaded.listen:
-                tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
                 server, bound = await bind(
                     endpoint,
                     self._maker(endpoint),
                     self.node.loop,
-                    tls,
+                    self._tls_of(endpoint),
                     self._shed,
                     mode,
-                    self._peerings.fail_tls,
+                    self._peerings.fail_tls if endpoint.scheme.is_zeek else self._fail_tls,
                 )
                 self._servers.append(server)
                 self.endpoints.append(bound)
@@ -157,16 +160,38 @@ class Daemon:
         Returns:
             The keys that have changed and are in force, and those that have changed but need a restart: of these the
             old values stay in force.
+
+        Raises:
+            TlsError: A file of the hub's certificate cannot be used; all stays as it was.
         """
         settings, applied, needs_restart = reloaded(self.node.settings, loaded.settings)
+        if self._tls is not None:
+            refresh(self._tls, settings.tls.certificate, settings.tls.key, settings.tls.ca)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
         self.node.settings = settings
         self._fit_descriptors()
         return applied, needs_restart
 
+    def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        """Return the context of a listener; all that show the hub's own certificate have one together."""
+        settings = self.node.settings
+        if endpoint.scheme is Scheme.ZEEK:
+            return broker_tls.server_context(settings.zeek)
+        if not endpoint.scheme.is_secure:
+            return None
+        if self._tls is None:
+            tls = settings.tls
+            self._tls = server_context(tls.certificate, tls.key, tls.ca, tls.clients, tls.minimum)
+        return self._tls
+
+    def _fail_tls(self, address: str, reason: str) -> None:
+        """A far side has connected to a listener with TLS, and no handshake came about."""
+        self.node.tls_failures += 1
+        self._log.warning("TLS handshake failed", address=address, reason=reason)
+
     def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
         loopback = _is_loopback(endpoint)
-        if endpoint.scheme is Scheme.WS:
+        if endpoint.scheme.is_websocket:
             return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
         if endpoint.scheme.is_zeek:
             return lambda: broker_connection(self._peerings, self._queue(endpoint))
@@ -192,12 +217,17 @@ class Daemon:
 
     def _tell_exposure(self) -> None:
         """Warn of listeners that anybody on the network may use, and note by which names browsers may ask for them."""
-        named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme is Scheme.WS}
+        named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
         self.node.host_names = frozenset(named | {socket.gethostname().lower()})
-        mutual = bool(self.node.settings.zeek.ca)
+        zeek, tls = self.node.settings.zeek, self.node.settings.tls
+        vouched = {
+            Scheme.ZEEK: bool(zeek.ca),
+            Scheme.TLS: tls.clients == "required",
+            Scheme.WSS: tls.clients == "required",
+        }
         for endpoint in self.endpoints:
             is_open = not (endpoint.scheme is Scheme.UNIX or _is_loopback(endpoint))
-            if is_open and not (endpoint.scheme is Scheme.ZEEK and mutual):
+            if is_open and not vouched.get(endpoint.scheme):
                 self._log.warning("listening without authentication", on=endpoint.location, open_to="the network")
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:

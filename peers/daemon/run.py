@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from hub.config import ConfigError
+from hub.errors import UsageError
 from peers.daemon.daemon import Daemon
 from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import configure, report_suppressed
@@ -98,11 +98,10 @@ async def _report(limit: RateLimit) -> None:
 def _reload(daemon: Daemon, load: Callable[[], Loaded], limit: RateLimit, log: structlog.stdlib.BoundLogger) -> None:
     """Take new settings over, all or nothing."""
     try:
-        loaded = load()
-    except ConfigError as error:
+        applied, needs_restart = daemon.reload(load())
+    except UsageError as error:
         log.error("settings not reloaded, the old ones stay", reason=str(error))  # noqa: TRY400 -- no bug of ours
         return
-    applied, needs_restart = daemon.reload(loaded)
     configure(daemon.node.settings.log, limit=limit)
     tell = log.warning if needs_restart else log.info
     tell("settings reloaded", applied=applied, needs_restart=needs_restart)

@@ -27,7 +27,7 @@ __all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "given", "load",
 DEFAULT_FILE = "hub.toml"
 """Read from the working directory if it exists and no other file is named."""
 
-OTHER_VARIABLES = frozenset({"HUB_CONFIG", "HUB_TOKEN", "HUB_URL"})
+OTHER_VARIABLES = frozenset({"HUB_CONFIG", "HUB_TOKEN", "HUB_URL", "HUB_CA", "HUB_CERTIFICATE", "HUB_KEY"})
 """Variables that are no settings: the file's path, and what the command line's clients read."""
 
 _LARGEST_FILE_BYTES = 1024 * 1024
@@ -191,7 +191,7 @@ def _listener(url: str, settings: Settings, source: str) -> Endpoint:
         endpoint = Endpoint.parse(url)
     except InvalidEndpointError as error:
         raise ConfigError(source, "listen", str(error)) from error
-    if endpoint.scheme is Scheme.WS and endpoint.path.strip("/"):
+    if endpoint.scheme.is_websocket and endpoint.path.strip("/"):
         raise ConfigError(source, "listen", f"'{url}': leave '{endpoint.path}' out, the paths are the hub's own")
     if endpoint.scheme is Scheme.ZEEK_WS:
         text = f"'{url}': zeek+ws:// is for --peer; the hub's own server for that API is its ws:// port"
@@ -217,7 +217,9 @@ def _peer(url: str, settings: Settings, source: str) -> Endpoint:
         endpoint = Endpoint.parse_peer(url)
     except InvalidEndpointError as error:
         raise ConfigError(source, "peers", str(error)) from error
-    if endpoint.scheme is Scheme.WS:
-        raise ConfigError(source, "peers", f"'{url}': hubs peer over tcp:// or unix://; ws:// is for clients")
+    if endpoint.scheme.is_websocket:
+        raise ConfigError(
+            source, "peers", f"'{url}': hubs peer over tcp://, tls:// or unix://; {endpoint.scheme}:// is for clients"
+        )
     _check_queue(url, endpoint, settings, source, "peers")
     return endpoint

@@ -21,6 +21,7 @@
 | `hub_links_lost_messages_total` | counter | `known`: `exactly`, `at_most` | lost with links to peer hubs |
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
+| `hub_tls_failures_total` | counter | | connections to a `tls://` or `wss://` listener whose TLS handshake failed |
 | `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
 | `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
@@ -171,6 +172,7 @@ class HubCollector:
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
         yield from _lost_with_links(node.accounts)
+        yield _counter("hub_tls_failures", "TLS handshakes of clients and peer hubs that failed.", node.tls_failures)
         yield _counter("hub_zeek_tls_failures", "TLS handshakes of Zeeks that failed.", node.zeek_tls_failures)
         yield _counter("hub_zeek_store_commands_dropped", "Commands for data stores.", node.zeek_store_commands)
 

@@ -75,6 +75,8 @@ class Node:
         self.changes = CommonShare(CHANGES_PER_TURN, self.after_turn)
         self.links = Links(self.id, self.keepalive, self.after_turn)
         self.zeek_tls_failures = 0
+        self.tls_failures = 0
+        """How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start."""
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
         self.zeek_store_commands = 0
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""

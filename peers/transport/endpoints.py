@@ -2,8 +2,10 @@
 
 ```
 tcp://host:port                hub to hub, client to hub
+tls://host:port                the same over TLS
 unix:///run/hub.sock           the same over a Unix socket; the path is absolute
 ws://host:port[/path]          WebSocket and HTTP
+wss://host:port[/path]         WebSocket and HTTP over TLS
 zeek://host:port               Zeek Broker's own protocol, over TLS as Broker has it by default; of hubs, not of clients
 zeek+tcp://host:port           the same without TLS
 zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
@@ -69,11 +71,23 @@ class Scheme(enum.StrEnum):
     """How an endpoint is reached."""
 
     TCP = "tcp"
+    TLS = "tls"
     UNIX = "unix"
     WS = "ws"
+    WSS = "wss"
     ZEEK = "zeek"
     ZEEK_TCP = "zeek+tcp"
     ZEEK_WS = "zeek+ws"
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether a client of the hub speaks WebSocket and HTTP there."""
+        return self in {Scheme.WS, Scheme.WSS}
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it is TLS with the hub's own certificate; a Zeek's TLS is set up apart."""
+        return self in {Scheme.TLS, Scheme.WSS}
 
     @property
     def is_zeek(self) -> bool:
@@ -131,7 +145,7 @@ class Endpoint:
             raise InvalidEndpointError(url, "spaces and control characters are written as %20 and so on")
         name, separator, rest = url.partition("://")
         if not separator:
-            raise InvalidEndpointError(url, "a URL starts with tcp://, unix://, ws:// or zeek://")
+            raise InvalidEndpointError(url, "a URL starts with tcp://, tls://, unix://, ws://, wss:// or zeek://")
         if "#" in rest:
             raise InvalidEndpointError(url, "'#' has no meaning here; within a path it is written as %23")
         place, question_mark, query = rest.partition("?")
@@ -141,16 +155,16 @@ class Endpoint:
         match scheme:
             case Scheme.UNIX:
                 return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue)
-            case Scheme.TCP | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS:
+            case Scheme.TCP | Scheme.TLS | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS:
                 authority, _, path = place.partition("/")
                 if path:
                     raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
                 return cls(scheme, host, port, queue=queue, publish=_publish(url, found))
-            case Scheme.WS:
+            case Scheme.WS | Scheme.WSS:
                 authority, slash, path = place.partition("/")
                 host, port = _host_and_port(url, authority)
-                return cls(Scheme.WS, host, port, slash + _decoded(url, path), queue)
+                return cls(scheme, host, port, slash + _decoded(url, path), queue)
             case _:
                 assert_never(scheme)
 
@@ -163,7 +177,9 @@ class Endpoint:
         """
         endpoint = cls.parse_peer(url)
         if endpoint.scheme.is_zeek:
-            raise InvalidEndpointError(url, "clients speak tcp, unix or ws; a Zeek is reached by a hub: hub run --peer")
+            raise InvalidEndpointError(
+                url, "clients speak tcp, tls, unix, ws or wss; a Zeek is reached by a hub: hub run --peer"
+            )
         return endpoint
 
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-__all__ = ["HIGH_WATER_BYTES", "NO_TRANSPORT", "end_writing", "far_address", "write_pieces"]
+__all__ = ["HIGH_WATER_BYTES", "NO_TRANSPORT", "end_writing", "far_address", "pause_while_unwritten", "write_pieces"]
 
 HIGH_WATER_BYTES = 64 * 1024
 """How much a transport holds before it pauses its protocol, bytes: the default of asyncio and of uvloop."""
@@ -59,6 +59,15 @@ def write_pieces(transport: asyncio.Transport, pieces: list[bytes]) -> None:
     transport.writelines(pieces)
     if transport.get_write_buffer_size() > HIGH_WATER_BYTES and not transport.is_closing():
         transport.set_write_buffer_limits()
+
+
+def pause_while_unwritten(transport: asyncio.Transport) -> None:
+    """Have the protocol paused whenever the transport holds anything.
+
+    The limit is the most that does not pause; to a transport with TLS it is the least that does, and at 0 it would
+    pause the protocol with each write and never resume it.
+    """
+    transport.set_write_buffer_limits(high=1 if transport.get_extra_info("sslcontext") is not None else 0)
 
 
 def end_writing(transport: asyncio.Transport) -> bool:

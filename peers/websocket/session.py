@@ -83,6 +83,9 @@ _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGP
 
 _HEAD_END = b"\r\n\r\n"
 
+_TLS_HEAD = b"\x16\x03"
+"""What a TLS handshake begins with, where HTTP is expected (RFC 8446, section 5.1)."""
+
 _SHOWN_CHARACTERS = 200
 """How much of the library's reason is repeated, as it may quote a whole line of the request."""
 
@@ -329,7 +332,8 @@ class Session:
         searched = max(0, len(head) - len(_HEAD_END) + 1)
         head += data
         end = head.find(_HEAD_END, searched)
-        if end < 0 and len(head) <= self._handshake_limit_bytes:
+        is_over = len(head) > self._handshake_limit_bytes or head.startswith(_TLS_HEAD)
+        if end < 0 and not is_over:
             return None
         size = len(head) if end < 0 else end + len(_HEAD_END)
         self._head = bytearray()
@@ -337,6 +341,9 @@ class Session:
 
     def _read_head(self, head: bytes) -> Event:
         handshake = ServerProtocol()
+        if head.startswith(_TLS_HEAD):
+            text = "the far side speaks TLS; this port has none, wss:// has"
+            return self._bad_request(handshake.reject(HTTPStatus.BAD_REQUEST, f"{text}\n"), text)
         handshake.receive_data(head)
         events = handshake.events_received()
         if len(head) > self._handshake_limit_bytes:

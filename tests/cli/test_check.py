@@ -117,5 +117,5 @@ def test_a_bad_url_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
     """It says what a URL looks like."""
     assert found(capsys, "localhost") == (
         2,
-        "critical: 'localhost': a URL starts with tcp://, unix://, ws:// or zeek://\n",
+        "critical: 'localhost': a URL starts with tcp://, tls://, unix://, ws://, wss:// or zeek://\n",
     )

@@ -241,7 +241,7 @@ def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
     before = threading.active_count()
     with pytest.raises(ConnectionLostError, match="is the hub running"):
         connect(tcp_hub.url)
-    client = BlockingClient(Remote(tcp_hub.endpoint), ClientSettings())
+    client = BlockingClient(Remote(tcp_hub.url, ClientSettings()), ClientSettings())
     with pytest.raises(ConnectionLostError):
         client.open()
     client.close()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hub.settings import ZeekSettings
-from peers.connections.tls import TlsError, client_context, server_context
+from peers.connections.broker_tls import client_context, server_context
+from peers.transport.tls import TlsError
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 ANONYMOUS = ZeekSettings()

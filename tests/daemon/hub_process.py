@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ class HubProcess:
             words = (await self._process.stdout.readline()).decode().split()
             assert words[:-1] == ["listens", "on"], words
             self.endpoints.append(Endpoint.parse(words[-1]))
-        for _ in range(sum(endpoint.scheme is Scheme.WS for endpoint in self.endpoints)):
+        for _ in range(sum(endpoint.scheme.is_websocket for endpoint in self.endpoints)):
             word, self.page = (await self._process.stdout.readline()).decode().split()
             assert word == "page"
         return self

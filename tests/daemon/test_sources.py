@@ -254,7 +254,7 @@ def test_wrong_listener(url: str, cause: str) -> None:
     [
         ("tcp://h:0", "port 0"),
         ("tcp://h", "port missing"),
-        ("ws://h:7401", "over tcp:// or unix://"),
+        ("ws://h:7401", "over tcp://, tls:// or unix://"),
         ("tcp://h:1?messages=5", "URL of a listener"),
     ],
 )

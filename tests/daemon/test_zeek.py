@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from peers.client import connect
-from peers.connections.tls import TlsError
 from peers.daemon.daemon import Daemon
+from peers.transport.tls import TlsError
 from peers.values import Count
 from peers.values.event import Event
 from tests.daemon.conftest import StartDaemon

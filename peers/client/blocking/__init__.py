@@ -26,7 +26,6 @@ from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings, Options
-from peers.transport.endpoints import Endpoint
 
 __all__ = [
     "BlockingClient",
@@ -43,13 +42,14 @@ def connect(url: str, **options: Unpack[Options]) -> BlockingClient:
     """Make a client of the hub at `url`, for `with`, or to be closed with `close`.
 
     Args:
-        url: `tcp://host:port`, `unix:///path` or `ws://host:port[/path]`.
+        url: `tcp://host:port`, `tls://host:port`, `unix:///path`, `ws://host:port[/path]` or `wss://host:port[/path]`.
         options: See `Options`.
 
     Raises:
         InvalidEndpointError, UsageError: The URL is none of a hub, or an option makes no sense.
         ConnectionLostError, RejectedError, ProtocolError: There is no connection. The text says what to do.
     """
-    client = BlockingClient(Remote(Endpoint.parse_remote(url)), ClientSettings(**options))
+    settings = ClientSettings(**options)
+    client = BlockingClient(Remote(url, settings), settings)
     client.open()
     return client

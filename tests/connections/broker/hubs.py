@@ -9,10 +9,10 @@ from hub.settings import Settings
 from peers.connections.broker import broker_connection
 from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
+from peers.connections.broker_tls import server_context
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler
 from peers.connections.listener import bind
-from peers.connections.tls import server_context
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from tests.connections.broker.scripted import LOW, Endpointlike

@@ -16,7 +16,7 @@ from hub.settings import Settings, ZeekSettings
 from peers.broker.codes import BrokerCode
 from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.broker.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
-from peers.connections.tls import client_context, server_context
+from peers.connections.broker_tls import client_context, server_context
 from peers.values import Count, Table, decode, encode
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub

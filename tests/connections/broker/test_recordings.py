@@ -12,7 +12,7 @@ from hub.frame import KIND_MESSAGES, encode_frame
 from hub.settings import Settings, ZeekSettings
 from peers.broker.envelope import EnvelopeType, encode_envelope
 from peers.broker.handshake_messages import NIL_ID
-from peers.connections.tls import client_context
+from peers.connections.broker_tls import client_context
 from peers.values import decode, to_text
 from tests.broker.recorded import HIGH, connection, errors, framed
 from tests.connections.broker.conftest import PLAIN, StartHub

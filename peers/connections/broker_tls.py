@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import ssl
 
-from hub.errors import UsageError
 from hub.settings import ZeekSettings
+from peers.transport.tls import TlsError, load_authorities, load_certificate
 
-__all__ = ["TlsError", "client_context", "server_context"]
+__all__ = ["client_context", "server_context"]
 
 _ANONYMOUS = "AECDH-AES256-SHA@SECLEVEL=0"
 """Broker's only cipher without certificates; OpenSSL counts it as insecure, since it does not tell who is there."""
 
 _AUTHENTICATED = "HIGH:!aNULL:!MD5"
 _CURVE = "secp384r1"
-
-
-class TlsError(UsageError):
-    """TLS cannot be set up as the settings say."""
 
 
 def server_context(settings: ZeekSettings) -> ssl.SSLContext:
@@ -82,17 +78,5 @@ def _load(context: ssl.SSLContext, settings: ZeekSettings) -> None:
             )
     context.verify_mode = ssl.CERT_REQUIRED
     context.set_ciphers(_AUTHENTICATED)
-    try:
-        context.load_cert_chain(settings.certificate, settings.key)
-    except (OSError, ssl.SSLError) as error:
-        raise TlsError(f"zeek.certificate {settings.certificate}, zeek.key {settings.key}: {_cause(error)}") from error
-    try:
-        context.load_verify_locations(settings.ca)
-    except (OSError, ssl.SSLError) as error:
-        raise TlsError(f"zeek.ca {settings.ca}: {_cause(error)}") from error
-
-
-def _cause(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    return error.strerror or str(error)
+    load_certificate(context, settings.certificate, settings.key, "zeek.certificate", "zeek.key")
+    load_authorities(context, settings.ca, "zeek.ca")

@@ -1,0 +1,204 @@
+"""TLS of the hub's own protocols, `tls://` and `wss://`: contexts for who listens and who dials, and what went wrong.
+
+| | who listens | who dials |
+|---|---|---|
+| version | 1.2 or newer; 1.3 where `tls.minimum` says so | 1.2 or newer |
+| own certificate | always | where one is given, for a hub that asks for it |
+| of the far side | as `tls.clients` says; an authority of `tls.ca` vouches | always, and it is for the host dialled |
+
+Every error names the file or the place, what is wrong, and what to do.
+
+Owner: nobody. A context is made once for a listener, and reads its files again in place (`refresh`): handshakes to come
+use what it then holds, connections that are there stay. Cost: 1 ms for a context.
+
+Not here: TLS towards Zeeks, which has modes of its own (`peers.connections.broker_tls`); the handshake, which is the
+event loop's.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Literal
+
+from hub.errors import UsageError
+
+__all__ = [
+    "TlsError",
+    "client_context",
+    "explained",
+    "load_authorities",
+    "load_certificate",
+    "refresh",
+    "server_context",
+]
+
+Clients = Literal["any", "asked", "required"]
+
+_VERIFICATION: dict[Clients, ssl.VerifyMode] = {
+    "any": ssl.CERT_NONE,
+    "asked": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Of TLS 1.2: forward secrecy and authenticated encryption, nothing else. Those of 1.3 are all of this kind."""
+
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
+"""What OpenSSL says where a far side's bytes are no TLS."""
+
+_WANTS_CERTIFICATE = frozenset(
+    {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE", "TLSV1_ALERT_UNKNOWN_CA"}
+)
+"""What a hub that requires a certificate answers to one who has none, or one of another authority."""
+
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
+_OTHER_HOST = frozenset({62, 64})
+"""Codes of OpenSSL's verification, from x509_vfy.h."""
+
+
+class TlsError(UsageError):
+    """TLS cannot be set up as it was asked for."""
+
+
+def server_context(
+    certificate: str, key: str, ca: str = "", clients: Clients = "any", minimum: str = "1.2"
+) -> ssl.SSLContext:
+    """Return the context of a listener.
+
+    Args:
+        certificate: PEM file of the certificate and its chain.
+        key: PEM file of its key; empty where the certificate's file has it.
+        ca: PEM file of the authorities that vouch for clients.
+        clients: What is asked of clients.
+        minimum: Version of TLS, "1.2" or "1.3".
+
+    Raises:
+        TlsError: A file is missing or cannot be used; the text names its key in the settings.
+    """
+    if not certificate:
+        raise TlsError("tls.certificate is missing: a listener on tls:// or wss:// needs tls.certificate and tls.key")
+    if clients != "any" and not ca:
+        raise TlsError(f"tls.ca is missing: tls.clients = {clients!r} needs the authorities that vouch for clients")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[minimum]
+    context.set_ciphers(_CIPHERS)
+    refresh(context, certificate, key, ca)
+    context.verify_mode = _VERIFICATION[clients]
+    return context
+
+
+def refresh(context: ssl.SSLContext, certificate: str, key: str, ca: str = "") -> None:
+    """Read the files of a listener's context again, as after a reload: handshakes to come use what they hold now.
+
+    Raises:
+        TlsError: One of them cannot be used; the context goes on with what it had.
+    """
+    load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key, "tls.certificate", "tls.key")
+    if ca:
+        load_authorities(context, ca, "tls.ca")
+    load_certificate(context, certificate, key, "tls.certificate", "tls.key")
+
+
+def client_context(ca: str = "", certificate: str = "", key: str = "") -> ssl.SSLContext:
+    """Return the context of who dials.
+
+    Args:
+        ca: PEM file of the authorities that may vouch for the hub; empty for those of the system.
+        certificate: PEM file of a certificate of one's own; empty for none.
+        key: PEM file of its key; empty where the certificate's file has it.
+
+    Raises:
+        TlsError: A file cannot be used.
+    """
+    if key and not certificate:
+        raise TlsError("a key without its certificate: give both, or neither")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    if ca:
+        load_authorities(context, ca, "ca")
+    else:
+        context.load_default_certs()
+    if certificate:
+        load_certificate(context, certificate, key, "certificate", "key")
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: str, key: str, of: str, key_of: str) -> None:
+    """Load a certificate and its key.
+
+    Args:
+        context: The context that takes them.
+        certificate: PEM file.
+        key: PEM file; empty where the certificate's has it.
+        of: What the certificate is called, in the error.
+        key_of: What the key is called.
+
+    Raises:
+        TlsError: One of the files cannot be used.
+    """
+    place = f"{of} {certificate}, {key_of} {key}" if key else f"{of} {certificate}"
+
+    def refuse() -> str:  # OpenSSL would ask the terminal
+        raise TlsError(f"{place}: the key is encrypted; give one without a pass phrase, readable by the hub alone")
+
+    try:
+        context.load_cert_chain(certificate, key or None, password=refuse)
+    except OSError as error:
+        raise TlsError(f"{place}: {_cause(error, certificate, key)}") from error
+
+
+def load_authorities(context: ssl.SSLContext, ca: str, of: str) -> None:
+    """Load the authorities that may vouch for a far side.
+
+    Raises:
+        TlsError: The file cannot be used.
+    """
+    try:
+        context.load_verify_locations(ca)
+    except OSError as error:
+        raise TlsError(f"{of} {ca}: {_cause(error, ca)}") from error
+
+
+def _cause(error: OSError, *files: str) -> str:
+    """Say what is wrong with one of these files."""
+    if isinstance(error, FileNotFoundError):
+        missing = [file for file in files if file and not Path(file).exists()]
+        return f"there is no such file as {missing[0]}" if missing else "there is no such file"
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the key does not belong to the certificate"
+        if error.reason in {None, "NO_START_LINE", "NO_CERTIFICATE_OR_CRL_FOUND", "PEM_LIB"}:
+            return "no PEM of the expected kind is in the file (it begins with -----BEGIN)"
+        return str(error.reason).lower().replace("_", " ")
+    return error.strerror or str(error)
+
+
+def explained(error: OSError, host: str) -> str:
+    """Say why a TLS handshake with `host` has failed, and what to do; empty for an error of another kind."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _explained_certificate(error, host)
+    if not isinstance(error, ssl.SSLError):
+        return ""
+    if error.reason in _NO_TLS:
+        return "it does not speak TLS: is that a tcp:// or ws:// port?"
+    if error.reason in _WANTS_CERTIFICATE:
+        return "it takes no client without a certificate of its authority: give certificate and key"
+    return f"TLS: {str(error.reason or error).lower().replace('_', ' ')}"
+
+
+def _explained_certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
+    code = error.verify_code
+    if code == _EXPIRED:
+        return "its certificate has expired: put a new one in place there and reload the hub"
+    if code == _NOT_YET_VALID:
+        return "its certificate is not valid yet: compare the clocks of both machines"
+    if code in _OTHER_HOST:
+        return f"its certificate is not for {host}: dial it by a name that the certificate has"
+    if code in _UNKNOWN_ISSUER:
+        return "no known authority vouches for its certificate: give the authority's file as ca"
+    return f"its certificate is not taken: {error.verify_message}"

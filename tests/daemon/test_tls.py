@@ -1,0 +1,360 @@
+"""A hub behind `tls://` and `wss://`: its clients and links, certificates that change, and all that can be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from cryptography.hazmat.primitives import serialization
+
+import peers.client.blocking
+from hub.errors import ConnectionLostError
+from peers.client import connect
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from peers.transport.tls import TlsError
+from peers.wire.hello import QueueWish
+from tests.daemon.authority import Authority, Files
+from tests.daemon.conftest import StartDaemon, StartProcess
+from tests.daemon.hub_process import ROOT
+from tests.hubs.eventually import eventually
+
+BOTH = ["tls", "wss"]
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Vouches for hubs and clients."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Another authority, which no hub here knows."""
+    return Authority(tmp_path_factory.mktemp("stranger"))
+
+
+@pytest.fixture(scope="session")
+def hub_files(authority: Authority) -> Files:
+    """What a hub on this machine shows."""
+    return authority.issue("localhost", "127.0.0.1")
+
+
+async def start(start_daemon: StartDaemon, files: Files, *schemes: str, **tls: str) -> Daemon:
+    """Start a hub that shows a certificate."""
+    urls = [f"{scheme}://127.0.0.1:0" for scheme in schemes]
+    return await start_daemon(*urls, tls={"certificate": files.certificate, "key": files.key, **tls})
+
+
+async def say_and_hear(url: str, **options: Any) -> Any:
+    """Publish a value with one client and return it as another one hears it."""
+    async with (
+        connect(url, **options) as publisher,
+        connect(url, **options) as reader,
+        reader.subscribe("/a") as messages,
+    ):
+        await publisher.publish("/a", "over TLS")
+        return (await anext(messages)).value
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+async def test_a_client(start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str) -> None:
+    """A client that knows the authority talks as it would without TLS, by address and by name."""
+    hub = await start(start_daemon, hub_files, scheme)
+    url = hub.endpoints[0].location
+    assert await say_and_hear(url, ca=authority.ca) == "over TLS"
+    assert await say_and_hear(url.replace("127.0.0.1", "localhost"), ca=authority.ca) == "over TLS"
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+async def test_a_blocking_client(
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str
+) -> None:
+    """The blocking client takes the same options."""
+    url = (await start(start_daemon, hub_files, scheme)).endpoints[0].location
+
+    def talk() -> Any:
+        with (
+            peers.client.blocking.connect(url, ca=authority.ca) as publisher,
+            peers.client.blocking.connect(url, ca=authority.ca) as reader,
+            reader.subscribe("/a") as messages,
+        ):
+            publisher.publish("/a", 7)
+            return messages.receive(timeout_s=60).value
+
+    assert await asyncio.to_thread(talk) == 7
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+async def test_much_at_once(start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str) -> None:
+    """Messages larger than a record of TLS, and many small ones, arrive whole and in order."""
+    hub = await start(start_daemon, hub_files, scheme)
+    values = [bytes([number % 256]) * 100_000 for number in range(40)] + list(range(20_000))
+    url = hub.endpoints[0].location
+    async with (
+        connect(url, ca=authority.ca) as publisher,
+        connect(url, ca=authority.ca, queue=QueueWish(messages=100_000)) as reader,
+        reader.subscribe("/a") as messages,
+    ):
+        for value in values:
+            await publisher.publish("/a", value)
+        assert [(await anext(messages)).value for _ in values] == values
+
+
+async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
+    """Hubs peer over TLS, each vouched for by the other's authority."""
+    required = {"ca": authority.ca, "clients": "required"}
+    near = await start(start_daemon, hub_files, "tls", "wss", **required)
+    tls = {"certificate": hub_files.certificate, "key": hub_files.key, "ca": authority.ca}
+    far = await start_daemon("tcp://127.0.0.1:0", peers=[near.endpoints[0].location], tls=tls)
+    await eventually(lambda: len(far.node.links) == 1)
+    own = {"ca": authority.ca, "certificate": hub_files.certificate, "key": hub_files.key}
+    async with (
+        connect(near.endpoints[1].location, **own) as publisher,
+        connect(far.endpoints[0].location) as reader,
+        reader.subscribe("/a") as messages,
+    ):
+        await eventually(lambda: near.node.core.routes.find("/a").handlers)
+        await publisher.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+
+
+async def test_a_page(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
+    """The page and the metrics come over HTTPS from the port of `wss://`."""
+    port = (await start(start_daemon, hub_files, "wss")).endpoints[0].port
+    context = ssl.create_default_context(cafile=authority.ca)
+
+    def fetch(path: str) -> bytes:
+        with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", context=context, timeout=60) as answer:
+            body: bytes = answer.read()
+            return body
+
+    assert b"<html" in await asyncio.to_thread(fetch, "/")
+    assert b"hub_tls_failures_total 0.0" in await asyncio.to_thread(fetch, "/metrics")
+
+
+async def command(*arguments: str) -> tuple[int, str]:
+    """Run a command of `hub`; return its exit code and all that it says."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "peers.cli",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    said, _ = await process.communicate()
+    return await process.wait(), said.decode()
+
+
+async def test_the_command_line(
+    start_process: StartProcess, authority: Authority, stranger: Authority, hub_files: Files
+) -> None:
+    """A hub as a process, and the commands that talk to it; the page's address is one of HTTPS."""
+    files = ["--tls-certificate", hub_files.certificate, "--tls-key", hub_files.key]
+    process = await start_process("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0", *files)
+    hub = await process.wait_up(2)
+    assert hub.page.startswith("https://127.0.0.1:")
+    for endpoint in hub.endpoints:
+        url = endpoint.location
+        code, said = await command("check", url, "--ca", authority.ca)
+        assert (code, said.partition(":")[0]) == (0, "ok")
+        code, said = await command("check", url, "--ca", stranger.ca)
+        assert code == 2
+        assert "no known authority vouches for its certificate" in said
+        async with connect(url, ca=authority.ca) as reader, reader.subscribe("/a") as messages:
+            assert await command("pub", "/a", "7", "--url", url, "--ca", authority.ca) == (0, "")
+            assert (await anext(messages)).value == 7
+    assert (await command("check", hub.page, "--ca", authority.ca))[0] == 0
+
+
+# Who is let in.
+
+
+async def test_clients_that_must_have_a_certificate(
+    start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files
+) -> None:
+    """With `tls.clients = required`, one of the authority gets in; none, or one of another authority, does not."""
+    hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients="required")
+    url = hub.endpoints[0].location
+    own, foreign = authority.issue("client.example"), stranger.issue("client.example")
+    assert await say_and_hear(url, ca=authority.ca, **own._asdict()) == "over TLS"
+    with pytest.raises(ConnectionLostError):
+        await say_and_hear(url, ca=authority.ca)
+    with pytest.raises(ConnectionLostError):
+        await say_and_hear(url, ca=authority.ca, **foreign._asdict())
+    await eventually(lambda: hub.node.tls_failures == 2)
+
+
+async def test_clients_that_may_have_a_certificate(
+    start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files
+) -> None:
+    """With `tls.clients = asked`, none will do, but not one of another authority."""
+    hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients="asked")
+    url = hub.endpoints[0].location
+    assert await say_and_hear(url, ca=authority.ca) == "over TLS"
+    assert await say_and_hear(url, ca=authority.ca, **authority.issue("client.example")._asdict()) == "over TLS"
+    with pytest.raises(ConnectionLostError):
+        await say_and_hear(url, ca=authority.ca, **stranger.issue("client.example")._asdict())
+
+
+async def test_open_listeners_are_told(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
+    """Encryption alone keeps nobody out, and that is told; certificates of clients do."""
+    for clients, is_told in [("any", True), ("asked", True), ("required", False)]:
+        tls = {**hub_files._asdict(), "ca": authority.ca, "clients": clients}
+        with structlog.testing.capture_logs() as lines:
+            await start_daemon("tls://0.0.0.0:0", "wss://0.0.0.0:0", tls=tls)
+        told = [line for line in lines if line["event"] == "listening without authentication"]
+        assert len(told) == 2 * is_told
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+async def test_hubs_that_a_client_does_not_trust(
+    start_daemon: StartDaemon, authority: Authority, stranger: Authority, scheme: str
+) -> None:
+    """An unknown authority, another host and an expired certificate are told apart, each with what to do."""
+    for files, told in [
+        (
+            stranger.issue("127.0.0.1"),
+            "no known authority vouches for its certificate: give the authority's file as ca",
+        ),
+        (authority.issue("other.example"), "its certificate is not for 127.0.0.1"),
+        (authority.issue("127.0.0.1", expired=True), "its certificate has expired"),
+    ]:
+        hub = await start(start_daemon, files, scheme)
+        with pytest.raises(ConnectionLostError, match=told):
+            await say_and_hear(hub.endpoints[0].location, ca=authority.ca)
+        await eventually(lambda hub=hub: hub.node.tls_failures == 1)  # type: ignore[misc]
+
+
+async def test_the_system_does_not_know_the_authority(start_daemon: StartDaemon, hub_files: Files) -> None:
+    """Without `ca` the system's authorities decide, and they do not know this one."""
+    hub = await start(start_daemon, hub_files, "tls")
+    with pytest.raises(ConnectionLostError, match="give the authority's file as ca"):
+        await say_and_hear(hub.endpoints[0].location)
+
+
+@pytest.mark.parametrize(
+    ("listens", "dials", "told"),
+    [
+        ("tcp", "tls", "it does not speak TLS"),
+        ("ws", "wss", "it does not speak TLS"),
+        ("tls", "tcp", "a port with TLS is reached with tls://"),
+        ("wss", "ws", "a port with TLS is reached with tls://"),
+    ],
+)
+async def test_one_side_without_tls(  # noqa: PLR0917 -- fixtures and parameters
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files, listens: str, dials: str, told: str
+) -> None:
+    """Neither side waits, and a client that expects TLS says that there is none."""
+    hub = await start(start_daemon, hub_files, listens)
+    options = {"ca": authority.ca} if dials in BOTH else {}
+    url = hub.endpoints[0].location.replace(listens, dials, 1)
+    with pytest.raises(ConnectionLostError, match=told):
+        await say_and_hear(url, **options)
+
+
+# Silence, and certificates that change.
+
+
+async def test_a_silent_handshake(
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever says nothing is closed after its time, is counted, and keeps nobody waiting."""
+    monkeypatch.setattr("peers.transport.acceptor.TLS_HANDSHAKE_S", 0.5)
+    hub = await start(start_daemon, hub_files, "tls")
+    silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(20)]
+    assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
+    for reader, writer in silent:
+        assert await reader.read() == b""
+        writer.close()
+    await eventually(lambda: hub.node.tls_failures == 20)
+
+
+async def test_a_new_certificate(
+    start_daemon: StartDaemon, authority: Authority, stranger: Authority, tmp_path: Path
+) -> None:
+    """A reload reads the files again: who is there stays, who comes is shown the new; broken ones change nothing."""
+    files = Files(str(tmp_path / "hub.pem"), str(tmp_path / "hub.key"))
+
+    def put(issued: Files) -> None:
+        for here, there in zip(issued, files, strict=True):
+            shutil.copyfile(here, there)
+
+    put(authority.issue("127.0.0.1"))
+    hub = await start(start_daemon, files, "tls")
+    url = hub.endpoints[0].location
+    flags = {"listen": ["tls://127.0.0.1:0"], "tls": files._asdict()}
+    async with connect(url, ca=authority.ca) as client, client.subscribe("/a") as messages:
+        put(stranger.issue("127.0.0.1"))
+        hub.reload(load(flags, {}))
+        async with connect(url, ca=stranger.ca) as publisher:
+            await publisher.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+        assert await say_and_hear(url, ca=stranger.ca) == "over TLS"
+        with pytest.raises(ConnectionLostError, match="give the authority's file as ca"):
+            await say_and_hear(url, ca=authority.ca)
+        shutil.copyfile(authority.issue("127.0.0.1").key, files.key)
+        with pytest.raises(TlsError, match="the key does not belong to the certificate"):
+            hub.reload(load(flags, {}))
+        assert await say_and_hear(url, ca=stranger.ca) == "over TLS"
+
+
+# What is missing or broken.
+
+
+@pytest.fixture
+def locked_key(hub_files: Files, tmp_path: Path) -> str:
+    """The hub's key, encrypted."""
+    key = serialization.load_pem_private_key(Path(hub_files.key).read_bytes(), None)
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(key.private_bytes(pem, pkcs8, serialization.BestAvailableEncryption(b"phrase")))
+    return str(locked)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"certificate": ""}, "tls.certificate is missing"),
+        ({"certificate": "nowhere.pem"}, "tls.certificate nowhere.pem.*: there is no such file as nowhere.pem"),
+        ({"key": "nowhere.key"}, "tls.key nowhere.key: there is no such file as nowhere.key"),
+        ({"key": ""}, "no PEM of the expected kind"),
+        ({"certificate": "empty"}, "no PEM of the expected kind"),
+        ({"ca": "nowhere.pem"}, "tls.ca nowhere.pem: there is no such file as"),
+        ({"ca": "empty"}, "tls.ca empty: no PEM of the expected kind"),
+        ({"clients": "required"}, "tls.ca is missing"),
+    ],
+)
+async def test_a_hub_that_cannot_start(
+    start_daemon: StartDaemon, hub_files: Files, change: dict[str, str], told: str
+) -> None:
+    """The error names the key of the settings, the file, and the cause."""
+    Path("empty").touch()  # noqa: ASYNC240 -- nobody waits
+    with pytest.raises(TlsError, match=told):
+        await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict() | change)
+
+
+async def test_a_key_with_a_pass_phrase(start_daemon: StartDaemon, hub_files: Files, locked_key: str) -> None:
+    """It is refused with what to do; nobody is asked at a terminal that is not there."""
+    with pytest.raises(TlsError, match="the key is encrypted; give one without a pass phrase"):
+        await start_daemon("tls://127.0.0.1:0", tls={"certificate": hub_files.certificate, "key": locked_key})
+
+
+def test_options_that_make_no_sense(authority: Authority) -> None:
+    """Files of TLS for a URL without it, a key without its certificate, a file that is not there: all at once."""
+    with pytest.raises(TlsError, match="this URL has no TLS"):
+        peers.client.blocking.connect("tcp://127.0.0.1:1", ca=authority.ca)
+    with pytest.raises(TlsError, match="a key without its certificate"):
+        peers.client.blocking.connect("tls://127.0.0.1:1", key="client.key")
+    with pytest.raises(TlsError, match=r"ca nowhere\.pem: there is no such file as"):
+        peers.client.blocking.connect("wss://127.0.0.1:1", ca="nowhere.pem")
