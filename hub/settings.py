@@ -173,6 +173,20 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ping_timeout_s: Annotated[
         float, _between("seconds", 0.1, 3600.0, "Time for the answer to a ping, then closed with 1002."), _LIVE
     ] = 10.0
+    frame_s: Annotated[
+        float, _between("seconds", 1.0, 86_400.0, "Time for a frame, unless it grows fast enough; then 1002."), _LIVE
+    ] = 60.0
+    frame_bytes_per_s: Annotated[
+        int, _between("bytes", 1, _GIB, "What a frame that takes longer must grow by in a second."), _LIVE
+    ] = _KIB
+    linger_unread_s: Annotated[
+        float,
+        _between("seconds", 0.1, 3600.0, "Time to read something of what is left when the hub has closed."),
+        _LIVE,
+    ] = 10.0
+    linger_s: Annotated[
+        float, _between("seconds", 0.1, 86_400.0, "Time to read all of that; then the rest is lost."), _LIVE
+    ] = 60.0
     routes: Annotated[
         int, _between("routing keys", 1, 10_000_000, "Routing keys whose handlers are remembered between messages.")
     ] = 65_536

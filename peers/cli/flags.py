@@ -49,6 +49,10 @@ class Flags:
     limits_handshake_s: Annotated[str | None, _help("limits.handshake_s")] = None
     limits_ping_after_s: Annotated[str | None, _help("limits.ping_after_s")] = None
     limits_ping_timeout_s: Annotated[str | None, _help("limits.ping_timeout_s")] = None
+    limits_frame_s: Annotated[str | None, _help("limits.frame_s")] = None
+    limits_frame_bytes_per_s: Annotated[str | None, _help("limits.frame_bytes_per_s")] = None
+    limits_linger_unread_s: Annotated[str | None, _help("limits.linger_unread_s")] = None
+    limits_linger_s: Annotated[str | None, _help("limits.linger_s")] = None
     limits_routes: Annotated[str | None, _help("limits.routes")] = None
     limits_routes_bytes: Annotated[str | None, _help("limits.routes_bytes")] = None
     limits_memory_bytes: Annotated[str | None, _help("limits.memory_bytes")] = None

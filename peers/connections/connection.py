@@ -38,7 +38,7 @@ from peers.connections.ended import ENDED
 from peers.connections.failure import describe
 from peers.connections.holding import FREE_BYTES, Holding
 from peers.connections.lingering import LINGER_S, Lingering
-from peers.connections.progress import FRAME_S, Progress
+from peers.connections.progress import Progress
 from peers.connections.unread import unread_bytes
 from peers.node.common_share import CommonShare
 from peers.node.node import Node
@@ -605,7 +605,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._putting_off = self._is_held_back = self._is_stalled = self._is_waiting = False
-        self._lingering = Lingering(self._node.loop.time(), unread_bytes(self._transport))
+        limits = self._node.settings.limits
+        self._lingering = Lingering(self._node.loop.time(), unread_bytes(self._transport), limits)
         self._read_on()
         self._await_end(LINGER_S)
 
@@ -682,8 +683,10 @@ class Connection(asyncio.Protocol):
 
     def _look(self, now_s: float) -> float:
         if self._lingering is not None:
-            next_s = self._lingering.check(now_s, unread_bytes(self._transport))
+            unread = unread_bytes(self._transport)
+            next_s = self._lingering.check(now_s, unread)
             if next_s == math.inf:
+                self._node.cut_connections["unread"] += bool(unread)
                 self._transport.abort()
             return next_s
         if self._session.closed or self._is_ending:
@@ -701,7 +704,9 @@ class Connection(asyncio.Protocol):
             self.end(CloseCode.PROTOCOL_ERROR, text)
             return now_s + LINGER_S
         if self._is_stuck(now_s):
-            self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {FRAME_S:g} s")
+            self._node.cut_connections["incomplete"] += 1
+            frame_s = self._node.settings.limits.frame_s
+            self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {frame_s:g} s")
             return now_s + LINGER_S
         if step.act is Act.PING:
             self.conversation.ping()
@@ -715,4 +720,4 @@ class Connection(asyncio.Protocol):
         elif self._has_acted:
             self._progress.go_on(unfinished)
         self._has_acted = False
-        return self._progress.is_stuck(now_s, self._session.held_bytes, unfinished)
+        return self._progress.is_stuck(now_s, self._session.held_bytes, self._node.settings.limits, unfinished)

@@ -1,7 +1,7 @@
 """`Progress`: whether a frame that has begun gets on, so that nobody holds memory by one byte every few seconds.
 
 Each byte is a sign of life, so a far side that sends the rest of a frame very slowly is never silent. It is cut when,
-for `FRAME_S`, no frame was completed and the one that has begun grew by less than `SLOWEST_BYTES_PER_S`.
+for `limits.frame_s`, no frame was completed and the one that has begun grew by less than `limits.frame_bytes_per_s`.
 
 A message may come in several frames, with others between them (WebSocket). Then the whole message is what must get on.
 
@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["FRAME_S", "SLOWEST_BYTES_PER_S", "Progress"]
+from hub.settings import Limits
 
-FRAME_S = 60.0
-"""How long a frame may be incomplete before its speed counts, seconds."""
-
-SLOWEST_BYTES_PER_S = 1024
-"""What a frame must grow by then. Modems were faster."""
+__all__ = ["Progress"]
 
 
 class Progress:
@@ -40,12 +36,13 @@ class Progress:
         if not unfinished or unfinished != self._unfinished:
             self.forget()
 
-    def is_stuck(self, now_s: float, held_bytes: int, unfinished: int = 0) -> bool:
+    def is_stuck(self, now_s: float, held_bytes: int, limits: Limits, unfinished: int = 0) -> bool:
         """Look at what is held.
 
         Args:
             now_s: The time.
             held_bytes: Of a frame, or of a message of several frames, that is not complete.
+            limits: How long it may be incomplete before its speed counts, and what it must grow by then.
             unfinished: The number of that message; 0 if it is one frame.
         """
         if not held_bytes:
@@ -54,5 +51,5 @@ class Progress:
             self._since_s, self._at_first_bytes, self._unfinished = now_s, held_bytes, unfinished
         else:
             for_s = now_s - self._since_s
-            return for_s >= FRAME_S and held_bytes - self._at_first_bytes < SLOWEST_BYTES_PER_S * for_s
+            return for_s >= limits.frame_s and held_bytes - self._at_first_bytes < limits.frame_bytes_per_s * for_s
         return False

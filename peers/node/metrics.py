@@ -13,6 +13,7 @@
 | `hub_connections_evicted_total` | counter | | newcomers that had to give way to others |
 | `hub_connections_shed_total` | counter | | closed unseen, because no descriptor was left |
 | `hub_connections_failed_total` | counter | | ended with 1011 by a bug of the hub, which its log shows |
+| `hub_connections_cut_total` | counter | `what`: `incomplete`, `unread` | frame did not get on; unread at the end |
 | `hub_connections_put_off_total` | counter | `share`: `events`, `changes` | times that one waited for a later turn |
 | `hub_connections_watched` | gauge | | connections with a deadline: handshake, silence, lingering |
 | `hub_handlers` | gauge | `role`: `client`, `link`, `leaf` (a Zeek), `local` | data sinks of the core |
@@ -163,6 +164,12 @@ class HubCollector:
         yield _counter("hub_connections_evicted", "Newcomers that had to give way.", places.evicted)
         yield _counter("hub_connections_shed", "Connections closed for lack of descriptors.", places.shed)
         yield _counter("hub_connections_failed", "Connections ended by a bug of the hub.", node.failed_connections)
+        cut = CounterMetricFamily(
+            "hub_connections_cut", "Ended in the middle of a frame, or of what was unread.", labels=("what",)
+        )
+        for what, total in node.cut_connections.items():
+            cut.add_metric((what,), total)
+        yield cut
         put_off = CounterMetricFamily(
             "hub_connections_put_off", "Times that a connection had to wait for a later turn.", labels=("share",)
         )

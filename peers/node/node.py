@@ -91,6 +91,9 @@ class Node:
         self.admission = Admission(settings.limits)
         self.failed_connections = 0
         """How many connections were ended by a bug of this hub since the start."""
+        self.cut_connections = {"incomplete": 0, "unread": 0}
+        """How many connections were ended since the start because a frame did not get on (`limits.frame_s`), and how
+        many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
         self.rejected_messages = 0
         """How many messages were refused since the start."""
         self.draining = False

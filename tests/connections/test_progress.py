@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from peers.connections.progress import FRAME_S, SLOWEST_BYTES_PER_S, Progress
+from hub.settings import Limits
+from peers.connections.progress import Progress
+
+LIMITS = Limits()
+FRAME_S = LIMITS.frame_s
 
 
 def test_a_drip_is_noticed() -> None:
     """A byte every few seconds is too slow, though each is a sign of life."""
     progress = Progress()
-    looks = [progress.is_stuck(100.0 + 10 * number, 20 + number) for number in range(8)]
+    looks = [progress.is_stuck(100.0 + 10 * number, 20 + number, LIMITS) for number in range(8)]
     assert looks == [False] * 6 + [True, True]
 
 
@@ -16,13 +20,13 @@ def test_a_slow_line_is_not() -> None:
     """Whoever sends what a bad line takes is let alone, however large the frame is."""
     progress = Progress()
     for number in range(1000):
-        assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * SLOWEST_BYTES_PER_S)
+        assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * LIMITS.frame_bytes_per_s, LIMITS)
 
 
 def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
     """Silence between frames is the business of pings."""
     progress = Progress()
-    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0) for number in range(5))
+    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0, LIMITS) for number in range(5))
 
 
 def test_each_frame_has_its_time() -> None:
@@ -31,16 +35,25 @@ def test_each_frame_has_its_time() -> None:
         progress = Progress()
         for number in range(5):
             renew(progress)
-            assert not progress.is_stuck(100.0 + FRAME_S * number, 20)
+            assert not progress.is_stuck(100.0 + FRAME_S * number, 20, LIMITS)
 
 
 def test_frames_within_a_message_are_no_progress_of_it() -> None:
     """A message of several frames must get on itself; the next message has its own time."""
     progress = Progress()
-    assert not progress.is_stuck(100.0, 20, 1)
+    assert not progress.is_stuck(100.0, 20, LIMITS, 1)
     progress.go_on(1)
-    assert progress.is_stuck(100.0 + FRAME_S, 21, 1)
+    assert progress.is_stuck(100.0 + FRAME_S, 21, LIMITS, 1)
     progress.go_on(2)
-    assert not progress.is_stuck(100.0 + FRAME_S, 20, 2)
+    assert not progress.is_stuck(100.0 + FRAME_S, 20, LIMITS, 2)
     progress.go_on(2)
-    assert progress.is_stuck(100.0 + 2 * FRAME_S, 21, 2)
+    assert progress.is_stuck(100.0 + 2 * FRAME_S, 21, LIMITS, 2)
+
+
+def test_the_limits_are_those_of_the_settings() -> None:
+    """How long, and how fast."""
+    progress, limits = Progress(), Limits(frame_s=5, frame_bytes_per_s=2)
+    assert not progress.is_stuck(100.0, 10, limits)
+    assert not progress.is_stuck(104.0, 11, limits)
+    assert not progress.is_stuck(105.0, 20, limits)
+    assert progress.is_stuck(106.0, 21, limits)

@@ -14,7 +14,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from peers.connections.connection import TURN_EVENTS, Connection
-from peers.connections.lingering import LINGER_S, LINGER_UNREAD_S
+from peers.connections.lingering import LINGER_S
 from peers.connections.unread import unread_bytes
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
@@ -97,6 +97,7 @@ async def test_a_frame_that_drips(hub: Hub) -> None:
             break
     assert session.closed
     assert await client.end() == (1002, "a frame has been incomplete for more than 60 s")
+    assert hub.node.cut_connections == {"incomplete": 1, "unread": 0}
 
 
 async def test_no_answer_is_the_end(hub: Hub) -> None:
@@ -204,9 +205,10 @@ async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
     hub.later(LINGER_S + 1)
     await settle()
     assert len(hub.node.connections) == 2
-    hub.later(LINGER_UNREAD_S)
+    hub.later(hub.node.settings.limits.linger_unread_s)
     await settle()
     assert len(hub.node.connections) == 1
+    assert hub.node.cut_connections == {"incomplete": 0, "unread": 1}
 
 
 async def stalled(hub: Hub) -> RawClient:
