@@ -11,6 +11,7 @@ There is no state. This works on Linux only; psutil would give ticks where nanos
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -65,5 +66,4 @@ def forget_peak(pid: int) -> None:
 
 def _fields(file: Path) -> dict[str, int]:
     """Return the numbers of a file of names and values, without their units."""
-    words = (line.partition(":") for line in file.read_text().splitlines())
-    return {name: int(value.split()[0]) for name, _, value in words if value.split()[:1] and value.split()[0].isdigit()}
+    return {name: int(number) for name, number in re.findall(r"^(\w+):\s+(\d+)", file.read_text(), re.MULTILINE)}

@@ -2,10 +2,10 @@
 
     python tests/benchmarks/attacks.py [--only new-topics,pings] [--loops uvloop] [--seconds 8] [--markdown FILE]
 
-For each attack a hub of its own is started, with default settings; a publisher and a
-subscriber exchange 500 messages a second over it, and the attack runs in a process of its own beside them. The table
-says how late the pair's messages were, without the time that the hub or the pair waited for a CPU, whether one was
-lost, and how much memory the hub took. Exit code 1: a message was lost, or the hub has ended.
+For each attack a hub of its own is started, with default settings; a publisher and a subscriber exchange 500 messages a
+second over it, and the attack runs in a process of its own beside them. The table says how late the pair's messages
+were, without the time that the hub or the pair waited for a CPU, whether one was lost, and how much memory the hub
+took. The exit code is 1 if a message was lost or the hub has ended.
 """
 
 from __future__ import annotations

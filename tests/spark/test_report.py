@@ -333,7 +333,7 @@ def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["@nothing"], "nothing: there is no such archive"),
         (["@archive", "--gap", "0.0001s"], "--gap: 0.001 s or more expected, 0.0001 s given"),
         (["@archive", "--bucket", "0s"], "--bucket: 0.001 s or more"),
-        (["@archive", "--top", "0"], "--top: 1 or more"),
+        (["@archive", "--top", "0"], "--top 0: give 1 or more"),
         (["@archive", "--start", "2027-01-01"], "there are no messages: from 2027-01-01T00:00:00 on"),
         (["@archive", "--start", "2027-01-01", "--end", "2026-01-01"], "--start, --end: .* is not before"),
         (["@archive", "--html", "@no/report.html"], r"no/report\.html: No such file"),
