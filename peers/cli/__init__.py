@@ -18,7 +18,6 @@ import os
 import sys
 from typing import NoReturn
 
-from hub.config import ConfigError
 from hub.errors import HubError, InvalidNameError, InvalidTopicError
 from peers.cli.errors import FlagError
 from peers.cli.streams import discard, flush_output, open_closed_streams
@@ -92,9 +91,11 @@ def _run() -> None:
 
 def _is_senseless(error: HubError) -> bool:
     """Return whether it is the command line that must be changed, not a file, a variable or a hub."""
-    if isinstance(error, ConfigError):
-        return error.source.startswith("flag ")
-    return isinstance(error, _SENSELESS)
+    if isinstance(error, _SENSELESS):
+        return True
+    from hub.config import ConfigError  # noqa: PLC0415 -- only where something is wrong
+
+    return isinstance(error, ConfigError) and error.source.startswith("flag ")
 
 
 def _end(text: str, code: int) -> NoReturn:
