@@ -77,12 +77,12 @@ def _wakeups(bystanders: int, *goals: Goal) -> Workload:
         "paced",
         rate=_WAKEUP_RATE,
         bystanders=bystanders,
-        goals=(Goal("cpu_us", 1.0, "nats"), *goals),
+        goals=(Goal("cpu_us", 0.9), *goals),
     )
 
 
-def _latency(peer: str = "nats") -> tuple[Goal, Goal]:
-    return Goal("p50_us", 1.0, peer), Goal("p99_us", 1.0, peer)
+def _latency(ratio: float) -> tuple[Goal, Goal]:
+    return Goal("p50_us", ratio), Goal("p99_us", 1.0)
 
 
 def _flat() -> Goal:
@@ -90,7 +90,7 @@ def _flat() -> Goal:
 
 
 _TOPICS, _PREFIXES = 10_000, 1_000
-_NATS_BATCHED = (Goal("cpu_us", 0.05, "nats"),)
+_BATCHED = (Goal("cpu_us", 0.05),)
 
 WORKLOADS: tuple[Workload, ...] = (
     Workload(
@@ -98,23 +98,19 @@ WORKLOADS: tuple[Workload, ...] = (
         "1 → 1, 16 bytes",
         size_bytes=16,
         batches=True,
-        goals=(Goal("cpu_us", 0.5, "nats"),),
-        batch_goals=_NATS_BATCHED,
+        goals=(Goal("cpu_us", 0.5),),
+        batch_goals=_BATCHED,
     ),
-    Workload(
-        "100-bytes", "1 → 1, 100 bytes", batches=True, goals=(Goal("cpu_us", 0.5, "nats"),), batch_goals=_NATS_BATCHED
-    ),
+    Workload("100-bytes", "1 → 1, 100 bytes", batches=True, goals=(Goal("cpu_us", 0.5),), batch_goals=_BATCHED),
     Workload("4096-bytes", "1 → 1, 4096 bytes", size_bytes=4096, batches=True, goals=(Goal("cpu_us", 1.0),)),
-    Workload(
-        "fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)
-    ),
-    Workload("fan-in", "50 → 1, 100 bytes", publishers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7, "nats"),)),
+    Workload("fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7),)),
+    Workload("fan-in", "50 → 1, 100 bytes", publishers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7),)),
     Workload(
         "topics",
         "10,000 topics in turn, 1,000 prefixes of 1 subscriber",
         topics=_TOPICS,
         prefixes=_PREFIXES,
-        goals=(Goal("cpu_us", 0.5, "nats"),),
+        goals=(Goal("cpu_us", 0.5),),
     ),
     Workload(
         "topics-spread",
@@ -123,13 +119,15 @@ WORKLOADS: tuple[Workload, ...] = (
         prefixes=_PREFIXES,
         subscribers=50,
         shares=50,
-        goals=(Goal("cpu_us", 0.5, "nats"),),
+        goals=(Goal("cpu_us", 0.5),),
     ),
-    _wakeups(0, *_latency()),
+    _wakeups(0, *_latency(0.9)),
     _wakeups(20, _flat()),
     _wakeups(200, _flat()),
     _wakeups(1_000, _flat()),
-    Workload("latency-1k", "1,000 messages/s, one by one", "paced", rate=1_000, goals=_latency()),
+    Workload(
+        "latency-1k", "1,000 messages/s, one by one", "paced", rate=1_000, goals=(Goal("cpu_us", 1.0), *_latency(1.0))
+    ),
     Workload(
         "ws-100",
         "1 → 100 WebSocket clients, 100 bytes",
