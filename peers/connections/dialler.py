@@ -84,14 +84,14 @@ class Dialler:
         backoff: How long to wait between attempts.
     """
 
-    __slots__ = ("_backoff", "_endpoint", "_last_reason", "_node", "_peer", "attempts")
+    __slots__ = ("_backoff", "_endpoint", "_node", "_peer", "attempts", "last_reason")
 
     def __init__(self, node: Node, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None) -> None:
         self._node = node
         self._endpoint = endpoint
         self._peer = peer
         self._backoff = backoff or Backoff.for_link()
-        self._last_reason = ""
+        self.last_reason = ""
         """Why there was no link, as it was logged last; empty once there was one again."""
         self.attempts = 0
 
@@ -106,12 +106,12 @@ class Dialler:
             is_held = self._peer.is_held(reason)
             if attempt.was_linked and not is_held:  # it has given a sign of life
                 self._backoff.reset()
-                self._last_reason = ""
+                self.last_reason = ""
             if not attempt.was_linked:
                 self._peer.failed(reason)
-            if reason != self._last_reason:
+            if reason != self.last_reason:
                 self._node.log.warning("no link to peer", peer=self._endpoint.location, reason=reason)
-                self._last_reason = reason
+                self.last_reason = reason
             if is_held:
                 await self._wait_for_place(attempt.far_id)
             await asyncio.sleep(self._backoff.next_s())

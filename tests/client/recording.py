@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from hub.settings import JournalSettings, Settings
 from peers.client import Client, MessageStream
 from peers.transport.endpoints import Endpoint
+from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something is the case, without keeping the readers of a journal from the processor."""
-    while not condition():  # noqa: ASYNC110 -- of anything, also of what tells nobody when it changes
-        await asyncio.sleep(0.001)
 
 
 class RecordingHub(Hub):
@@ -97,7 +91,7 @@ class Publishing:
             for _ in range(_BURST):
                 await self._next()
             await asyncio.sleep(0.0005)
-            await until(lambda: all(reader.next >= self.published - AHEAD for reader in self.readers))
+            await eventually(lambda: all(reader.next >= self.published - AHEAD for reader in self.readers))
 
 
 class Reading:

@@ -23,8 +23,9 @@ from hub.errors import (
 )
 from peers.client import MessageStream, QueueWish, blocking, connect
 from peers.client.following import Phase
-from tests.client.recording import Publishing, Reading, RecordingHub, until
+from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.told import Told, quick_backoff
+from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 
 StartRecording = Callable[..., Awaitable[RecordingHub]]
@@ -131,7 +132,7 @@ async def test_what_the_journal_does_not_record(start_recording: StartRecording)
         await client.publish_confirmed("/n", 1)
         async with client.subscribe("/", from_offset=0) as messages:
             assert (await anext(messages)).value == 1
-            await until(lambda: phase_of(messages) is Phase.LIVE)
+            await eventually(lambda: phase_of(messages) is Phase.LIVE)
             client.publish_nowait("/other", 2)
             client.publish_nowait("/n", 3)
             assert [(await anext(messages)).value for _ in range(2)] == [2, 3]
@@ -149,7 +150,7 @@ async def test_from_the_end(hub: RecordingHub) -> None:
 async def test_an_empty_journal(hub: RecordingHub) -> None:
     """There is nothing to read, and it is live at once."""
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
-        await until(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: phase_of(messages) is Phase.LIVE)
         await client.publish("/n", 1)
         assert (await anext(messages)).value == 1
 
@@ -221,10 +222,10 @@ async def test_a_connection_that_has_brought_nothing(hub: RecordingHub) -> None:
         reader.subscribe("/n", from_offset=0) as messages,
     ):
         for _ in range(5):
-            await until(lambda: phase_of(messages) is Phase.LIVE)
+            await eventually(lambda: phase_of(messages) is Phase.LIVE)
             for connection in [one for one in hub.node.connections if _name(one) == "reader"]:
                 connection.abort()
-            await until(lambda: phase_of(messages) is not Phase.LIVE)
+            await eventually(lambda: phase_of(messages) is not Phase.LIVE)
         assert await client.publish_confirmed("/n", 1) == 0
         assert (await anext(messages)).value == 1
         assert messages.breaks == 0
@@ -237,14 +238,14 @@ async def test_a_connection_that_has_brought_something(hub: RecordingHub) -> Non
         connect(hub.url, name="reader", backoff=quick_backoff()) as reader,
         reader.subscribe("/n", from_offset=0) as messages,
     ):
-        await until(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: phase_of(messages) is Phase.LIVE)
         client.publish_nowait("/n", 1)
         assert (await anext(messages)).value == 1
         for connection in [one for one in hub.node.connections if _name(one) == "reader"]:
             connection.abort()
-        await until(lambda: phase_of(messages) is not Phase.LIVE)
+        await eventually(lambda: phase_of(messages) is not Phase.LIVE)
         assert messages.breaks == 0
-        await until(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: phase_of(messages) is Phase.LIVE)
         client.publish_nowait("/n", 2)
         assert (await anext(messages)).value == 2
         assert (messages.breaks, messages.position) == (1, 0)
@@ -301,7 +302,7 @@ async def test_what_the_hub_drops(hub: RecordingHub) -> None:
         told.connect(hub.url, name="reader", queue=wish) as reader,
         reader.subscribe("/n", from_offset=0, buffer_bytes=1_000) as messages,
     ):
-        await until(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: phase_of(messages) is Phase.LIVE)
         handlers = [one for one in hub.node.core.handlers.values() if one.name == "reader" and one.prefixes]
         while not handlers[0].dropped_messages:
             await client.publish("/n", ["x" * 10_000])
@@ -319,7 +320,7 @@ async def test_a_slow_reader_that_is_live(hub: RecordingHub) -> None:
         await publishing.some(10)
         async with reader.subscribe("/n/", from_offset=0, buffer_bytes=2_000) as messages:
             reading = Reading(messages)
-            await until(lambda: phase_of(messages) is Phase.LIVE)
+            await eventually(lambda: phase_of(messages) is Phase.LIVE)
             await publishing.some(5_000)
             assert messages.buffered_bytes < 1_000_000
             await reading.until(5_009)
@@ -336,7 +337,7 @@ async def test_a_start_that_is_not_there(hub: RecordingHub) -> None:
         with pytest.raises(GoneError, match="behind the end") as caught:
             await client.subscribe("/n", from_offset=2).open()
         assert caught.value.first == 0
-    await until(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.node.connections)
 
 
 async def test_a_start_that_was_deleted(start_recording: StartRecording) -> None:
@@ -410,7 +411,7 @@ async def test_without_reconnecting(hub: RecordingHub) -> None:
     """With `reconnect=False` the first loss ends the stream, in the history and live."""
     async with connect(hub.url, reconnect=False) as reader:
         async with reader.subscribe("/n", from_offset=0) as messages:
-            await until(lambda: phase_of(messages) is Phase.LIVE)
+            await eventually(lambda: phase_of(messages) is Phase.LIVE)
             await hub.crash()
             with pytest.raises(ConnectionLostError):
                 await anext(messages)
@@ -472,8 +473,8 @@ async def test_position_when_everything_was_read(hub: RecordingHub) -> None:
             assert (plain.position, plain.live) == (None, True)
             await Reading(messages).until(99)
             waiting = asyncio.ensure_future(messages.batch())
-            await until(lambda: messages.position == 100)
-            await until(lambda: messages.live)
+            await eventually(lambda: messages.position == 100)
+            await eventually(lambda: messages.live)
             await client.publish("/n/", 100)
             assert [message.value for message in await waiting] == [100]
             assert messages.batch_nowait() == []
@@ -492,14 +493,14 @@ async def test_closing(hub: RecordingHub) -> None:
             await stream.open()
             await stream.batch()
             await stream.close()
-            await until(lambda: len(hub.node.connections) == 1)
+            await eventually(lambda: len(hub.node.connections) == 1)
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
         left_open = client.subscribe("/n/", from_offset=0)
         await left_open.open()
         await client.subscribe("/n/", from_offset=0).open()
     assert not client._exchange.followers
-    await until(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.node.connections)
     await _read_on(left_open)
     with pytest.raises(ClosedError):
         await client.subscribe("/n/", from_offset=0).open()
@@ -516,7 +517,7 @@ async def test_closing_while_it_is_entered(hub: RecordingHub) -> None:
     await client.close()
     with pytest.raises(ClosedError):
         await opening
-    await until(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.node.connections)
 
 
 async def test_entering_without_a_connection(start_recording: StartRecording, hub: RecordingHub) -> None:
@@ -538,7 +539,7 @@ async def test_entering_without_a_connection(start_recording: StartRecording, hu
 async def test_a_client_that_ends(hub: RecordingHub) -> None:
     """A client that ends with an error takes its streams along: they raise it."""
     async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
-        await until(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: phase_of(messages) is Phase.LIVE)
         client._exchange.gave_up(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
         with pytest.raises(RejectedError, match="so it is"):
             await anext(messages)

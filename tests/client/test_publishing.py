@@ -239,7 +239,7 @@ async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
     hub = await start_hub(settings=Settings())
     client: Client = await connect(hub.url, close_timeout_s=0.01, buffer_bytes=64 * 1024 * 1024)
     (connection,) = hub.node.connections
-    connection._transport.pause_reading()  # type: ignore[attr-defined]
+    connection.transport.pause_reading()  # type: ignore[attr-defined]
     for _ in range(400):
         client.publish_nowait("/a", bytes(100_000))
     await client.close()

@@ -148,7 +148,7 @@ async def test_waiting_calls_when_it_ends(start_hub: StartHub) -> None:
     hub = await start_hub()
     async with connect(hub.url, reconnect=False, buffer_bytes=5000) as client:
         (connection,) = hub.node.connections
-        connection._transport.pause_reading()  # type: ignore[attr-defined]
+        connection.transport.pause_reading()  # type: ignore[attr-defined]
         opening = asyncio.ensure_future(client.subscribe("/a").open())
         draining: list[asyncio.Task[None]] = []
         while not draining:
@@ -309,7 +309,7 @@ async def test_closing_is_cancelled(start_hub: StartHub) -> None:
     hub = await start_hub()
     client: Client = await connect(hub.url, buffer_bytes=64 * 1024 * 1024)
     (connection,) = hub.node.connections
-    connection._transport.pause_reading()  # type: ignore[attr-defined]
+    connection.transport.pause_reading()  # type: ignore[attr-defined]
     for _ in range(400):
         client.publish_nowait("/a", bytes(100_000))
     closing = asyncio.ensure_future(client.close())
@@ -317,7 +317,7 @@ async def test_closing_is_cancelled(start_hub: StartHub) -> None:
     closing.cancel()
     await asyncio.wait([closing])
     assert client.ended
-    connection._transport.resume_reading()  # type: ignore[attr-defined]
+    connection.transport.resume_reading()  # type: ignore[attr-defined]
     await hub.node.wait_released()
 
 

@@ -84,7 +84,7 @@ async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
     task = asyncio.ensure_future(dialler.run())
     await eventually(lambda: dialler.attempts > 2 or task.done())
     assert not task.done()
-    assert UNREACHABLE[url] in dialler._last_reason
+    assert UNREACHABLE[url] in dialler.last_reason
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -98,7 +98,7 @@ async def test_a_refusal_is_not_repeated_quickly(start_hub: StartHub) -> None:
     near.dial(far)
     await eventually(lambda: len(near.node.links) == 1)
     dialler = near.dial(far, backoff=Backoff(base_s=0.0, cap_s=0.0))
-    await eventually(lambda: "(4009)" in dialler._last_reason)
+    await eventually(lambda: "(4009)" in dialler.last_reason)
     await settle()
     assert dialler.attempts == 1
     (first, *_) = far.connections
@@ -159,6 +159,6 @@ async def test_refused_diallers_do_not_wake_each_other(start_hub: StartHub) -> N
     near.dial(far)
     await eventually(lambda: len(near.node.links) == 1)
     diallers = [near.dial(far, backoff=Backoff(base_s=0.0, cap_s=0.0)) for _ in range(3)]
-    await eventually(lambda: all("(4009)" in dialler._last_reason for dialler in diallers))
+    await eventually(lambda: all("(4009)" in dialler.last_reason for dialler in diallers))
     await settle()
     assert [dialler.attempts for dialler in diallers] == [1, 1, 1]

@@ -185,7 +185,7 @@ class Hub:
     def shrink_buffers(self) -> None:
         """Let the kernel hold next to nothing for the clients that are connected now, so that they stall at once."""
         for connection in self.node.connections:
-            sock = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            sock = connection.transport.get_extra_info("socket")  # type: ignore[attr-defined]
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                 sock.setsockopt(socket.SOL_SOCKET, option, 4096)
 

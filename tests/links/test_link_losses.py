@@ -330,7 +330,7 @@ async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, so
     north.dial(south)
     await linked(north, south)
     dialler = south.dial(north)
-    await eventually(lambda: "(4009)" in dialler._last_reason)
+    await eventually(lambda: "(4009)" in dialler.last_reason)
     await settle()
     assert dialler.attempts == 1
     assert len(south.node.departures._waiting) == 1

@@ -263,8 +263,8 @@ async def test_a_link_may_come_back(north: Hub) -> None:
 async def test_a_hub_does_not_peer_with_itself(north: Hub) -> None:
     """It finds out by its own id: 4010, on both ends, and goes on as before."""
     dialler = north.dial(north)
-    await eventually(lambda: dialler._last_reason != "")
-    assert dialler._last_reason == "that is yourself: a hub does not peer with itself (4010)"
+    await eventually(lambda: dialler.last_reason != "")
+    assert dialler.last_reason == "that is yourself: a hub does not peer with itself (4010)"
     await eventually(lambda: not north.node.connections)
     assert len(north.node.links) == 0
     assert await (await north.client()).ping() == []
@@ -279,7 +279,7 @@ async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub, first: str)
         await link(south, north)
     diallers = [north.dial(south), south.dial(north)]
     reader = await south.client("/a")
-    await eventually(lambda: any(dialler._last_reason.endswith("(4009)") for dialler in diallers))
+    await eventually(lambda: any(dialler.last_reason.endswith("(4009)") for dialler in diallers))
     await eventually(lambda: is_linked(north, "south") and wants(north, "south", south))
     await settle()
     ends = [socket_ends(hub) for hub in (north, south)]
@@ -293,7 +293,7 @@ async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub, first: str)
 
 def socket_ends(hub: Hub) -> list[tuple[object, object]]:
     """Own and far address of each of its links."""
-    transports = [one.outlet._transport for one in hub.node.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
+    transports = [one.outlet.transport for one in hub.node.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
     return [(one.get_extra_info("sockname"), one.get_extra_info("peername")) for one in transports]
 
 
@@ -311,6 +311,6 @@ async def test_a_client_is_no_peer(start_hub: StartHub) -> None:
     said = bytearray()
     server = await asyncio.start_server(answer, "127.0.0.1", other.endpoint.port)
     dialler = hub.dial(other)
-    await eventually(lambda: dialler._last_reason != "")
+    await eventually(lambda: dialler.last_reason != "")
     server.close()
-    assert dialler._last_reason == "a peer must be a hub, the far side is a client (1002)"
+    assert dialler.last_reason == "a peer must be a hub, the far side is a client (1002)"

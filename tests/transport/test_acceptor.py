@@ -13,6 +13,7 @@ import pytest
 
 from peers.transport import acceptor as module
 from peers.transport.acceptor import ACCEPTS_PER_TURN, Acceptor
+from tests.hubs.eventually import eventually
 
 
 class Shortage:
@@ -54,12 +55,6 @@ async def listening(made: list[asyncio.Protocol], shed: list[None], wrap: Any = 
     finally:
         one.close()
         one.close()
-        await asyncio.sleep(0)
-
-
-async def until(condition: Any) -> None:
-    """Let the loop turn."""
-    while not condition():  # noqa: ASYNC110 -- nothing tells
         await asyncio.sleep(0)
 
 
@@ -109,12 +104,12 @@ async def test_those_who_were_just_accepted_are_told_of_their_end(turns: int) ->
     for _ in range(turns):
         await asyncio.sleep(0)
     one.close()
-    await until(lambda: not one._opening)
+    await eventually(lambda: not one._opening)
     for protocol in made:
         assert protocol.transport is not None
         protocol.transport.write(b"bye")
         protocol.transport.close()
-    await until(lambda: all(protocol.is_lost for protocol in made))
+    await eventually(lambda: all(protocol.is_lost for protocol in made))
     for client in clients:
         client.close()
 
@@ -133,7 +128,7 @@ async def test_delays_are_not_wanted() -> None:
     sock = socket.create_server(("127.0.0.1", 0))
     one = Acceptor(sock, Look, asyncio.get_running_loop())
     with socket.create_connection(sock.getsockname()):
-        await until(lambda: found)
+        await eventually(lambda: found)
     one.close()
     assert found[0]
 
@@ -149,7 +144,7 @@ async def test_without_descriptors() -> None:
             client.setblocking(False)
         assert await loop.sock_recv(clients[0], 1) == b""
         assert await loop.sock_recv(clients[1], 1) == b""
-        await until(lambda: made)
+        await eventually(lambda: made)
         assert (len(made), len(shed)) == (1, 2)
         for client in clients:
             client.close()
@@ -161,4 +156,4 @@ async def test_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[asyncio.Protocol] = []
     async with listening(made, [], lambda sock: Shortage(sock, 3, errno.ENOMEM)) as where:
         with socket.create_connection(where):
-            await until(lambda: made)
+            await eventually(lambda: made)

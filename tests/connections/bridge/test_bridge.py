@@ -403,10 +403,10 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
         ]
         await connection.send(count("/elsewhere", 1).decode())
         assert await reader.text() == count("/elsewhere", 1)
-        assert bridged._transport.is_reading()
+        assert bridged.transport.is_reading()
         await connection.send(count("/recorded", 2).decode())
         assert await reader.text() == count("/recorded", 2)
-        assert not bridged._transport.is_reading()
+        assert not bridged.transport.is_reading()
         await connection.send(count("/recorded", 3).decode())
         for _ in range(10):  # it cannot answer to pings now, and is not taken for dead
             bridged._liveness.heard_s -= 1000

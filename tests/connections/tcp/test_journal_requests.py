@@ -441,9 +441,9 @@ async def test_who_does_not_read_is_not_read_on(hub: Hub) -> None:
     connection = hub.connections[-1]
     sent = 10 * FETCHES_LIMIT
     await client.send(*[encode_fetch(Fetch(number + 1)) for number in range(sent)])
-    await eventually(lambda: not connection._transport.is_reading())
+    await eventually(lambda: not connection.transport.is_reading())
     await eventually(lambda: not connection.conversation._verbs.journal._fetches)  # type: ignore[attr-defined]
-    assert connection._transport.get_write_buffer_size() < 2 * FETCHES_LIMIT * (2 << 20)
+    assert connection.transport.get_write_buffer_size() < 2 * FETCHES_LIMIT * (2 << 20)
     answered = 0
     while answered < sent:
         await client.frame()
@@ -462,11 +462,11 @@ async def test_who_feeds_a_journal_that_is_behind_is_not_read(hub: Hub, monkeypa
     others = await hub.client()
     await publisher.send(b"".join(Batch.of(f"/{number}", [bytes(50)]).frames for number in range(3000)))
     await eventually(lambda: journal.is_behind and not feeding._putting_off)
-    assert not feeding._transport.is_reading()
+    assert not feeding.transport.is_reading()
     await others.publish("other", 1)
     assert await listener.values(1) == [("other", 1)]
     feeding.resume_writing()
-    assert not feeding._transport.is_reading()
+    assert not feeding.transport.is_reading()
     monkeypatch.setattr(journal._recorder, "_submit", journal._writer.submit)
     for entry in held:
         journal._writer.submit(entry)

@@ -260,7 +260,7 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
 
 def is_at_work(connection: Connection) -> bool:
     """Whether the hub still reads from this client, or has work of its left for a later turn."""
-    return connection._transport.is_reading() or connection._putting_off
+    return connection.transport.is_reading() or connection._putting_off
 
 
 async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path:
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, other = await hub.client(), await hub.client("/a")
     connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
-    transport = connection._transport
+    transport = connection.transport
     bodies = [number.to_bytes(100) for number in range(20_000)]
     sending = asyncio.ensure_future(client.send(*(encode_frame(Kind.PING, body) for body in bodies)))
     largest = 0
@@ -307,7 +307,7 @@ async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, other = await hub.client(), await hub.client("/a")
     connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
-    transport = connection._transport
+    transport = connection.transport
     count = 40_000
     sending = asyncio.ensure_future(client.send(encode_frame(Kind.SUBSCRIBE, b"") * count))
     while is_at_work(connection):

@@ -128,7 +128,7 @@ async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None
     client = await hub.websocket(name="flood", receive_bytes=4096)
     hub.shrink_buffers()
     (connection,) = hub.connections
-    transport = connection._transport
+    transport = connection.transport
     waiting_bytes = 0
     rest = data
     while transport.is_reading():

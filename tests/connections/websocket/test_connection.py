@@ -308,7 +308,7 @@ async def test_one_turn_is_one_write(hub: Hub) -> None:
     client = await hub.websocket("/t", name="me")
     (connection,) = hub.connections
     writes: list[bytes] = []
-    transport = connection._transport
+    transport = connection.transport
 
     class Recorder:
         def writelines(self, data: list[bytes]) -> None:

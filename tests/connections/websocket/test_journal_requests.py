@@ -421,7 +421,7 @@ async def test_who_does_not_read_the_answers_is_not_read_on(hub: Hub) -> None:
     payload = encode_frame(Kind.RECORDS, b'"' + b"x" * 500_000 + b'"')
     (connection,) = hub.connections
     sent = 0
-    while connection._transport.is_reading():
+    while connection.transport.is_reading():
         await client.say("fetch", request=sent + 1)
         sent += 1
         await eventually(lambda: len(journal.orders) == sent)  # noqa: B023 -- used before it changes
@@ -431,7 +431,7 @@ async def test_who_does_not_read_the_answers_is_not_read_on(hub: Hub) -> None:
     assert sent < 5
     for _ in range(sent):
         assert await client.message() == "x" * 500_000
-    await eventually(connection._transport.is_reading)
+    await eventually(connection.transport.is_reading)
     assert await client.barrier() == []
 
 
@@ -445,7 +445,7 @@ async def test_who_feeds_a_journal_that_is_behind_is_not_read_on(hub: Hub) -> No
     connection, _ = hub.connections
     await feeder.publish("/recorded", "x" * 30_000)
     await eventually(lambda: journal.is_behind)
-    await eventually(lambda: not connection._transport.is_reading())
+    await eventually(lambda: not connection.transport.is_reading())
     await feeder.publish("/recorded", "more")
     await other.publish("/elsewhere", 1)
     assert [topic for topic, _ in await other.messages(2)] == ["/recorded", "/elsewhere"]
@@ -461,7 +461,7 @@ async def test_who_waits_for_the_journal_and_has_gone_is_no_trouble(hub: Hub) ->
     feeder = await hub.websocket()
     (connection,) = hub.connections
     await feeder.publish("/recorded", "x")
-    await eventually(lambda: not connection._transport.is_reading())
+    await eventually(lambda: not connection.transport.is_reading())
     connection.end(CloseCode.GOING_AWAY, "test")
     journal.write()
     assert await feeder.end() == (CloseCode.GOING_AWAY, "test")
@@ -475,7 +475,7 @@ async def test_who_waits_for_the_journal_is_not_taken_for_dead(hub: Hub) -> None
     feeder = await hub.websocket()
     (connection,) = hub.connections
     await feeder.publish("/recorded", "x")
-    await eventually(lambda: not connection._transport.is_reading())
+    await eventually(lambda: not connection.transport.is_reading())
     for _ in range(10):
         hub.later(20)
     journal.write()
