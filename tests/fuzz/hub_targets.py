@@ -35,9 +35,21 @@ from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
 from tests.fuzz.target import Target
 from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
 
-__all__ = ["HUB_TARGETS", "close_recording_hub", "in_messages", "messages_in", "refitted_frames", "zeek_messages"]
+__all__ = [
+    "HUB_TARGETS",
+    "RAW",
+    "close_recording_hub",
+    "in_messages",
+    "masked",
+    "messages_in",
+    "refitted_envelopes",
+    "refitted_frames",
+    "zeek_messages",
+]
 
-_RAW = 0x80
+RAW = 0x80
+"""In the first byte of an input: the rest goes in as it is, without lengths that are put right."""
+
 _AS_LINK = 0x01
 _AS_BROWSER = 0x02
 
@@ -91,7 +103,7 @@ def _run_frames(data: bytes) -> None:
     how, stream = data[:1] or b"\0", data[1:]
     greeting = LINK if how[0] & _AS_LINK else CLIENT
     with fuzzed_hub() as hub:
-        hub.run("tcp://127.0.0.1:1", stream if how[0] & _RAW else greeting + refitted_frames(stream))
+        hub.run("tcp://127.0.0.1:1", stream if how[0] & RAW else greeting + refitted_frames(stream))
 
 
 def _run_records(data: bytes) -> None:
@@ -99,7 +111,7 @@ def _run_records(data: bytes) -> None:
     how, stream = data[:1] or b"\0", data[1:]
     hub = _recording_hub()
     if how[0] & _AS_BROWSER:
-        stream = b"".join(_masked(1, payload) for payload in messages_in(stream))
+        stream = b"".join(masked(1, payload) for payload in messages_in(stream))
         hub.run_after(lambda wire: wire.bring(upgrade("hub.v1.json")), "ws://127.0.0.1:1", stream)
     else:
         hub.run("tcp://127.0.0.1:1", CLIENT + refitted_frames(stream))
@@ -179,13 +191,14 @@ def _frame_seeds() -> list[bytes]:
     streams = [bytes([how]) + one for one in frames.values() for how in (0, _AS_LINK)]
     everything = b"".join(one for name, one in frames.items() if name not in {"close", "hello", "notice", "names"})
     asked = frames["serve"] + frames["request"] + frames["reply"] + frames["requests"] + frames["replies"]
-    return [*streams, b"\0" + everything, b"\0" + asked, bytes([_RAW]) + CLIENT + everything]
+    return [*streams, b"\0" + everything, b"\0" + asked, bytes([RAW]) + CLIENT + everything]
 
 
 # ---- WebSocket ----
 
 
-def _masked(opcode: int, payload: bytes) -> bytes:
+def masked(opcode: int, payload: bytes) -> bytes:
+    """One frame as a client sends it."""
     size = len(payload)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)
     return bytes([0x80 | opcode]) + length + MASK + apply_mask(payload, MASK)
@@ -212,8 +225,8 @@ def _websocket(name: str, opcode: int, subprotocol: str, path: str) -> Callable[
 
     def run(data: bytes) -> None:
         how, stream = data[:1] or b"\0", data[1:]
-        if not how[0] & _RAW:
-            stream = b"".join(_masked(opcode, payload) for payload in messages_in(stream))
+        if not how[0] & RAW:
+            stream = b"".join(masked(opcode, payload) for payload in messages_in(stream))
         with fuzzed_hub() as hub:
             hub.run_after(lambda wire: wire.bring(greeting), "ws://127.0.0.1:1", stream)
 
@@ -246,9 +259,9 @@ _SAID = (
 
 def _json_seeds() -> list[bytes]:
     payloads = [json.dumps(said).encode() for said in _SAID]
-    whole = b"".join(_masked(1, payload) for payload in payloads)
+    whole = b"".join(masked(1, payload) for payload in payloads)
     control = b"\x89\x80" + MASK + b"\x01\x80" + MASK + b"\x80\x80" + MASK + b"\x88\x82" + MASK + b"\x11\xdc"
-    return [*(in_messages([payload]) for payload in payloads), in_messages(payloads), bytes([_RAW]) + whole + control]
+    return [*(in_messages([payload]) for payload in payloads), in_messages(payloads), bytes([RAW]) + whole + control]
 
 
 def _msgpack_seeds() -> list[bytes]:
@@ -308,7 +321,8 @@ def _http_seeds() -> list[bytes]:
 # ---- Broker's protocol ----
 
 
-def _refitted_envelopes(data: bytes) -> bytes:
+def refitted_envelopes(data: bytes) -> bytes:
+    """Return whole frames of Broker's protocol, whatever their lengths say."""
     frames = []
     at = 0
     while at + LENGTH.size <= len(data):
@@ -323,10 +337,10 @@ def _run_broker(data: bytes) -> None:
     """Before the handshake as it stands; behind it in frames."""
     how, stream = data[:1] or b"\0", data[1:]
     with fuzzed_hub() as hub:
-        if how[0] & _RAW:
+        if how[0] & RAW:
             hub.run("zeek+tcp://127.0.0.1:1", stream)
         else:
-            hub.run_after(lambda wire: hub.peer(wire, b"\x22"), "zeek+tcp://127.0.0.1:1", _refitted_envelopes(stream))
+            hub.run_after(lambda wire: hub.peer(wire, b"\x22"), "zeek+tcp://127.0.0.1:1", refitted_envelopes(stream))
 
 
 def _broker_seeds() -> list[bytes]:
@@ -341,7 +355,7 @@ def _broker_seeds() -> list[bytes]:
                 end = at + LENGTH.size + LENGTH.unpack_from(stream, at)[0]
                 frames.setdefault(stream[at + 36] if end - at > 36 else 0, stream[at:end])
                 at = end
-            seeds += [bytes([_RAW]) + handshake + stream[:400], *(b"\0" + frame for frame in frames.values())]
+            seeds += [bytes([RAW]) + handshake + stream[:400], *(b"\0" + frame for frame in frames.values())]
     return list(dict.fromkeys(seed[:4096] for seed in seeds))
 
 
