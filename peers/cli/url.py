@@ -18,6 +18,7 @@ __all__ = [
     "HubFlags",
     "HubUrl",
     "KeyFile",
+    "TlsFiles",
     "check_client_name",
 ]
 
@@ -63,6 +64,16 @@ KeyFile = Annotated[
     Parameter(name="--key", env_var="HUB_KEY", help="PEM file of the key of that certificate.", show_default=False),
 ]
 """The flag `--key`, or the environment variable `HUB_KEY`."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TlsFiles:
+    """The files that TLS may need, for commands that call themselves what they are."""
+
+    ca: CaFile = ""
+    certificate: CertificateFile = ""
+    key: KeyFile = ""
 
 
 @Parameter(name="*")

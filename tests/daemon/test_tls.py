@@ -22,9 +22,9 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.tls import TlsError
 from peers.wire.hello import QueueWish
-from tests.daemon.authority import Authority, Files
 from tests.daemon.conftest import StartDaemon, StartProcess
 from tests.daemon.hub_process import ROOT
+from tests.hubs.authority import Authority, Files
 from tests.hubs.eventually import eventually
 
 BOTH = ["tls", "wss"]

@@ -16,7 +16,7 @@ from hub.topics import check_prefix
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
 from peers.cli.spark.engine import Engine
-from peers.cli.url import DEFAULT_URL, HubUrl
+from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
@@ -80,20 +80,21 @@ class How:
     max_offsets: Annotated[int | None, _help("Offsets of one batch, at most; default 500,000.")] = None
 
 
-def archive(
+def archive(  # noqa: PLR0913 -- one group of flags each
     *,
     url: HubUrl = DEFAULT_URL,
     to: Annotated[str, _help("Folder of the archive; made if it is absent.")],
     what: What | None = None,
     how: How | None = None,
     engine: Engine | None = None,
+    tls: TlsFiles | None = None,
 ) -> int:
     """Archive what a hub records, each record once, however often this is stopped or killed and started again.
 
     It reads what is there and ends, with exit code 2 if it was stopped before; with --every it goes on.
     One job at a time writes an archive.
     """
-    what, how = what or What(), how or How()
+    what, how, files = what or What(), how or How(), tls or TlsFiles()
     topics = None if what.topics is None else _prefixes(what.topics)
     every_s = _every_s(how.every)
     what.check()
@@ -113,6 +114,9 @@ def archive(
             max_offsets=how.max_offsets,
             lossy=what.allow_loss,
             token=os.environ.get("HUB_TOKEN", ""),
+            ca=files.ca,
+            certificate=files.certificate,
+            key=files.key,
         )
         job.progress.tell("archiving")
         with signals_told() as stop:

@@ -17,7 +17,7 @@ from hub.topics import check_prefix
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.spark.engine import Engine
-from peers.cli.url import DEFAULT_URL, HubUrl
+from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
 from peers.spark.selection import Selection
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
@@ -97,7 +97,7 @@ class How:
         return Recorded(self.speed or 1.0, self.max_pause.total_seconds())
 
 
-def replay(
+def replay(  # noqa: PLR0913 -- one group of flags each
     archive: str,
     /,
     *,
@@ -105,12 +105,13 @@ def replay(
     what: What | None = None,
     how: How | None = None,
     engine: Engine | None = None,
+    tls: TlsFiles | None = None,
 ) -> int:
     """Publish an archive to a hub, in the order of its offsets.
 
     Exit code 2 if it is broken off; it tells from which offset to go on.
     """
-    what, how = what or What(), how or How()
+    what, how, files = what or What(), how or How(), tls or TlsFiles()
     selection = what.selection()
     how.check()
     Endpoint.parse_remote(url)
@@ -125,6 +126,9 @@ def replay(
             from_offset=what.from_offset,
             pace=how.pace(),
             token=os.environ.get("HUB_TOKEN", ""),
+            ca=files.ca,
+            certificate=files.certificate,
+            key=files.key,
         )
         with signals_told() as stop:
             done = run(job, order, lambda published, extent: _advance(job.progress, published.next, extent), stop)

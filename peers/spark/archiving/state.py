@@ -55,6 +55,9 @@ class ArchiveOrder:
     lossy: bool = False
     """Whether the job goes on where records were deleted before they were archived."""
     token: str = field(default="", repr=False)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
 
     @property
     def is_local(self) -> bool:

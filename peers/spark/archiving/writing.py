@@ -57,9 +57,8 @@ class Writing:
         }
         if order.max_offsets is not None:
             given["maxOffsetsPerTrigger"] = str(order.max_offsets)
-        if order.token:
-            given["token"] = order.token
-        return given
+        secured = {"token": order.token, "ca": order.ca, "certificate": order.certificate, "key": order.key}
+        return given | {name: text for name, text in secured.items() if text}
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """Write a batch; for `foreachBatch`."""

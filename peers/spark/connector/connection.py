@@ -121,6 +121,9 @@ class Connection:
                 self.access.url,
                 name=_NAME,
                 token=self.access.token,
+                ca=self.access.ca,
+                certificate=self.access.certificate,
+                key=self.access.key,
                 reconnect=False,
                 connect_timeout_s=min(_CONNECT_S, self.access.timeout_s),
             )

@@ -56,6 +56,12 @@ class Access:
     num_retries: int = NUM_RETRIES
     retry_interval_s: float = RETRY_INTERVAL_MS / 1000
     timeout_s: float = TIMEOUT_MS / 1000
+    ca: str = ""
+    """For TLS: the path of a PEM file of authorities on each machine that runs a task; the system's if it is empty."""
+    certificate: str = ""
+    """For a hub that asks for one: the path of a PEM file, likewise."""
+    key: str = ""
+    """The path of the key of that certificate."""
 
 
 class Position(NamedTuple):
@@ -104,7 +110,7 @@ class SinkOptions:
     version: int
 
 
-_ACCESS = ("url", "token", "numRetries", "retryIntervalMs", "timeoutMs")
+_ACCESS = ("url", "token", "ca", "certificate", "key", "numRetries", "retryIntervalMs", "timeoutMs")
 _SOURCE = (
     *_ACCESS,
     "topics",
@@ -176,6 +182,9 @@ class _Given:
             self.number("numRetries", NUM_RETRIES, 0),
             self.number("retryIntervalMs", RETRY_INTERVAL_MS, 0) / 1000,
             self.number("timeoutMs", TIMEOUT_MS, 1) / 1000,
+            self._values.get("ca", ""),
+            self._values.get("certificate", ""),
+            self._values.get("key", ""),
         )
 
 

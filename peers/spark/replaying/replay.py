@@ -43,6 +43,9 @@ class ReplayOrder:
     pace: Pace = field(default_factory=FullSpeed)
     name: str = "hub spark replay"
     token: str = field(default="", repr=False)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,15 @@ async def _publish(
 ) -> tuple[str, int]:
     """Return why it is not all, and how many messages were refused."""
     ending = ""
-    async with connect(order.url, name=order.name, token=order.token, reconnect=False) as client:
+    async with connect(
+        order.url,
+        name=order.name,
+        token=order.token,
+        ca=order.ca,
+        certificate=order.certificate,
+        key=order.key,
+        reconnect=False,
+    ) as client:
         publishing = Publishing(client, order.pace, done, watching)
         try:
             async for table in _ahead(tables):

@@ -10,7 +10,8 @@ import pytest
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, RejectedError
 from peers.spark.connector.connection import Connection, Retries, beyond_loss, check_journal, close_all
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
-from peers.spark.connector.options import Access
+from peers.spark.connector.options import Access, read_source_options
+from tests.hubs.authority import Authority
 from tests.spark.hubs import HubWithJournal
 
 
@@ -183,3 +184,21 @@ def test_offsets_of_no_journal_in_particular() -> None:
     with pytest.raises(JournalReplacedError, match="the hub has no journal"):
         check_journal(b"", b"x")
     assert beyond_loss(3, 10, lossy=True) == 10
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """The files among the options are those of the client, and what is wrong with a hub's certificate is said."""
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    authority, other = Authority(tmp_path), Authority(other_folder)
+    files = authority.issue("127.0.0.1")
+    flags = ["--listen", "tls://127.0.0.1:0", "--tls-certificate", files.certificate, "--tls-key", files.key]
+    with HubWithJournal(tmp_path / "journal", *flags) as hub:
+        hub.fill_numbers(3)
+        options = {"url": hub.second_url, "ca": authority.ca, "numRetries": "0"}
+        access = read_source_options(options, streaming=False).access
+        assert Connection(access).ask(lambda client: client.journal()).head == 3
+        access = read_source_options(options | {"ca": other.ca}, streaming=False).access
+        with pytest.raises(ConnectionLostError, match="no known authority vouches for its certificate"):
+            Connection(access).ask(lambda client: client.journal())
+    close_all()
