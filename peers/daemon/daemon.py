@@ -43,6 +43,7 @@ from peers.node.memory import MemoryWatch
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import refresh, server_context
+from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
 __all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
 
