@@ -137,7 +137,7 @@ class Core:
         # Those of the two that have begun: what leaves are asked for begins with the first leaf.
         self._asked = [self.asked_of_links]
         # Handlers that were offered something since the last `end_read`, each once.
-        self._dirty: list[Handler] = []
+        self.offered: list[Handler] = []
         # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
         # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
         # as the writing begins.
@@ -410,7 +410,7 @@ class Core:
         self.write_is_due = False  # what is offered from within wakes for the next turn
         if self.memory.is_due:
             self.memory.look()
-        dirty, self._dirty = self._dirty, []
+        dirty, self.offered = self.offered, []
         for handler in dirty:
             handler.flush()
 
@@ -444,7 +444,7 @@ class Core:
         if not self.write_is_due:
             self.write_is_due = True
             self._turn.request()
-        self._dirty.append(handler)
+        self.offered.append(handler)
 
     def report_drops(self) -> list[Event]:
         """Announce what each handler lost since the last report, and return that; to be called about once a second."""

@@ -52,7 +52,14 @@ ATTACKS: dict[str, Attack] = {
     "silent-strangers": crowds.silent_strangers,
     "idle-clients-and-metrics": crowds.idle_clients_and_metrics,
     "clients-that-leave": crowds.clients_that_leave,
+    "clients-that-say-goodbye": crowds.clients_that_say_goodbye,
+    "websockets-that-leave": crowds.websockets_that_leave,
+    "stalled-readers-that-leave": hoards.stalled_readers_that_leave,
+    "copies-for-many": floods.copies_for_many,
 }
+
+_ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"})
+"""Attacks that are told the URL of WebSockets, too, behind a space."""
 
 
 class Outcome(NamedTuple):
@@ -95,7 +102,7 @@ def run(loop: str, name: str, seconds: float) -> Outcome:
     with running_hub(loop) as hub:
         over = multiprocessing.Event()
         tcp = hub.url("tcp")
-        url = f"{tcp} {hub.url('ws')}" if name == "idle-clients-and-metrics" else tcp
+        url = f"{tcp} {hub.url('ws')}" if name in _ON_BOTH_PORTS else tcp
         attacker = multiprocessing.Process(target=_attack, args=(name, url, over), daemon=True)
         attacker.start()
         end_s = time.monotonic() + seconds

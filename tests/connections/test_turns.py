@@ -8,7 +8,7 @@ from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.overflow import QueueLimits
 from hub.settings import Settings
-from peers.connections.connection import TURN_EVENTS
+from peers.connections.connection import TURN_EVENTS, Connection
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import encode_close
@@ -39,6 +39,15 @@ class Stage:
         self.transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
         self.connection.connection_made(self.transport)
         self.connection.data_received(HELLO)
+
+    def client(self) -> Connection:
+        """A further client on a pretend socket."""
+        connection = tcp_connection(self.node, QueueLimits())
+        transport = PretendTransport(self.loop, connection)
+        transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
+        connection.connection_made(transport)
+        connection.data_received(HELLO)
+        return connection
 
     def play(self) -> None:
         """Let everything happen that is due."""
@@ -103,6 +112,24 @@ async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
     assert stage.transport.closing
     assert stage.connection.reason == "bye (1000)"
     assert not stage.node.connections
+
+
+async def test_copies_for_many_are_work_too(stage: Stage) -> None:
+    """Large reads that go to a hundred subscribers are one a turn, whoever brings them; small ones go on."""
+    for _ in range(100):
+        one = handler_of(FakeOutlet(), role=Role.LOCAL)
+        stage.node.core.attach(one)
+        stage.node.core.subscribe(one, ["/large/"])
+    second, quiet = stage.client(), stage.client()
+    for number in range(1, 4):
+        stage.connection.data_received(publication("/large/a", bytes(100_000)) + publication("/large/a", number))
+    second.data_received(publication("/large/b", bytes(100_000)) + publication("/large/b", 4))
+    quiet.data_received(publication("/small", 5))
+    assert stage.values == [bytes(100_000), 1, 5]
+    assert not stage.transport.reading
+    stage.play()
+    assert [value for value in stage.values if isinstance(value, int)] == [1, 5, 2, 3, 4]
+    assert stage.transport.reading
 
 
 async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:

@@ -135,7 +135,7 @@ def test_publishing_from_within_a_write() -> None:
     assert (questions.values, answers.values, turn.wakes) == (["what?", "and this?"], ["first"], 3)
     turn.core.flush()
     assert (questions.values, answers.values) == (["what?", "and this?", "and this?"], ["first", "second"])
-    assert not turn.core._dirty
+    assert not turn.core.offered
 
 
 def test_a_slow_handler_costs_the_others_nothing() -> None:

@@ -7,14 +7,26 @@ import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Literal
+
+from websockets.frames import Opcode
 
 from attacking.line import Line
+from peers.wire.control import encode_close
+from tests.hubs.raw_websocket import frame, text, upgrade
 
-__all__ = ["clients_that_leave", "idle_clients_and_metrics", "silent_strangers"]
+__all__ = [
+    "clients_that_leave",
+    "clients_that_say_goodbye",
+    "idle_clients_and_metrics",
+    "silent_strangers",
+    "websockets_that_leave",
+]
 
 _SILENT = 10_500
 _IDLE = 9_000
 _LEAVING = 4_000
+_WEBSOCKETS = 1_000
 
 Until = Callable[[], bool]
 
@@ -65,12 +77,48 @@ def clients_that_leave(url: str, until: Until) -> None:
         time.sleep(0.5)
 
 
-def _crowd(url: str, most: int, until: Until) -> list[Line]:
+def clients_that_say_goodbye(url: str, until: Until) -> None:
+    """The same 4,000, but each says CLOSE, all in one moment."""
+    _raise_limit()
+    while not until():
+        lines = _crowd(url, _LEAVING, until)
+        for number, line in enumerate(lines):
+            line.subscribe([f"/goodbye/{number}/{n}" for n in range(10)])
+        time.sleep(1)
+        for line in lines:
+            line.send(encode_close(1000, "bye"))
+        time.sleep(0.5)
+        for line in lines:
+            line.close()
+
+
+def websockets_that_leave(url: str, until: Until) -> None:
+    """A thousand WebSockets shake hands, ping 20 times, subscribe to ten prefixes, and close, all at the same time."""
+    _raise_limit()
+    _, _, ws = url.partition(" ")
+    pings = b"".join(text({"type": "ping", "request": number}) for number in range(20))
+    while not until():
+        lines = _crowd(ws, _WEBSOCKETS, until, role="")
+        for line in lines:
+            line.send(upgrade())
+        for line in lines:
+            line.send(pings)
+        for number, line in enumerate(lines):
+            prefixes = [f"/ws/{number}/{n}" for n in range(10)]
+            line.send(text({"type": "subscribe", "prefixes": prefixes, "request": 30}))
+        time.sleep(1)
+        for line in lines:
+            line.send(frame(Opcode.CLOSE, b"\x03\xe8"))
+        for line in lines:
+            line.close()
+
+
+def _crowd(url: str, most: int, until: Until, role: Literal["client", ""] = "client") -> list[Line]:
     """Connect so many clients, from 16 addresses of loopback, so that no limit for an address is met."""
     lines: list[Line] = []
     while len(lines) < most and not until():
         try:
-            lines.append(Line(url, source=f"127.0.1.{len(lines) % 16 + 1}"))
+            lines.append(Line(url, role, source=f"127.0.1.{len(lines) % 16 + 1}"))
         except OSError:
             time.sleep(0.05)
     return lines

@@ -12,9 +12,10 @@ from hub.frame import encode_frame
 from hub.request_frame import KIND_REQUEST
 from peers.wire.kinds import Kind
 
-__all__ = ["new_topics", "pings", "refused_topics", "unserved_requests"]
+__all__ = ["copies_for_many", "new_topics", "pings", "refused_topics", "unserved_requests"]
 
 _CHUNK_FRAMES = 1_000
+_READERS = 100
 _PADDING = b"\xc4\xff" + bytes(255)
 
 Until = Callable[[], bool]
@@ -66,6 +67,20 @@ def pings(url: str, until: Until) -> None:
             except OSError:
                 continue
         time.sleep(0.001)
+
+
+def copies_for_many(url: str, until: Until) -> None:
+    """A publisher sends 4 KiB messages as quickly as it can, and a hundred subscribers read them all."""
+    readers = [Line(url) for _ in range(_READERS)]
+    for reader in readers:
+        reader.subscribe(["/copies/"])
+    publisher = Line(url)
+    data = publisher.messages("/copies/x", b"\xc5\x10\x00" + bytes(4096), 64)
+    while not until():
+        if not publisher.send(data):
+            publisher = Line(url)
+        for reader in readers:
+            reader.drain()
 
 
 def _message(topic: str) -> bytes:

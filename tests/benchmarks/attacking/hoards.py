@@ -14,13 +14,14 @@ from peers.wire.kinds import Kind
 from peers.wire.names import encode_names
 from peers.wire.rules import encode_rules
 
-__all__ = ["many_prefixes", "peer_that_leaves", "peer_with_prefixes", "stalled_readers"]
+__all__ = ["many_prefixes", "peer_that_leaves", "peer_with_prefixes", "stalled_readers", "stalled_readers_that_leave"]
 
 _PER_FRAME = 10_000
 _LINK_PREFIXES = 100_000
 _LINK_NAMES = 50_000
 _LINK_RULES = 100_000
 _STALLED = 12
+_STALLED_THAT_LEAVE = 100
 _BODY = b"\xc5\x40\x00" + bytes(0x4000)
 
 Until = Callable[[], bool]
@@ -96,3 +97,21 @@ def stalled_readers(url: str, until: Until) -> None:
             if not publisher.send(publisher.messages(f"/stalled/{n}/x", _BODY, 8)):
                 publisher = Line(url)
         time.sleep(0.002)
+
+
+def stalled_readers_that_leave(url: str, until: Until) -> None:
+    """A hundred subscribers do not read until 80 MiB wait for each, as far as the hub lets them, and leave together."""
+    publisher = Line(url)
+    data = publisher.messages("/leaving/x", b"\xc5\x10\x00" + bytes(4096), 500)
+    while not until():
+        readers = [Line(url) for _ in range(_STALLED_THAT_LEAVE)]
+        for reader in readers:
+            reader.subscribe(["/leaving/"])
+        time.sleep(0.5)
+        for _ in range(40):
+            if until() or not publisher.send(data):
+                break
+            time.sleep(0.01)
+        for reader in readers:
+            reader.close()
+        time.sleep(0.5)
