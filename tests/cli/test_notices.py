@@ -10,6 +10,7 @@ import pytest
 from hub.errors import RejectedError
 from hub.overflow import Overflow
 from peers.cli.notices import Notices
+from peers.cli.url import HubFlags
 from peers.client import BadMessage
 from peers.wire.hello import Hello, QueueWish
 
@@ -28,7 +29,7 @@ def _restored_logger() -> Iterator[None]:
 async def test_losses_are_told_with_the_policy_and_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     """What comes within a second is one line; the end tells what was not told yet."""
     notices = Notices("sub")
-    options = notices.options("me")
+    options = notices.options(HubFlags(name="me"))
     options["on_connect"](HELLO)
     for count in (10, 7):
         options["on_dropped"](count)
@@ -41,7 +42,7 @@ async def test_losses_are_told_with_the_policy_and_summed_up(capsys: pytest.Capt
 async def test_a_total_follows_when_losses_were_told_before(capsys: pytest.CaptureFixture[str]) -> None:
     """Several lines of losses end in their sum."""
     notices = Notices("sub")
-    dropped = notices.options("me")["on_dropped"]
+    dropped = notices.options(HubFlags(name="me"))["on_dropped"]
     dropped(10)
     notices._tell_dropped()
     dropped(7)
@@ -56,7 +57,7 @@ async def test_a_total_follows_when_losses_were_told_before(capsys: pytest.Captu
 
 async def test_lost_and_new_connections_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """The first connection goes without saying; what the hub calls itself cannot steer the terminal."""
-    options = Notices("sub").options("me")
+    options = Notices("sub").options(HubFlags(name="me"))
     options["on_connect"](HELLO)
     assert not capsys.readouterr().err
     options["on_disconnect"]("going away (1001)")
@@ -75,7 +76,7 @@ async def test_nothing_to_tell_is_nothing_told(capsys: pytest.CaptureFixture[str
 async def test_bad_messages_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     """What was not msgpack is told at the end."""
     notices = Notices("sub")
-    notices.options("me")["on_bad_message"](BadMessage("/a", b"\xc1", 3, "not msgpack"))
+    notices.options(HubFlags(name="me"))["on_bad_message"](BadMessage("/a", b"\xc1", 3, "not msgpack"))
     notices.finish()
     assert capsys.readouterr().err == "hub sub: 3 messages not shown: no msgpack\n"
 
@@ -83,7 +84,7 @@ async def test_bad_messages_are_counted(capsys: pytest.CaptureFixture[str]) -> N
 async def test_the_first_refusal_is_remembered() -> None:
     """Why the hub refused, for the summary at the end."""
     notices = Notices("pub")
-    rejected = notices.options("me")["on_rejected"]
+    rejected = notices.options(HubFlags(name="me"))["on_rejected"]
     rejected(RejectedError(1008, "not allowed"))
     rejected(RejectedError(1009, "too big"))
     assert notices.rejection == "not allowed (1008)"
@@ -98,4 +99,4 @@ async def test_a_line_that_is_drawn_is_wiped_out_first(capsys: pytest.CaptureFix
 async def test_the_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """HUB_TOKEN is said to the hub."""
     monkeypatch.setenv("HUB_TOKEN", "secret")
-    assert Notices("sub").options("me")["token"] == "secret"
+    assert Notices("sub").options(HubFlags(name="me"))["token"] == "secret"
