@@ -55,9 +55,7 @@ async def test_a_quiet_pair_beside_mutated_input(tmp_path: Path) -> None:
                 assert (message.topic, message.value) == ("/quiet", sent)
                 sent += 1
                 await asyncio.sleep(0.002)
-            await eventually(
-                lambda: descriptors() <= before + 2
-            )  # a reader of the journal, and a file that tells of memory
+            await eventually(lambda: descriptors() <= before + _KEPT)
         hub.signal(signal.SIGTERM)
         code, log = await hub.wait_ended()
     finally:

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder: it takes 5 seconds to start."""
+"""One Spark session for all tests of this folder but those in `programs`, which start Java themselves or need none."""
 
 from __future__ import annotations
 

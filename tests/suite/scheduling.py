@@ -27,7 +27,7 @@ _AHEAD_TESTS = 2
 
 
 class ScopeScheduling(LoadScopeScheduling):
-    """Keeps a file's tests in one worker, and all of Spark's, which share one session of Java."""
+    """Keeps the tests of a file in one worker, and those of Spark that share one session of Java."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -83,4 +83,5 @@ class ScopeScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
-        return "tests/spark" if path.startswith("tests/spark/") else path
+        in_session = path.startswith("tests/spark/") and not path.startswith("tests/spark/programs/")
+        return "tests/spark" if in_session else path
