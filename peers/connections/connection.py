@@ -352,12 +352,15 @@ class Connection(asyncio.Protocol):
         Returns:
             What is left of this connection's share.
         """
-        common = self._common(event)
+        node = self._node
+        common = node.changes if type(event) in self.conversation.changes else node.events
         if common.left <= 0 and not self._session.closed:
             self._held = event
             return self._stop(left)
         cost = self.conversation.act(event)
-        common.spend(cost)
+        common.left -= cost
+        if common.left < common.refill_below:
+            common.refill()
         self._share -= cost  # so that `work` does not take it from the share of all once more
         return left - cost
 

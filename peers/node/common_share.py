@@ -53,12 +53,12 @@ class CommonShare:
         after_turn: Calls a function once this turn of the loop is over.
     """
 
-    __slots__ = ("_after_turn", "_limit", "_line", "_refill_below", "_refill_is_due", "left", "put_off_total")
+    __slots__ = ("_after_turn", "_limit", "_line", "_refill_is_due", "left", "put_off_total", "refill_below")
 
     def __init__(self, limit: int, after_turn: Callable[[Callable[[], object]], object]) -> None:
         self._limit = limit
         self._after_turn = after_turn
-        self._refill_below = limit // 2
+        self.refill_below = limit // 2
         """Above it, no callback is worth its while."""
         self._refill_is_due = False
         """Whether a new turn was asked for; it comes behind this one."""
@@ -73,18 +73,19 @@ class CommonShare:
         return len(self._line)
 
     def spend(self, events: int) -> None:
-        """Take from it what was done."""
+        """Take from it what was done. A connection does so itself for what it acts on, since a call is one too many."""
         self.left -= events
-        if self.left < self._refill_below:
-            self._request()
+        if self.left < self.refill_below:
+            self.refill()
 
     def wait(self, connection: Waiting) -> None:
         """Let a connection go on in a later turn, behind those that wait already."""
         self.put_off_total += 1
         self._line.append(connection)
-        self._request()
+        self.refill()
 
-    def _request(self) -> None:
+    def refill(self) -> None:
+        """See to it that another turn begins; to be called when `left` has fallen below `refill_below`."""
         if not self._refill_is_due:
             self._refill_is_due = True
             self._after_turn(self._begin_turn)
@@ -102,4 +103,4 @@ class CommonShare:
                 break
             line.popleft().take_turn(each)
         if line:
-            self._request()
+            self.refill()
