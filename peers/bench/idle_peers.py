@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peers.bench.environment import Environment
-from peers.bench.errors import BenchError
+from peers.bench.errors import PlanError
 from peers.bench.measurement import Measurement
 from peers.bench.plan import Plan
 from peers.bench.report import Report, Row
@@ -126,10 +126,11 @@ def run_idle_peers(plan: Plan, seconds: float, rounds: int, tell: Told, steps: t
         steps: Who stands beside it; the first step is what the others are compared with.
 
     Raises:
-        BenchError: The hub or a worker failed, or there is no rate.
+        PlanError: There is no rate, or no time.
+        BenchError: The hub or a worker failed.
     """
     if not plan.rate or seconds <= 0 or rounds < 1:
-        raise BenchError("--rate, --seconds, --rounds: numbers above 0 expected")
+        raise PlanError("--rate, --seconds, --rounds: numbers above 0 expected")
     messages = max(1, round(plan.rate * seconds))
     environment = Environment.here()
     results: list[list[Measurement]] = []

@@ -204,7 +204,7 @@ def _connect(endpoint: Endpoint, url: str) -> socket.socket:
             made = socket.create_connection((endpoint.host, endpoint.port), _TIMEOUT_S)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
-        raise BenchError(f"no connection to {url}: {error}") from error
+        raise BenchError(f"no connection to {url}: {error.strerror or error}; is a hub running there?") from error
     return made
 
 

@@ -6,7 +6,7 @@ import os
 from typing import Literal, NamedTuple
 
 from hub.frame import BATCH_LIMIT_MESSAGES
-from peers.bench.errors import BenchError
+from peers.bench.errors import PlanError
 from peers.bench.layout import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout
 from peers.bench.running_hub import HubPlan
 from peers.transport.endpoints import Endpoint, Scheme
@@ -66,7 +66,7 @@ class Plan(HubPlan, frozen=True, kw_only=True):
         """Return the plan, if it can be carried out.
 
         Raises:
-            BenchError: It cannot; the text names the option.
+            PlanError: It cannot; the text names the option.
         """
         self.check_hub(
             [
@@ -87,22 +87,22 @@ class Plan(HubPlan, frozen=True, kw_only=True):
         )
         schemes = {Endpoint.parse(url).scheme for url in self.urls}
         if self.urls and not schemes & {Scheme.TCP, Scheme.UNIX}:
-            raise BenchError("--url: publishers need a tcp:// or unix:// url")
+            raise PlanError("--url: publishers need a tcp:// or unix:// url")
         if self.urls and self.transport == "ws" and Scheme.WS not in schemes:
-            raise BenchError("--url: --transport ws needs a second one, ws://")
+            raise PlanError("--url: --transport ws needs a second one, ws://")
         if self.publisher_messages * self.repeat + self.warmup_messages >= SEQUENCE_LIMIT:
-            raise BenchError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
+            raise PlanError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
         if self.burst > 1 and not self.rate:
-            raise BenchError("--burst: only with --rate; at full speed everything leaves in blocks of 64 KiB")
+            raise PlanError("--burst: only with --rate; at full speed everything leaves in blocks of 64 KiB")
         if self.burst % self.batch and self.batch % self.burst:
-            raise BenchError(f"--burst: {self.burst} messages cannot be made of batches of {self.batch}")
+            raise PlanError(f"--burst: {self.burst} messages cannot be made of batches of {self.batch}")
         if 4 + self.batch * (self.size + 5) > FRAME_LIMIT_BYTES:
-            raise BenchError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
+            raise PlanError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
         allowed = os.sched_getaffinity(0)
         for name, cpus in (("hub-cpu", () if self.hub_cpu is None else (self.hub_cpu,)), ("load-cpu", self.load_cpus)):
             for cpu in cpus:
                 if cpu not in allowed:
-                    raise BenchError(f"--{name}: CPU {cpu} is not among {sorted(allowed)}")
+                    raise PlanError(f"--{name}: CPU {cpu} is not among {sorted(allowed)}")
         return self
 
     @property

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 import peers
-from peers.bench.errors import BenchError
+from peers.bench.errors import BenchError, PlanError
 from peers.bench.usage import Usage, forget_peak, read_usage
 
 __all__ = ["HubPlan", "RunningHub", "child_environment"]
@@ -49,15 +49,15 @@ class HubPlan(msgspec.Struct, frozen=True, kw_only=True):
             ranges: For each number its option, the number, the least and the most that it may be.
 
         Raises:
-            BenchError: Something cannot be carried out; the text names the option.
+            PlanError: Something cannot be carried out; the text names the option.
         """
         for name, value, least, most in (*ranges, ("hub-pid", self.hub_pid, 0, 1 << 32)):
             if not least <= value <= most:
-                raise BenchError(f"--{name}: {value:,} given, expected a number from {least:,} to {most:,}")
+                raise PlanError(f"--{name}: {value:,} given, expected a number from {least:,} to {most:,}")
         if self.urls and self.hub_flags:
-            raise BenchError("--hub-flag: only for a hub that is started for the benchmark, without --url")
+            raise PlanError("--hub-flag: only for a hub that is started for the benchmark, without --url")
         if self.hub_pid and not self.urls:
-            raise BenchError("--hub-pid: only with --url; a hub that is started for the benchmark is known")
+            raise PlanError("--hub-pid: only with --url; a hub that is started for the benchmark is known")
 
     def find_hub(self, schemes: tuple[str, ...], cpu: int | None = None) -> RunningHub:
         """Take the running hub, or start one that listens for these schemes."""

@@ -142,6 +142,8 @@ def _make_way(endpoint: Endpoint) -> None:
 
 
 def _cause(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
+    if endpoint.scheme is Scheme.UNIX and isinstance(error, FileNotFoundError):
+        return f"there is no folder {Path(endpoint.path).parent}; make it first, writable for the hub"
     text = (error.strerror if isinstance(error, OSError) else "") or str(error)
     if "in use" in text or "in use" in str(error):
         text = f"port {endpoint.port} is in use by another process; choose another one, or 0 to pick a free one"

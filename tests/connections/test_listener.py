@@ -152,7 +152,8 @@ async def test_a_path_below_a_file(tmp_path: Path) -> None:
 async def test_a_path_below_nothing(tmp_path: Path) -> None:
     """No directory is made."""
     text = await failure(f"unix://{tmp_path}/no/hub.sock")
-    assert text == f"cannot listen on unix://{tmp_path}/no/hub.sock: No such file or directory"
+    place, folder = f"unix://{tmp_path}/no/hub.sock", tmp_path / "no"
+    assert text == f"cannot listen on {place}: there is no folder {folder}; make it first, writable for the hub"
     assert not (tmp_path / "no").exists()
 
 

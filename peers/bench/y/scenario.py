@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Literal
 
 from peers.bench.environment import Environment
-from peers.bench.errors import BenchError
+from peers.bench.errors import PlanError
 from peers.bench.report import Report, Row, medians
 from peers.bench.running_hub import HubPlan
 from peers.bench.stage import Told
@@ -60,7 +60,7 @@ class Plan(HubPlan, frozen=True, kw_only=True):
         """Return the plan, if it can be carried out.
 
         Raises:
-            BenchError: It cannot; the text names the option.
+            PlanError: It cannot; the text names the option.
         """
         self.check_hub(
             [
@@ -71,9 +71,9 @@ class Plan(HubPlan, frozen=True, kw_only=True):
             ]
         )
         if not self.modes or len(set(self.modes)) != len(self.modes):
-            raise BenchError(f"--mode: each once, of {', '.join(MODES)}")
+            raise PlanError(f"--mode: each once, of {', '.join(MODES)}")
         if len(self.urls) > 1 or not {Endpoint.parse(url).scheme for url in self.urls} <= {Scheme.TCP, Scheme.UNIX}:
-            raise BenchError("--url: one tcp:// or unix:// url expected")
+            raise PlanError("--url: one tcp:// or unix:// url expected")
         return self
 
 

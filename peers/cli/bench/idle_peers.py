@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from peers.bench.idle_peers import run_idle_peers
 from peers.bench.plan import Plan
-from peers.cli.bench.options import TRAFFIC, Place, described
+from peers.cli.bench.options import TRAFFIC, Place, described, flags_checked
 from peers.cli.bench.output import Output, shown_progress
 
 __all__ = ["idle_peers"]
@@ -33,7 +33,8 @@ def idle_peers(steady: Steady | None = None, place: Place | None = None, output:
     """
     output, steady = output or Output(), steady or Steady()
     fields = (place or Place()).fields()
-    plan = Plan(rate=steady.rate, size=steady.size, **fields).check()
-    with shown_progress(shown=output.progress) as tell:
+    output.check()
+    with flags_checked(), shown_progress(shown=output.progress) as tell:
+        plan = Plan(rate=steady.rate, size=steady.size, **fields).check()
         found = run_idle_peers(plan, steady.seconds, steady.rounds, tell)
     output.write(found.report())

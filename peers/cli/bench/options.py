@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from hub.overflow import Overflow
+from peers.bench.errors import PlanError
 from peers.bench.plan import Plan, Transport
+from peers.cli.errors import FlagError
 from peers.cli.ranges import size_of
+from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import QueueWish
 
-__all__ = ["HUB", "OUTPUT", "TRAFFIC", "Place", "Traffic", "described"]
+__all__ = ["HUB", "OUTPUT", "TRAFFIC", "Place", "Traffic", "described", "flags_checked"]
 
 TRAFFIC = Group("Traffic", sort_key=1)
 _BESIDE = Group("Beside the traffic", sort_key=2)
@@ -31,6 +36,19 @@ _DEFAULT = Plan()
 _WIDE_MESSAGES = 65_536
 """Queue that subscribers ask for at full speed, unless told otherwise: the window is as large as their queue, and with
 the hub's default of 8192 messages, a millisecond's worth, one would measure how soon processes wake each other up."""
+
+
+@contextmanager
+def flags_checked() -> Iterator[None]:
+    """Tell what is wrong with a plan as a command tells what is wrong with its flags, for a `with` statement.
+
+    Raises:
+        FlagError: The plan cannot be carried out.
+    """
+    try:
+        yield
+    except (PlanError, InvalidEndpointError) as error:
+        raise FlagError(str(error)) from error
 
 
 def described(text: str, group: Group, name: str | None = None) -> Parameter:
@@ -104,7 +122,7 @@ class Traffic:
         """Return the plan that these options and those of a place make.
 
         Raises:
-            UsageError: They make none; the text names the option.
+            FlagError: They make none; the text names the option.
         """
         queue_messages = self.queue_messages
         if queue_messages is None and not self.rate:
@@ -113,7 +131,8 @@ class Traffic:
         wish = QueueWish(queue_messages, queue_bytes, self.overflow)
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
         own["messages"] = self._usual_messages() if self.messages is None else self.messages
-        return Plan(**own, **place.fields(), wish=wish).check()
+        with flags_checked():
+            return Plan(**own, **place.fields(), wish=wish).check()
 
     def _usual_messages(self) -> int:
         """Return how many messages make a run that is long enough for a rate that means something."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from hub.errors import UsageError
 from peers.bench.report import Report
 from peers.bench.stage import Told
 from peers.cli.bench.options import OUTPUT, described
+from peers.cli.errors import FlagError
 
 __all__ = ["EXIT_FLAWED", "Output", "shown_progress", "write_file"]
 
@@ -39,6 +41,22 @@ class Output:
         ),
     ] = None
     progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", OUTPUT)] = True
+
+    def check(self, *others: Path | None) -> None:
+        """Look whether the files can be written, before anything is measured.
+
+        Args:
+            others: Further files; None for one that is not asked for.
+
+        Raises:
+            FlagError: One of them cannot.
+        """
+        for path in (None if str(self.json) == "-" else self.json, *others):
+            if path is None:
+                continue
+            folder = path.parent
+            if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+                raise FlagError(f"{path}: no file can be written there")
 
     def write(self, report: Report) -> None:
         """Print the table, and write the JSON.

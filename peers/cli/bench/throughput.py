@@ -30,6 +30,7 @@ def bench(
     """
     plan = (traffic or Traffic()).plan(place or Place())
     output = output or Output()
+    output.check(html)
     environment = Environment.here()
     with shown_progress(shown=output.progress) as tell, Stage(plan) as stage:
         runs = [

@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from peers.bench.y.scenario import MODES, Mode, Plan, Transport, run_y
-from peers.cli.bench.options import HUB, TRAFFIC, described
+from peers.cli.bench.options import HUB, TRAFFIC, described, flags_checked
 from peers.cli.bench.output import EXIT_FLAWED, Output, shown_progress
 
 __all__ = ["y"]
@@ -51,11 +51,12 @@ class Pairs:
         """Return the plan that the options make.
 
         Raises:
-            UsageError: They make none; the text names the option.
+            FlagError: They make none; the text names the option.
         """
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
         urls = () if self.url is None else (self.url,)
-        return Plan(**own, modes=tuple(self.mode or MODES), urls=urls, hub_flags=tuple(self.hub_flag or ())).check()
+        with flags_checked():
+            return Plan(**own, modes=tuple(self.mode or MODES), urls=urls, hub_flags=tuple(self.hub_flag or ())).check()
 
 
 def y(pairs: Pairs | None = None, output: Output | None = None) -> None:
@@ -67,6 +68,7 @@ def y(pairs: Pairs | None = None, output: Output | None = None) -> None:
     """
     plan = (pairs or Pairs()).plan()
     output = output or Output()
+    output.check()
     with shown_progress(shown=output.progress) as tell:
         found = run_y(plan, tell)
     output.write(found)
