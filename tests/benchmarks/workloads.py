@@ -106,6 +106,14 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7),)),
     Workload("fan-in", "50 → 1, 100 bytes", publishers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7),)),
     Workload(
+        "fan-in-singly",
+        "50 → 1, 100 bytes, each message its own write",
+        publishers=50,
+        window_messages=1_500,
+        chunk_messages=1,
+        goals=(Goal("cpu_us", 0.7),),
+    ),
+    Workload(
         "topics",
         "10,000 topics in turn, 1,000 prefixes of 1 subscriber",
         topics=_TOPICS,
