@@ -23,7 +23,6 @@ later one message; answers stand in the order of the messages that they answer. 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from http import HTTPStatus
@@ -161,8 +160,9 @@ class Session:
         self._handshake_limit_bytes = handshake_limit_bytes
         self._head = bytearray()
         """The beginning of the HTTP request; empty before it, and as soon as the request is complete."""
-        self._unread: deque[memoryview] = deque()
-        """Pieces that were fed and not looked at; emptied when the conversation is over."""
+        self._unread: list[memoryview] = []
+        """Pieces that were fed and not looked at; emptied when the conversation is over. A list, as they are few, and a
+        deque takes 600 bytes, which thousands of idle clients would have for nothing."""
         self._events: Iterator[Event | None] = iter(())
         """The events in the piece that is being looked at."""
         self._spoken = ""
@@ -170,8 +170,8 @@ class Session:
         self._protocol: Protocol | None = None
         """The library's reader of frames; None before `accept`."""
         self._fragments = Fragments()
-        self._replies: deque[bytes] = deque()
-        """The library's own answers to the last piece: a Pong for each Ping, in their order, and then perhaps a Close.
+        self._replies: list[bytes] = []
+        """The library's own answers to the last piece, the last one first: a Pong for each Ping, and perhaps a Close.
         Each one leaves when the frame that it answers is acted on."""
         self._outgoing: list[bytes] = []
         """What waits for `take_outgoing`, which empties it."""
@@ -224,7 +224,7 @@ class Session:
         if self._protocol is not None and self.phase is Phase.OPEN:
             self.phase = Phase.CLOSED
             if self._protocol.state is not OPEN:  # the library has closed already, for a frame behind this one
-                self._outgoing.extend(self._replies)
+                self._outgoing.extend(reversed(self._replies))
             self._replies.clear()
             self._protocol.fail(code, cut_text(text).decode())
             self._take_from_library()
@@ -314,7 +314,7 @@ class Session:
     def read(self) -> None:
         """Read the next piece of what was fed; `next_event` returns what is in it."""
         if self._unread:
-            self._events = self._read(bytes(self._unread.popleft()))
+            self._events = self._read(bytes(self._unread.pop(0)))
 
     def _read(self, data: bytes) -> Iterator[Event | None]:
         if self.phase is Phase.OPENING:
@@ -368,7 +368,8 @@ class Session:
         protocol = self._protocol
         assert protocol is not None  # noqa: S101 -- made by accept
         protocol.receive_data(data)
-        self._replies.extend(data for data in protocol.data_to_send() if data)
+        self._replies = [data for data in protocol.data_to_send() if data]
+        self._replies.reverse()
         for frame in protocol.events_received():
             yield self._frame(frame) if isinstance(frame, Frame) else None
             if self.closed:
@@ -379,13 +380,13 @@ class Session:
             yield ended
 
     def _send_replies(self) -> None:
-        self._outgoing.extend(self._replies)
+        self._outgoing.extend(reversed(self._replies))
         self._replies.clear()
 
     def _frame(self, frame: Frame) -> Event | None:
         match frame.opcode:
             case Opcode.PING if self._replies:
-                self._outgoing.append(self._replies.popleft())
+                self._outgoing.append(self._replies.pop())
             case Opcode.TEXT | Opcode.BINARY if frame.opcode is not self.codec.opcode:
                 return self._give_up(CloseCode.WRONG_KIND, _wrong_kind(self.codec, self._spoken))
             case Opcode.TEXT | Opcode.BINARY | Opcode.CONT:
