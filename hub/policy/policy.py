@@ -18,10 +18,7 @@ from hub.policy.grants import Domain, Grant, Grants, User
 from hub.policy.path import NAMES, TOPICS, Path
 from hub.topics import printable
 
-__all__ = ["ANONYMOUS", "Action", "Policy", "Rights", "RolePermissions", "check_user"]
-
-ANONYMOUS = "anonymous"
-"""The user that nobody in particular is."""
+__all__ = ["Action", "Policy", "Rights", "RolePermissions", "check_user"]
 
 _SHOWN_PATHS = 8
 """How many granted paths the text of a refusal lists."""

@@ -27,7 +27,7 @@ from hub.topics import printable
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.texts import escaped
-from peers.cli.url import DEFAULT_URL, URL_VARIABLE, CaFile, CertificateFile, KeyFile
+from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import client_context, explained
 from peers.wire.hello import Hello
@@ -55,7 +55,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def check(  # noqa: PLR0913 -- one flag each
+def check(
     url: Annotated[
         str,
         Parameter(
@@ -67,15 +67,14 @@ def check(  # noqa: PLR0913 -- one flag each
     timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
     warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
-    ca: CaFile = "",
-    certificate: CertificateFile = "",
-    key: KeyFile = "",
+    tls: TlsFiles | None = None,
 ) -> int:
     """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
     check_positive("--timeout", timeout, "seconds")
     if warn_ms is not None and not warn_ms >= 0:  # so that `nan` is none either
         raise FlagError(f"--warn-ms {warn_ms:g}: give 0 or more milliseconds")
-    finding = _find(url, timeout, warn_ms, lambda: client_context(ca, certificate, key))
+    files = tls or TlsFiles()
+    finding = _find(url, timeout, warn_ms, lambda: client_context(files.ca, files.certificate, files.key))
     if not quiet:
         print(f"{finding.health.name.lower()}: {escaped(finding.text)}")
         sys.stdout.flush()

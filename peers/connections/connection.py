@@ -342,9 +342,8 @@ class Connection(asyncio.Protocol):
         if copies > 0:
             self._share -= copies
             events.spend(copies)
-            if not (self._putting_off or self._refill_is_due):
-                self._refill_is_due = True
-                self._node.after_turn(self._refill)
+            if not self._putting_off:
+                self._refill_later()
 
     def _do(self, event: Any, left: int) -> int:
         """Do what an event asks for, or hold it while nothing is left of what all may ask for in a turn.
@@ -353,6 +352,7 @@ class Connection(asyncio.Protocol):
             What is left of this connection's share.
         """
         node = self._node
+        # As `_common` and `CommonShare.spend`, without two calls for each event.
         common = node.changes if type(event) in self.conversation.changes else node.events
         if common.left <= 0 and not self._session.closed:
             self._held = event
@@ -400,7 +400,11 @@ class Connection(asyncio.Protocol):
             self._putting_off = True
             self._transport.pause_reading()
             self._common(self._held).wait(self)
-        elif not self._refill_is_due:
+        else:
+            self._refill_later()
+
+    def _refill_later(self) -> None:
+        if not self._refill_is_due:
             self._refill_is_due = True
             self._node.after_turn(self._refill)
 

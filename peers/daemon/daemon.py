@@ -167,7 +167,7 @@ class Daemon:
         """
         settings, applied, needs_restart = reloaded(self.node.settings, loaded.settings)
         if self._tls is not None:
-            refresh(self._tls, settings.tls.certificate, settings.tls.key, settings.tls.ca)
+            refresh(self._tls, settings.tls)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
         self.node.settings = settings
         self._fit_descriptors()
@@ -181,8 +181,7 @@ class Daemon:
         if not endpoint.scheme.is_secure:
             return None
         if self._tls is None:
-            tls = settings.tls
-            self._tls = server_context(tls.certificate, tls.key, tls.ca, tls.clients, tls.minimum)
+            self._tls = server_context(settings.tls)
         return self._tls
 
     def _fail_tls(self, address: str, reason: str) -> None:
@@ -220,16 +219,17 @@ class Daemon:
         """Warn of listeners that anybody on the network may use, and note by which names browsers may ask for them."""
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
         self.node.host_names = frozenset(named | {socket.gethostname().lower()})
-        zeek, tls = self.node.settings.zeek, self.node.settings.tls
-        vouched = {
-            Scheme.ZEEK: bool(zeek.ca),
-            Scheme.TLS: tls.clients == "required",
-            Scheme.WSS: tls.clients == "required",
-        }
         for endpoint in self.endpoints:
             is_open = not (endpoint.scheme is Scheme.UNIX or _is_loopback(endpoint))
-            if is_open and not vouched.get(endpoint.scheme):
+            if is_open and not self._asks_who_comes(endpoint):
                 self._log.warning("listening without authentication", on=endpoint.location, open_to="the network")
+
+    def _asks_who_comes(self, endpoint: Endpoint) -> bool:
+        """Return whether a listener takes only those for whom an authority vouches."""
+        settings = self.node.settings
+        if endpoint.scheme is Scheme.ZEEK:
+            return bool(settings.zeek.ca)
+        return endpoint.scheme.is_secure and settings.tls.clients == "required"
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:
         return endpoint.queue.applied_to(self.node.settings.queue)

@@ -23,6 +23,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from peers.transport.tls import NO_TLS
+
 __all__ = ["ACCEPTS_PER_TURN", "HANDSHAKES_LIMIT", "TLS_HANDSHAKE_S", "Acceptor"]
 
 ACCEPTS_PER_TURN = 16
@@ -39,9 +41,6 @@ _PAUSE_S = 0.1
 """How long nobody is accepted after a connection could neither be accepted nor closed, seconds."""
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"})
-"""What OpenSSL says where a far side begins with bytes that are no TLS."""
-
 _GONE_ALREADY = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
 """Errors of `accept` that concern one connection only; the next one can be accepted at once."""
 
@@ -180,6 +179,6 @@ class Acceptor:
 def _why(error: OSError) -> str:
     """Say why a TLS handshake failed, in the words of OpenSSL where it has some."""
     reason = str(getattr(error, "reason", None) or error.strerror or error) or "the far side went away"
-    if reason in _NO_TLS:
+    if reason in NO_TLS:
         return f"{reason}: the far side speaks without TLS"
     return reason

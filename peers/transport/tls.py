@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Literal
 
 from hub.errors import UsageError
+from hub.settings import TlsSettings
 
 __all__ = [
+    "NO_TLS",
     "TlsError",
     "client_context",
     "explained",
@@ -33,20 +34,14 @@ __all__ = [
     "server_context",
 ]
 
-Clients = Literal["any", "asked", "required"]
-
-_VERIFICATION: dict[Clients, ssl.VerifyMode] = {
-    "any": ssl.CERT_NONE,
-    "asked": ssl.CERT_OPTIONAL,
-    "required": ssl.CERT_REQUIRED,
-}
+_VERIFICATION = {"any": ssl.CERT_NONE, "asked": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption, nothing else. Those of 1.3 are all of this kind."""
 
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
+NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 """What OpenSSL says where a far side's bytes are no TLS."""
 
 _WANTS_CERTIFICATE = frozenset(
@@ -64,42 +59,35 @@ class TlsError(UsageError):
     """TLS cannot be set up as it was asked for."""
 
 
-def server_context(
-    certificate: str, key: str, ca: str = "", clients: Clients = "any", minimum: str = "1.2"
-) -> ssl.SSLContext:
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return the context of a listener.
-
-    Args:
-        certificate: PEM file of the certificate and its chain.
-        key: PEM file of its key; empty where the certificate's file has it.
-        ca: PEM file of the authorities that vouch for clients.
-        clients: What is asked of clients.
-        minimum: Version of TLS, "1.2" or "1.3".
 
     Raises:
         TlsError: A file is missing or cannot be used; the text names its key in the settings.
     """
-    if not certificate:
+    if not settings.certificate:
         raise TlsError("tls.certificate is missing: a listener on tls:// or wss:// needs tls.certificate and tls.key")
-    if clients != "any" and not ca:
+    clients = settings.clients
+    if clients != "any" and not settings.ca:
         raise TlsError(f"tls.ca is missing: tls.clients = {clients!r} needs the authorities that vouch for clients")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[minimum]
+    context.minimum_version = _VERSIONS[settings.minimum]
     context.set_ciphers(_CIPHERS)
-    refresh(context, certificate, key, ca)
+    refresh(context, settings)
     context.verify_mode = _VERIFICATION[clients]
     return context
 
 
-def refresh(context: ssl.SSLContext, certificate: str, key: str, ca: str = "") -> None:
+def refresh(context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Read the files of a listener's context again, as after a reload: handshakes to come use what they hold now.
 
     Raises:
         TlsError: One of them cannot be used; the context goes on with what it had.
     """
+    certificate, key = settings.certificate, settings.key
     load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key, "tls.certificate", "tls.key")
-    if ca:
-        load_authorities(context, ca, "tls.ca")
+    if settings.ca:
+        load_authorities(context, settings.ca, "tls.ca")
     load_certificate(context, certificate, key, "tls.certificate", "tls.key")
 
 
@@ -184,7 +172,7 @@ def explained(error: OSError, host: str) -> str:
         return _explained_certificate(error, host)
     if not isinstance(error, ssl.SSLError):
         return ""
-    if error.reason in _NO_TLS:
+    if error.reason in NO_TLS:
         return "it does not speak TLS: is that a tcp:// or ws:// port?"
     if error.reason in _WANTS_CERTIFICATE:
         return "it takes no client without a certificate of its authority: give certificate and key"
