@@ -24,9 +24,10 @@ async def test_rules_and_labels(node: Node, real_hub: RealHub) -> None:
         client.publish("/t", 2, {labels: ["c", "b", "a"]});
         client.publish("/t", 3);
         await client.publish("/u", 4, {labels: ["a", "b"], confirm: true});
+        await until(() => seen.rule.length === 3);
         await rule.unsubscribe();
         await client.publish("/t", 5, {labels: ["a", "b"], confirm: true});
-        await until(() => seen.topic.length === 4);
+        await until(() => seen.topic.length === 4 && seen.both.length === 3);
         return [seen, client.statistics().publishedBatches, rule.prefixes];
     """)
     beside = {"labels": ["a", "b", "c"], "sender": "", "to": ""}
