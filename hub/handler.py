@@ -34,6 +34,7 @@ from hub.frame import FLAG_SHARED
 from hub.memory import Memory
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import Overflow, QueueLimits
+from hub.policy.policy import Rights
 from hub.request_frame import Item, as_bytes
 from hub.statistics import SAMPLE_PREFIXES, HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
@@ -62,6 +63,7 @@ class Handler:
         address: Text for people.
         poster: Where it writes requests and replies, None for one that takes none.
         frame_limit_bytes: Largest body that the far side takes.
+        rights: What it may do; None: everything.
     """
 
     __slots__ = (
@@ -91,6 +93,7 @@ class Handler:
         "poster",
         "prefixes",
         "published_messages",
+        "rights",
         "unreadable_messages",
         "writable",
     )
@@ -105,6 +108,7 @@ class Handler:
         address: str = "",
         poster: Poster | None = None,
         frame_limit_bytes: int = ANY_FRAME_BYTES,
+        rights: Rights | None = None,
     ) -> None:
         # 0 until the core gives the handler a number, as it is attached.
         self.id = 0
@@ -119,6 +123,8 @@ class Handler:
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
+        # What it may do; None for everything, as in a hub without a policy, and for subscribers in this process.
+        self.rights = rights
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
         # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.

@@ -9,6 +9,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.handler import WRITE_LIMIT_BYTES, Handler
 from hub.overflow import Overflow, QueueLimits
+from hub.policy.policy import Policy
 from hub.statistics import HandlerStatistics
 from tests.hub.fakes import (
     Bench,
@@ -408,3 +409,14 @@ def test_without_a_core_nobody_is_told() -> None:
     handler.pause()
     handler.offer(Batch.of("/a", [1, 2]))
     assert handler.dropped_messages == 1
+
+
+# Rights.
+
+
+def test_a_handler_may_do_everything_unless_it_is_told_otherwise() -> None:
+    """No rights are no bounds; those that are given stay with the handler."""
+    rights = Policy({}, {}).rights("nobody")
+    limits = QueueLimits(messages=1, bytes=1)
+    assert handler_of().rights is None
+    assert Handler(FakeOutlet(), role=Role.CLIENT, limits=limits, rights=rights).rights is rights
