@@ -1,7 +1,7 @@
 """Compare the hub with other brokers, all of them in turn in one session on this machine.
 
     python tests/benchmarks/compare.py [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
-                                       [--before DIRECTORY] [--json FILE] [--html FILE]
+                                       [--before DIRECTORY] [--tls] [--json FILE] [--html FILE]
                                        [--markdown FILE] [--svg FILE] [--profile DIRECTORY]
 
 Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
@@ -14,14 +14,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from brokers import BROKERS
+from brokers import BROKERS, secured_brokers
 from brokers.broker import Broker
+from brokers.certificate import Certificate, new_certificate
 from brokers.hub import Hub
 from brokers.install import install_missing
 from chart import write_html
 from contestants import BEFORE, Contestant, contestants
+from generators.tls import CIPHER
 from machine import surroundings
 from markdown import write_markdown
 from measure import Run, measure, placement
@@ -48,6 +52,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", metavar="NAMES", help="brokers, separated by commas; default: all")
     parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="checkout whose hub takes part, as hub-before")
+    parser.add_argument("--tls", action="store_true", help="the hub and nats-server over TLS 1.3; default: 100-bytes")
     parser.add_argument("--workloads", default="", metavar="NAMES", help="separated by commas; default: all")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
@@ -62,9 +67,13 @@ def _arguments() -> argparse.Namespace:
     if given.before and not (given.before / "peers").is_dir():
         parser.error(f"--before: there is no checkout of the hub in {given.before}")
     try:
-        given.chosen = selected(_names(given.workloads))
+        given.chosen = selected(_names(given.workloads) or (["100-bytes"] if given.tls else []))
     except ValueError as error:
         parser.error(str(error))
+    if given.tls and any(workload.websocket for workload in given.chosen):
+        parser.error("--tls: there is no workload with WebSockets over TLS")
+    if given.tls:  # the goals of batches are for what is only copied
+        given.chosen = [replace(workload, batches=False) for workload in given.chosen]
     unknown = set(_names(given.only)) - {broker.name for broker in BROKERS}
     if unknown:
         parser.error(
@@ -91,11 +100,17 @@ def _plan(
 def main() -> int:
     """Compare; return the exit code."""
     given = _arguments()
+    with ExitStack() as stack:
+        return _compare(given, stack.enter_context(new_certificate()) if given.tls else None)
+
+
+def _compare(given: argparse.Namespace, certificate: Certificate | None) -> int:
     console = Console(stderr=True)
     only = _names(given.only)
-    brokers = install_missing([broker for broker in BROKERS if not only or broker.name in only])
+    kinds = BROKERS if certificate is None else secured_brokers(certificate)
+    brokers = install_missing([broker for broker in kinds if not only or broker.name in only])
     if given.before:
-        brokers.insert(1, Hub(BEFORE, given.before.resolve()))
+        brokers.insert(1, Hub(BEFORE, given.before.resolve(), certificate))
     network = enter_own_network()
     raise_descriptor_limit()
     place = placement()
@@ -110,10 +125,13 @@ def main() -> int:
             progress.update(task, description=f"{workload.name}  {contestant.name}".ljust(28))
             profile = given.profile if contestant.ours else None
             duration_s = _DURATION_S[workload.kind] * given.scale
-            runs.append(measure(workload, contestant, repeat, duration_s, place, profile=profile))
+            ca = certificate.ca if certificate else ""
+            runs.append(measure(workload, contestant, repeat, duration_s, place, profile=profile, ca=ca))
             progress.advance(task)
     summary = Summary(runs)
     about = surroundings(brokers, network)
+    if certificate is not None:
+        about["tls"] = f"1.3, {CIPHER}, certificate with ECDSA P-256"
     out = Console()
     print_report(summary, about, out if out.is_terminal else Console(width=_PRINTED_WIDTH))
     if given.json:

@@ -1,7 +1,8 @@
 """The load generator's process: it reads a job from standard input, and writes figures to standard output, both JSON.
 
 ```
-< {"workload": "fan-out", "dialect": "nats", "ports": [4222, 0], "pid": 71, "duration_s": 1.5, "cpu": 1}
+< {"workload": "fan-out", "dialect": "nats", "ports": [4222, 0], "pid": 71, "duration_s": 1.5, "cpu": 1,
+   "ca": ""}
 > {"figures": {"cpu_us": 0.07, ...}}          or  {"wrong": "..."}  or  {"failed": "..."}
 ```
 
@@ -33,15 +34,15 @@ from peers.bench.errors import BenchError
 from peers.bench.worker import raise_descriptor_limit
 
 
-def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
-    """Return the dialect with that name, for one running broker."""
+def dialect(name: str, ports: list[int], workload: Workload, ca: str) -> Dialect:
+    """Return the dialect with that name, for one running broker, with TLS if there is an authority."""
     port, second = ports
     through = second if workload.websocket else 0
     makers: dict[str, Callable[[], Dialect]] = {
-        "hub": lambda: HubWebSocketDialect(port, second) if workload.websocket else HubDialect(port),
-        "hub-batch": lambda: HubDialect(port, workload.size_bytes),
+        "hub": lambda: HubWebSocketDialect(port, second) if workload.websocket else HubDialect(port, 0, ca),
+        "hub-batch": lambda: HubDialect(port, workload.size_bytes, ca),
         "hub-json": lambda: HubJsonDialect(port, second),
-        "nats": lambda: NatsDialect(port, through),
+        "nats": lambda: NatsDialect(port, through, ca),
         "mosquitto": lambda: MqttDialect(port, through),
         "redis": lambda: RedisDialect(port),
         "relay": lambda: RelayDialect(port),
@@ -57,7 +58,8 @@ def main() -> None:
         os.sched_setaffinity(0, {order["cpu"]})
     raise_descriptor_limit()
     workload = next(one for one in WORKLOADS if one.name == order["workload"])
-    job = Job(workload, dialect(order["dialect"], order["ports"], workload), order["pid"], order["duration_s"])
+    spoken = dialect(order["dialect"], order["ports"], workload, order["ca"])
+    job = Job(workload, spoken, order["pid"], order["duration_s"])
     gc.disable()  # nothing here makes cycles; a collection would be in the latencies
     result: dict[str, Any]
     try:

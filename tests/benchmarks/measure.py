@@ -16,6 +16,7 @@ from typing import Any
 
 from brokers.broker import BrokerError, RunningBroker
 from contestants import Contestant
+from generators.tls import CIPHER_CONFIGURATION
 from workloads import Workload
 
 __all__ = ["Placement", "Run", "measure", "placement"]
@@ -63,6 +64,7 @@ def measure(
     place: Placement,
     *,
     profile: Path | None,
+    ca: str = "",
 ) -> Run:
     """Carry out one run; what goes wrong is in the result.
 
@@ -72,13 +74,14 @@ def measure(
         repeat: Number of the repetition.
         duration_s: Of publishing.
         place: CPUs.
+        ca: PEM file of the authority that vouches for the broker; empty without TLS.
         profile: Directory for a py-spy profile of a broker written in Python, which falsifies the figures.
     """
     result: dict[str, Any]
     try:
         with RunningBroker(contestant.broker, place.server) as broker:
             with _profiled(broker.pid, profile and profile / f"{workload.name}-{contestant.name}-{repeat}.svg"):
-                result = _generate(workload, contestant, broker, duration_s, place)
+                result = _generate(workload, contestant, broker, duration_s, place, ca)
             if "figures" not in result:
                 told = broker.told()
                 result = {kind: f"{text}; the broker says: {told}" if told else text for kind, text in result.items()}
@@ -87,8 +90,8 @@ def measure(
     return Run(workload.name, contestant.name, repeat, **result)
 
 
-def _generate(
-    workload: Workload, contestant: Contestant, broker: RunningBroker, duration_s: float, place: Placement
+def _generate(  # noqa: PLR0917 -- all of them are needed
+    workload: Workload, contestant: Contestant, broker: RunningBroker, duration_s: float, place: Placement, ca: str
 ) -> dict[str, Any]:
     order = {
         "workload": workload.name,
@@ -97,6 +100,7 @@ def _generate(
         "pid": broker.pid,
         "duration_s": duration_s,
         "cpu": place.generator,
+        "ca": ca,
     }
     try:
         done = subprocess.run(
@@ -105,6 +109,7 @@ def _generate(
             capture_output=True,
             text=True,
             check=False,
+            env=_environment(ca),
             timeout=_LIMIT_S + duration_s,
         )
     except subprocess.TimeoutExpired:
@@ -113,6 +118,15 @@ def _generate(
         return {"failed": f"the load generator ended with {done.returncode}: {done.stderr.strip()[-500:]}"}
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+def _environment(ca: str) -> dict[str, str]:
+    """Return the generator's environment; with TLS it offers one cipher only, so that all brokers use the same."""
+    if not ca:
+        return dict(os.environ)
+    file = Path(ca).with_name("openssl.cnf")
+    file.write_text(CIPHER_CONFIGURATION)
+    return {**os.environ, "OPENSSL_CONF": str(file)}
 
 
 @contextmanager

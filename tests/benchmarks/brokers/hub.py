@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from brokers.broker import Ports, first_line
+from brokers.certificate import Certificate
 
 __all__ = ["Hub"]
 
@@ -26,14 +27,16 @@ class Hub:
     Args:
         name: What the results call it.
         root: Folder of the checkout; without it the one that this file belongs to.
+        certificate: What it shows; without it there is no TLS.
     """
 
     package = ""
     websocket = True
 
-    def __init__(self, name: str = "hub", root: Path = _ROOT) -> None:
+    def __init__(self, name: str = "hub", root: Path = _ROOT, certificate: Certificate | None = None) -> None:
         self.name = name
         self._root = root
+        self._certificate = certificate
 
     def version(self) -> str:
         """Return version, commit, and what is compiled."""
@@ -46,5 +49,9 @@ class Hub:
     def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
         """Start it with both listeners."""
         start = f"import sys; sys.path.insert(0, {str(self._root)!r}); from peers.cli import main; main()"
-        listen = [f"--listen=tcp://127.0.0.1:{ports[0]}", f"--listen=ws://127.0.0.1:{ports[1]}"]
-        return [sys.executable, "-c", start, "run", *listen, "--log-level=warning"]
+        schemes, files = ("tcp", "ws"), self._certificate
+        shown: list[str] = []
+        if files is not None:
+            schemes, shown = ("tls", "wss"), ["--tls-certificate", files.certificate, "--tls-key", files.key]
+        listen = [f"--listen={scheme}://127.0.0.1:{port}" for scheme, port in zip(schemes, ports, strict=True)]
+        return [sys.executable, "-c", start, "run", *listen, *shown, "--log-level=warning"]

@@ -10,6 +10,7 @@ import base64
 import os
 import socket
 
+from generators.tls import secured
 from generators.websocket import encode_frame, take_frame
 
 __all__ = ["Channel", "WebSocketChannel"]
@@ -27,6 +28,11 @@ class Channel:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=SETUP_LIMIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = bytearray()
+
+    def secure(self, ca: str) -> None:
+        """Go on with TLS, where there is an authority that vouches for the broker (a PEM file)."""
+        if ca:
+            self.socket = secured(self.socket, ca)
 
     def send(self, data: bytes) -> None:
         """Send all of it."""

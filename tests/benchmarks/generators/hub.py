@@ -48,15 +48,18 @@ class HubDialect:
     Args:
         port: Of its TCP listener.
         batched_bytes: Size of a payload, to send batches; 0 for single frames.
+        ca: PEM file of the hub's authority; empty without TLS.
     """
 
-    def __init__(self, port: int, batched_bytes: int = 0) -> None:
+    def __init__(self, port: int, batched_bytes: int = 0, ca: str = "") -> None:
         self._port = port
+        self._ca = ca
         self.unit_messages = WRITE_BYTES // len(packed(bytes(batched_bytes))) if batched_bytes else 1
 
     def connect(self, role: Role) -> Channel:
         """Open a connection; the hub answers HELLO with HELLO."""
         channel = Channel(self._port)
+        channel.secure(self._ca)
         hello = {"protocol": 1, "role": "client", "name": f"bench {role}", "software": "bench", "queue": QUEUE_WISH}
         channel.send(_frame(_HELLO, msgpack.packb(hello)))
         kind, body = _receive(channel)

@@ -29,13 +29,15 @@ class NatsDialect:
     Args:
         port: Of its client listener.
         websocket_port: Of its WebSocket listener, for subscribers; 0 to subscribe over TCP.
+        ca: PEM file of its authority; empty without TLS.
     """
 
     unit_messages = 1
 
-    def __init__(self, port: int, websocket_port: int = 0) -> None:
+    def __init__(self, port: int, websocket_port: int = 0, ca: str = "") -> None:
         self._port = port
         self._websocket_port = websocket_port
+        self._ca = ca
 
     def connect(self, role: Role) -> Channel:
         """Open a connection: INFO, CONNECT, and a PING to know that it was taken."""
@@ -44,6 +46,7 @@ class NatsDialect:
         else:
             channel = Channel(self._port)
         channel.receive_to(b"\r\n")
+        channel.secure(self._ca)  # the line before comes without it
         channel.send(_CONNECT)
         self._wait(channel)
         return channel

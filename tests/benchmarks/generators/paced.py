@@ -14,6 +14,7 @@ import socket
 import time
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from generators.receiver import Receiver, WrongBytesError
@@ -106,6 +107,8 @@ def pace(
 
 
 def _discard(connection: socket.socket) -> None:
-    """Read what the broker says to those who expect nothing: pings, mostly."""
-    if not connection.recv(65536):
+    """Read what the broker says to those who expect nothing: pings, mostly, and tickets of TLS."""
+    with suppress(BlockingIOError):
+        if connection.recv(65536):
+            return
         raise ConnectionError("the broker closed a connection")

@@ -117,7 +117,10 @@ class PlainReceiver:
 
     def receive(self) -> int:
         """Read once and check."""
-        size = self.socket.recv_into(_BUFFER)
+        try:
+            size = self.socket.recv_into(_BUFFER)
+        except BlockingIOError:  # with TLS: a part of a record
+            return 0
         if not size:
             raise ConnectionError("the broker closed a subscriber's connection")
         self._checker.feed(_BUFFER[:size])
