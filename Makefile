@@ -11,6 +11,9 @@ WANTED := $(if $(and $(PRESENT),$(filter-out file,$(origin PYTHON))),$(call VERS
 VENV := .venv$(if $(filter-out $(PRESENT),$(WANTED)),-$(WANTED))
 BIN := $(VENV)/bin
 ARGS ?=
+# Tests start Python about two thousand times. Where bytecode may not be kept, as in many containers, each of these compiles
+# all that it imports, and each worker rewrites all assertions.
+export PYTHONDONTWRITEBYTECODE :=
 # Modules that tests do without, as on a machine where they are not installed: `make test-quick WITHOUT=uvloop`.
 WITHOUT ?=
 PYTEST = $(if $(WITHOUT),WITHOUT=$(WITHOUT) PYTHONPATH=$(CURDIR)/tests/without) \
