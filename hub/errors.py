@@ -3,8 +3,8 @@
 ```
 HubError
   UsageError      our caller:   InvalidTopicError  InvalidNameError  ClosedError  BusyError
-  PeerError       the far side: ProtocolError (fatal)  RejectedError (go on; of it: GoneError)
-                                ConnectionLostError
+  PeerError       the far side: ProtocolError (fatal; of it: NotRecognisedError)
+                                RejectedError (go on; of it: GoneError)  ConnectionLostError
                                 RequestError (one request has no value for an answer), by status:
                                   RequestFailedError  NoResponderError  ResponderGoneError  RequestTimeoutError
                                   RequestOverflowError  NotAllowedError  RequestTooBigError
@@ -35,6 +35,7 @@ __all__ = [
     "JournalUnavailableError",
     "NoResponderError",
     "NotAllowedError",
+    "NotRecognisedError",
     "PeerError",
     "ProtocolError",
     "RejectedError",
@@ -68,6 +69,10 @@ class CloseCode(IntEnum):
     """What was asked for is no longer, or not yet, in the journal."""
     JOURNAL_FAILED = 4012
     """The journal could not be written or read: full disk, damage."""
+    NOT_RECOGNISED = 4401
+    """Whoever connects has not shown who he is, or what he has shown has ended."""
+    FORBIDDEN = 4403
+    """The user of a connection is gone, or may no longer be connected."""
 
 
 class HubError(Exception):
@@ -113,6 +118,21 @@ class PeerError(HubError):
 
 class ProtocolError(PeerError):
     """The stream can no longer be understood: the connection ends."""
+
+
+class NotRecognisedError(ProtocolError):
+    """Whoever connects is not recognised: he shows nothing, or something wrong, or something that has ended.
+
+    The code and the text are always the same, so that nobody learns from them how near he was.
+
+    Attributes:
+        delay_s: How long the answer is to be held back.
+    """
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        super().__init__(CloseCode.NOT_RECOGNISED, "not recognised: show a certificate or a token that this hub knows")
+        self.args = (delay_s,)  # so that it can be pickled
+        self.delay_s = delay_s
 
 
 class RejectedError(PeerError):

@@ -20,6 +20,7 @@ from hub.overflow import Overflow, QueueLimits
 
 __all__ = [
     "RANGED",
+    "AccessSettings",
     "JournalSettings",
     "Limits",
     "LogSettings",
@@ -49,6 +50,9 @@ _SMALLEST_QUEUE_BYTES = _KIB
 
 _PATH_BYTES = 4096
 """PATH_MAX of Linux."""
+
+_CLAIM_BYTES = 1024
+"""Issuers are URLs, which have a few dozen characters."""
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
@@ -233,6 +237,11 @@ def _path(description: str) -> Meta:
     return Meta(pattern=_PRINTABLE, description=description, extra={"most_bytes": _PATH_BYTES})
 
 
+def _claim(description: str) -> Meta:
+    """Describe a claim of a JWT: its name, or what it must hold."""
+    return Meta(pattern=_PRINTABLE, description=description, extra={"most_bytes": _CLAIM_BYTES})
+
+
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the hub shows at `tls://` and `wss://`, and to peer hubs that it dials there."""
 
@@ -250,6 +259,29 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Whether clients are asked for a certificate of `tls.ca`: never, if they have one, always."),
     ] = "any"
     minimum: Annotated[Literal["1.2", "1.3"], Meta(description="Oldest version of TLS that listeners speak.")] = "1.2"
+
+
+class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How users are recognised, and what they may do. Nothing set: everybody may do everything."""
+
+    policy: Annotated[
+        str, _path("TOML file of roles, users, and what each may do; empty: the built-in roles alone."), _LIVE
+    ] = ""
+    tokens: Annotated[str, _path("File of hashed tokens, which `hub token` writes."), _LIVE] = ""
+    anonymous: Annotated[
+        str,
+        Meta(
+            pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63})?$",
+            description="Role of those who show nothing; empty: they are not let in.",
+            extra={"most_bytes": _NAME_BYTES},
+        ),
+        _LIVE,
+    ] = ""
+    jwt_keys: Annotated[str, _path("JWKS or PEM file of the keys that sign JWTs."), _LIVE] = ""
+    jwt_issuer: Annotated[str, _claim("Issuer (`iss`) that a JWT must have."), _LIVE] = ""
+    jwt_audience: Annotated[str, _claim("Audience (`aud`) that a JWT must be for."), _LIVE] = ""
+    jwt_user: Annotated[str, _claim("Claim of a JWT that holds the user's name."), _LIVE] = "sub"
+    jwt_roles: Annotated[str, _claim("Claim of a JWT that holds roles, beside those of the policy."), _LIVE] = "roles"
 
 
 class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -418,6 +450,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests: RequestLimits = RequestLimits()
     websocket: WebSocketSettings = WebSocketSettings()
     tls: TlsSettings = TlsSettings()
+    access: AccessSettings = AccessSettings()
     zeek: ZeekSettings = ZeekSettings()
     names: NamesSettings = NamesSettings()
     journal: JournalSettings = JournalSettings()

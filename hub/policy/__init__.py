@@ -5,5 +5,6 @@
 | `path` | what a grant speaks of: components, of which one may be the user's own name |
 | `grants` | the grants of one action, compiled: what is decided for this topic, at the cost of its depth |
 | `policy` | roles and users, and the rights that follow for one user |
+| `roles` | the roles that every policy has |
 | `language` | a policy as people write it, in TOML, and every way in which it can be wrong |
 """

@@ -29,14 +29,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from hub.policy.path import EVERYTHING, TOPICS, USER, Path
-from hub.topics import RESERVED
+from hub.policy.path import EVERYTHING, OWN, TOPICS, USER, Path
 
 __all__ = ["Domain", "Grant", "Grants", "User"]
-
-_OWN = RESERVED.rstrip(TOPICS)
-"""The component under which the hub's own topics stand: `EVERYTHING` is not for these."""
-
 
 _SEARCHED_NODES = 200
 """How many nodes are looked at for the text of a refusal, 0.4 µs each: examples are enough there."""
@@ -139,7 +134,7 @@ class Grants:
 
     def _root_of(self, component: str) -> _Node:
         """Return the tree for paths and topics with this first component."""
-        return self._own if component == _OWN else self._root
+        return self._own if component == OWN else self._root
 
     def _descend(self, components: Sequence[str], root: _Node) -> tuple[list[Level], list[_Met]]:
         """Go down with a topic's components, as far as the tree knows them.

@@ -34,7 +34,8 @@ from hub.config import ConfigError
 from hub.errors import UsageError
 from hub.keys import closest
 from hub.policy.path import Path, parse_path
-from hub.policy.policy import Action, Policy, RolePermissions, check_user
+from hub.policy.policy import RESERVED_USERS, Action, Policy, RolePermissions, check_user
+from hub.policy.roles import BUILT_IN
 from hub.topics import printable
 
 __all__ = ["read_policy"]
@@ -59,7 +60,8 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
     """
     reader = _Reader(source)
     reader.check_keys("", tree, ("roles", "users"))
-    roles = {name: reader.role(name, value) for name, value in reader.table("roles", tree.get("roles", {})).items()}
+    roles = dict(BUILT_IN)
+    roles |= {name: reader.role(name, value) for name, value in reader.table("roles", tree.get("roles", {})).items()}
     users = {
         name: reader.user(name, value, roles) for name, value in reader.table("users", tree.get("users", {})).items()
     }
@@ -131,6 +133,8 @@ class _Reader:
         """Read the roles of one user."""
         place = _joined("users", name)
         self._name(place, name)
+        if name in RESERVED_USERS:
+            raise self._error(place, f"{name!r} is a name that the hub gives itself; choose another")
         held = self._texts(place, value, "roles")
         for number, role in enumerate(held):
             if role not in roles:

@@ -20,9 +20,9 @@ import re
 from typing import NamedTuple
 
 from hub.errors import InvalidTopicError
-from hub.topics import check_prefix, printable
+from hub.topics import RESERVED, check_prefix, printable
 
-__all__ = ["EVERYTHING", "NAMES", "TOPICS", "USER", "Path", "parse_path"]
+__all__ = ["EVERYTHING", "NAMES", "OWN", "TOPICS", "USER", "Path", "parse_path"]
 
 TOPICS = "/"
 """What separates the components of a topic."""
@@ -32,6 +32,9 @@ NAMES = "."
 
 EVERYTHING = "*"
 """The path without components. It does not cover what the hub itself publishes and answers under `$hub/`."""
+
+OWN = RESERVED.rstrip(TOPICS)
+"""The component under which the hub's own topics stand: `EVERYTHING` is not for these."""
 
 USER = "{user}"
 """Stands for a component that is the user's name."""

@@ -18,10 +18,19 @@ from hub.policy.grants import Domain, Grant, Grants, User
 from hub.policy.path import NAMES, TOPICS, Path
 from hub.topics import printable
 
-__all__ = ["Action", "Policy", "Rights", "RolePermissions", "check_user"]
+__all__ = ["ANONYMOUS", "LOCAL", "RESERVED_USERS", "Action", "Policy", "Rights", "RolePermissions", "check_user"]
 
 _SHOWN_PATHS = 8
 """How many granted paths the text of a refusal lists."""
+
+ANONYMOUS = "anonymous"
+"""The user who has shown nothing; `access.anonymous` says what he may do."""
+
+LOCAL = "local"
+"""The user who has the hub's own account on this machine: an admin."""
+
+RESERVED_USERS = frozenset({ANONYMOUS, LOCAL})
+"""Users whom no policy and no token can name: the hub itself says who they are."""
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 

@@ -68,6 +68,14 @@ class Flags:
     tls_ca: Annotated[str | None, _help("tls.ca")] = None
     tls_clients: Annotated[str | None, _help("tls.clients")] = None
     tls_minimum: Annotated[str | None, _help("tls.minimum")] = None
+    access_policy: Annotated[str | None, _help("access.policy")] = None
+    access_tokens: Annotated[str | None, _help("access.tokens")] = None
+    access_anonymous: Annotated[str | None, _help("access.anonymous")] = None
+    access_jwt_keys: Annotated[str | None, _help("access.jwt_keys")] = None
+    access_jwt_issuer: Annotated[str | None, _help("access.jwt_issuer")] = None
+    access_jwt_audience: Annotated[str | None, _help("access.jwt_audience")] = None
+    access_jwt_user: Annotated[str | None, _help("access.jwt_user")] = None
+    access_jwt_roles: Annotated[str | None, _help("access.jwt_roles")] = None
     zeek_certificate: Annotated[str | None, _help("zeek.certificate")] = None
     zeek_key: Annotated[str | None, _help("zeek.key")] = None
     zeek_ca: Annotated[str | None, _help("zeek.ca")] = None

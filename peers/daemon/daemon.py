@@ -43,6 +43,7 @@ from peers.node.memory import MemoryWatch
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import refresh, server_context
+from peers.users.users import read_users
 from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
 __all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
@@ -164,10 +165,13 @@ class Daemon:
 
         Raises:
             TlsError: A file of the hub's certificate cannot be used; all stays as it was.
+            ConfigError: A file of users cannot be used; all stays as it was.
         """
         settings, applied, needs_restart = reloaded(self.node.settings, loaded.settings)
+        users = read_users(settings.access)
         if self._tls is not None:
             refresh(self._tls, settings.tls)
+        self.node.access.adopt(users)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
         self.node.settings = settings
         self._fit_descriptors()

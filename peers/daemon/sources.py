@@ -11,7 +11,6 @@ The file is the one of `--config`, else of HUB_CONFIG, else ./hub.toml where tha
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from hub.config import ConfigError, merge
 from hub.keys import KEYS, Key, closest
 from hub.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
+from peers.users.files import read_toml
 
 __all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "given", "load", "variable"]
 
@@ -111,30 +111,12 @@ def _file(environ: Mapping[str, str], config_path: str | None) -> Iterator[_Laye
     named = config_path or environ.get("HUB_CONFIG")
     path = Path(named or DEFAULT_FILE)
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_FILE_BYTES + 1)
-    except FileNotFoundError as error:
-        if named:
-            raise ConfigError(str(path), "", "there is no such file") from error
+        tree = read_toml(path, _LARGEST_FILE_BYTES, "a file of settings")
+    except ConfigError as error:
+        if named or not isinstance(error.__cause__, FileNotFoundError):
+            raise
         return
-    except OSError as error:
-        raise ConfigError(str(path), "", f"cannot be read: {error.strerror}") from error
-    yield str(path), _toml(path, content)
-
-
-def _toml(path: Path, content: bytes) -> dict[str, object]:
-    """Parse what the file holds."""
-    if len(content) > _LARGEST_FILE_BYTES:
-        raise ConfigError(str(path), "", f"larger than {_LARGEST_FILE_BYTES} bytes, not a file of settings")
-    try:
-        return tomllib.loads(content.decode())
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(str(path), "", f"not UTF-8 (at line {line})") from error
-    except ValueError as error:  # TOMLDecodeError names the line; a number of thousands of digits is a plain ValueError
-        raise ConfigError(str(path), "", f"not TOML: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(str(path), "", "not TOML that can be read: nested too deep") from error
+    yield str(path), tree
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[_Layer]:

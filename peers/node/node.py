@@ -30,6 +30,8 @@ from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.shm.sharing import SharedMemory
+from peers.users.access import Access
+from peers.users.users import read_users
 from peers.wire.hello import Hello, QueueWish
 
 __all__ = ["Connected", "Node", "core_limits"]
@@ -49,7 +51,11 @@ class Connected(Protocol):
 
 
 class Node:
-    """One hub: its core and what its connections have in common."""
+    """One hub: its core and what its connections have in common.
+
+    Raises:
+        ConfigError: A file of users (`access.*`) cannot be used.
+    """
 
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
         self.settings = settings
@@ -88,6 +94,8 @@ class Node:
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
+        self.access = Access(read_users(settings.access))
+        """Who is who, and who may do what. A reload changes what it holds."""
         self.admission = Admission(settings.limits)
         self.failed_connections = 0
         """How many connections were ended by a bug of this hub since the start."""

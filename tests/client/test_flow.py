@@ -301,7 +301,7 @@ async def test_an_answer_in_http() -> None:
 async def test_the_token_is_said() -> None:
     """Name, token and wish stand in HELLO."""
     queue = QueueWish(messages=7, bytes=None, overflow=Overflow.DISCONNECT)
-    async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue):  # noqa: S106
+    async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue):
         hello = type(hub.hello).decode((await hub.next(Kind.HELLO)).body)
         assert (hello.role, hello.name, hello.token, hello.queue) == ("client", "me", "secret", queue)
 

@@ -20,6 +20,7 @@ from hub.errors import (
     JournalUnavailableError,
     NoResponderError,
     NotAllowedError,
+    NotRecognisedError,
     PeerError,
     ProtocolError,
     RejectedError,
@@ -83,6 +84,13 @@ def test_a_request_that_is_not_answered_with_a_value_says_what_has_become_of_it(
     assert (error.status, error.code, str(error)) == (4, 4104, "no answer within 30 s")
 
 
+def test_whoever_is_not_recognised_learns_nothing_else() -> None:
+    """The code and the text are the same whatever was wrong; how long the answer waits is for the hub."""
+    error = pickle.loads(pickle.dumps(NotRecognisedError(0.5)))  # noqa: S301 -- our own bytes
+    assert isinstance(error, ProtocolError)
+    assert (error.delay_s, error.code, error.text) == (0.5, 4401, NotRecognisedError().text)
+
+
 def test_close_codes_are_those_of_the_wire() -> None:
     """The numbers are fixed by the protocol: other programs know them."""
     assert {code.name: int(code) for code in CloseCode} == {
@@ -100,4 +108,6 @@ def test_close_codes_are_those_of_the_wire() -> None:
         "THAT_IS_YOURSELF": 4010,
         "GONE": 4011,
         "JOURNAL_FAILED": 4012,
+        "NOT_RECOGNISED": 4401,
+        "FORBIDDEN": 4403,
     }

@@ -1,0 +1,54 @@
+"""`read_file`, `read_toml`: files that people write, read whole or refused with one line that names them.
+
+Owner: nobody. Not here: what the files hold.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from hub.config import ConfigError
+
+__all__ = ["read_file", "read_toml"]
+
+
+def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
+    """Return what a file holds.
+
+    Args:
+        path: Where it is.
+        largest_bytes: Larger than this is not what is meant.
+        what: What is meant, for the error: "a file of settings".
+
+    Raises:
+        ConfigError: There is none, it cannot be read, or it is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(largest_bytes + 1)
+    except FileNotFoundError as error:
+        raise ConfigError(str(path), "", "there is no such file") from error
+    except OSError as error:
+        raise ConfigError(str(path), "", f"cannot be read: {error.strerror}") from error
+    if len(content) > largest_bytes:
+        raise ConfigError(str(path), "", f"larger than {largest_bytes} bytes, not {what}")
+    return content
+
+
+def read_toml(path: Path, largest_bytes: int, what: str) -> dict[str, object]:
+    """Return the tables that a TOML file holds; the arguments are those of `read_file`.
+
+    Raises:
+        ConfigError: It cannot be read, or is no TOML; the text names the line.
+    """
+    content = read_file(path, largest_bytes, what)
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(str(path), "", f"not UTF-8 (at line {line})") from error
+    except ValueError as error:  # TOMLDecodeError names the line; a number of thousands of digits is a plain ValueError
+        raise ConfigError(str(path), "", f"not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(str(path), "", "not TOML that can be read: nested too deep") from error
