@@ -6,5 +6,6 @@
 | `grants` | the grants of one action, compiled: what is decided for this topic, at the cost of its depth |
 | `policy` | roles and users, and the rights that follow for one user |
 | `roles` | the roles that every policy has |
+| `limits` | how much users may hold, and how fast they may publish, as it is written there |
 | `language` | a policy as people write it, in TOML, and every way in which it can be wrong |
 """

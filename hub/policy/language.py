@@ -18,6 +18,9 @@ admin = true
 [users]
 alice = ["analyst", "operator"]
 sensor-7 = ["sensor"]
+
+[limits.users.sensor-7]                          # see `hub.policy.limits`
+connections = 2
 ```
 
 Nothing is guessed and nothing passed over: an unknown key, a role that does not exist, a path that could mean something
@@ -33,6 +36,7 @@ from collections.abc import Iterator, Mapping
 from hub.config import ConfigError
 from hub.errors import UsageError
 from hub.keys import closest
+from hub.policy.limits import read_limits
 from hub.policy.path import Path, parse_path
 from hub.policy.policy import RESERVED_USERS, Action, Policy, RolePermissions, check_user
 from hub.policy.roles import BUILT_IN
@@ -59,13 +63,13 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
         ConfigError: Something is wrong with it; the text names the place and what is expected there.
     """
     reader = _Reader(source)
-    reader.check_keys("", tree, ("roles", "users"))
+    reader.check_keys("", tree, ("roles", "users", "limits"))
     roles = dict(BUILT_IN)
     roles |= {name: reader.role(name, value) for name, value in reader.table("roles", tree.get("roles", {})).items()}
     users = {
         name: reader.user(name, value, roles) for name, value in reader.table("users", tree.get("users", {})).items()
     }
-    return Policy(roles, users)
+    return Policy(roles, users, read_limits(reader, tree.get("limits", {}), roles))
 
 
 class _Reader:
@@ -74,7 +78,8 @@ class _Reader:
     def __init__(self, source: str) -> None:
         self._source = source
 
-    def _error(self, place: str, reason: str) -> ConfigError:
+    def error(self, place: str, reason: str) -> ConfigError:
+        """Return the error that names the place."""
         return ConfigError(self._source, place, reason)
 
     def check_keys(self, place: str, table: Mapping[str, object], known: tuple[str, ...]) -> None:
@@ -83,12 +88,12 @@ class _Reader:
             if key not in known:
                 where = f"in [{place}]" if place else "at the top level"
                 expected = f"; there are {', '.join(known)}"
-                raise self._error(_joined(place, key), f"unknown key {where}{closest(key, known) or expected}")
+                raise self.error(_joined(place, key), f"unknown key {where}{closest(key, known) or expected}")
 
     def table(self, place: str, value: object) -> Mapping[str, object]:
         """Return a value that must be a table."""
         if not isinstance(value, Mapping):
-            raise self._error(place, f"{_shown(value)} given, expected a table [{place}]")
+            raise self.error(place, f"{_shown(value)} given, expected a table [{place}]")
         return value
 
     def role(self, name: str, value: object) -> RolePermissions:
@@ -107,7 +112,7 @@ class _Reader:
                     grants[action] = list(self._paths(_joined(where, key), keys[key], action))
         is_admin = table.get("admin", False)
         if not isinstance(is_admin, bool):
-            raise self._error(_joined(place, "admin"), f"{_shown(is_admin)} given, expected true or false")
+            raise self.error(_joined(place, "admin"), f"{_shown(is_admin)} given, expected true or false")
         return RolePermissions(grants, is_admin=is_admin)
 
     def _paths(self, place: str, value: object, action: Action) -> Iterator[tuple[Path, bool]]:
@@ -127,19 +132,19 @@ class _Reader:
             try:
                 yield parse_path(text, action.separator), allowed
             except UsageError as error:
-                raise self._error(f"{place}[{number}]", str(error)) from error
+                raise self.error(f"{place}[{number}]", str(error)) from error
 
     def user(self, name: str, value: object, roles: Mapping[str, object]) -> frozenset[str]:
         """Read the roles of one user."""
         place = _joined("users", name)
         self._name(place, name)
         if name in RESERVED_USERS:
-            raise self._error(place, f"{name!r} is a name that the hub gives itself; choose another")
+            raise self.error(place, f"{name!r} is a name that the hub gives itself; choose another")
         held = self._texts(place, value, "roles")
         for number, role in enumerate(held):
             if role not in roles:
                 hint = closest(role, roles) or f"; there are {', '.join(list(roles)[:8]) or 'none'}"
-                raise self._error(f"{place}[{number}]", f"there is no role {printable(role)}{hint}")
+                raise self.error(f"{place}[{number}]", f"there is no role {printable(role)}{hint}")
         return frozenset(held)
 
     def _name(self, place: str, name: str) -> None:
@@ -147,11 +152,11 @@ class _Reader:
         try:
             check_user(name)
         except UsageError as error:
-            raise self._error(place, str(error)) from error
+            raise self.error(place, str(error)) from error
 
     def _texts(self, place: str, value: object, what: str) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self._error(place, f"{_shown(value)} given, expected a list of {what}")
+            raise self.error(place, f"{_shown(value)} given, expected a list of {what}")
         return value
 
 

@@ -16,6 +16,7 @@ from enum import Enum
 from hub.errors import InvalidNameError
 from hub.policy.grants import Domain, Grant, Grants, User
 from hub.policy.path import NAMES, TOPICS, Path
+from hub.quotas.limits import NO_LIMITS, QuotaLimits
 from hub.topics import printable
 
 __all__ = ["ANONYMOUS", "LOCAL", "RESERVED_USERS", "Action", "Policy", "Rights", "RolePermissions", "check_user"]
@@ -88,12 +89,19 @@ class Policy:
     Args:
         roles: Permissions of each role, by its name.
         users: Roles of each user, by his name; each of these roles is among `roles`.
+        limits: How much users may hold, and how fast they may publish.
     """
 
-    __slots__ = ("_admins", "_grants", "_users", "roles")
+    __slots__ = ("_admins", "_grants", "_users", "limits", "roles")
 
-    def __init__(self, roles: Mapping[str, RolePermissions], users: Mapping[str, frozenset[str]]) -> None:
+    def __init__(
+        self,
+        roles: Mapping[str, RolePermissions],
+        users: Mapping[str, frozenset[str]],
+        limits: QuotaLimits = NO_LIMITS,
+    ) -> None:
         self.roles = frozenset(roles)
+        self.limits = limits
         self._users = users
         self._admins = frozenset(name for name, role in roles.items() if role.is_admin)
         self._grants = {action: Grants(action.separator) for action in Action}

@@ -1,0 +1,216 @@
+"""`Quotas`: what the hub has of everything, and who has a part of it; `Share`: what one user has.
+
+```
+Core.attach ─ join(user) ─▶ Share ─ [resource] ─▶ Usage ─ take, give_back ─▶ Whole
+Core.detach ─ leave(share) ─▶ forgotten once nothing is charged to it
+```
+
+A user is who `Handler.rights` says: one share for all his connections, of whatever kind. All who show nothing are the
+one user that they are taken for: else a stranger with many addresses would be many users, and the more users there are,
+the less each is promised. A handler without rights has no share, is charged nothing and costs nothing: in a hub without
+users the limits for each client are all there is, as before there were shares.
+
+Owner: the core. Invariants: a share is here exactly while its user has a connection or holds something. Cost: O(1) for
+whoever comes and goes; about 0.3 KiB a user and 0.15 KiB for each resource that he has touched.
+
+Not here: how much a user may hold (`hub.quotas.usage`), what is set for him (`hub.quotas.limits`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from hub.quotas.limits import NO_LIMITS, QuotaLimits, SetLimits
+from hub.quotas.rate import Rate
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage, Whole
+
+__all__ = ["Quotas", "Share", "ShareStatistics", "WholeStatistics"]
+
+UNBOUNDED = 1 << 62
+"""What there is of a resource of which nobody has said how much there is."""
+
+_CONNECTIONS = Resource.CONNECTIONS
+
+
+class WholeStatistics(NamedTuple):
+    """One resource of the hub at one moment."""
+
+    total: int
+    held: int
+    """What users hold of it."""
+    refused_total: int
+    """How often somebody was refused since the start of the hub."""
+
+
+class ShareStatistics(NamedTuple):
+    """What one user holds, or what several hold together, at one moment."""
+
+    user: str
+    """His name, empty for several together."""
+    users: int
+    """How many they are."""
+    held: dict[str, int]
+    """By resource; what is not in it is not held."""
+    refused_total: int
+    """How often they were refused since they have come."""
+    held_back_s: float
+    """How long their connections were not read on since they have come, for their rate, seconds."""
+
+
+class Share:
+    """What one user has.
+
+    Args:
+        user: His name.
+        wholes: What he takes from.
+        limits: What is set for him.
+        on_left: Called once he has neither connections nor anything else.
+    """
+
+    __slots__ = ("_limits", "_on_left", "_usages", "_wholes", "rate", "user")
+
+    def __init__(
+        self, user: str, wholes: Mapping[Resource, Whole], limits: SetLimits, on_left: Callable[[Share], object]
+    ) -> None:
+        self.user = user
+        self._wholes = wholes
+        self._limits = limits
+        self._on_left = on_left
+        # Resource → what he holds of it, from the first time on that somebody asks.
+        self._usages: dict[Resource, Usage] = {}
+        # How fast he may publish; there whether it is limited now or not, as a reload may change that.
+        self.rate = Rate(limits.rate)
+
+    def __getitem__(self, resource: Resource) -> Usage:
+        """Return what he holds of a resource: the same object for as long as there is the share."""
+        usage = self._usages.get(resource)
+        if usage is None:
+            limit = self._limits.most.get(resource)
+            usage = self._usages[resource] = Usage(self._wholes[resource], self.user, limit, self._look)
+        return usage
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether he has no connection, and holds nothing else."""
+        return not any(usage.held for usage in self._usages.values())
+
+    def set_limits(self, limits: SetLimits) -> None:
+        """Let these limits apply from now on; what he holds he keeps."""
+        self._limits = limits
+        for resource, usage in self._usages.items():
+            usage.set_limit(limits.most.get(resource))
+        self.rate.set_limits(limits.rate)
+
+    def _look(self) -> None:
+        """See whether he has left: he holds nothing more of one resource."""
+        if not self[_CONNECTIONS].held and self.is_empty:
+            self._on_left(self)
+
+    def statistics(self) -> ShareStatistics:
+        """Return what he holds."""
+        held = {resource.value: usage.held for resource, usage in self._usages.items() if usage.held}
+        refused = sum(usage.refused_total for usage in self._usages.values())
+        return ShareStatistics(self.user, 1, held, refused, self.rate.held_back_s)
+
+    @property
+    def weight(self) -> float:
+        """The largest part of any resource that he holds: who holds most of something is shown first."""
+        return max((usage.held / self._wholes[each].total for each, usage in self._usages.items()), default=0.0)
+
+
+class Quotas:
+    """The whole.
+
+    Args:
+        totals: How much there is of each resource; of what is not in it there is no end.
+        limits: What is set for users and roles.
+    """
+
+    __slots__ = ("_limits", "_roles", "_shares", "wholes")
+
+    def __init__(self, totals: Mapping[Resource, int] | None = None, limits: QuotaLimits = NO_LIMITS) -> None:
+        totals = totals or {}
+        self.wholes = {resource: Whole(resource, totals.get(resource, UNBOUNDED)) for resource in Resource}
+        self._limits = limits
+        # User → his share, from `join` until he has left.
+        self._shares: dict[str, Share] = {}
+        # User → the roles that he had when he connected last; limits of roles are found by them.
+        self._roles: dict[str, frozenset[str]] = {}
+
+    def __len__(self) -> int:
+        """Return how many users have a share."""
+        return len(self._shares)
+
+    def join(self, user: str, roles: frozenset[str]) -> Share:
+        """Give a user one more connection.
+
+        Args:
+            user: His name.
+            roles: Those that he has now; they decide about all his connections.
+
+        Returns:
+            His share, which `leave` is called with once the connection is over.
+
+        Raises:
+            RejectedError: He has as many connections as he may have.
+        """
+        share = self._shares.get(user)
+        if share is None:
+            share = Share(user, self.wholes, self._limits.of(user, roles), self._forget)
+            share[_CONNECTIONS].require(1)
+            self._shares[user] = share
+            self._roles[user] = roles
+            return share
+        share[_CONNECTIONS].require(1)
+        if roles != self._roles[user]:
+            self._roles[user] = roles
+            share.set_limits(self._limits.of(user, roles))
+        return share
+
+    def leave(self, share: Share) -> None:
+        """A connection of a user is over."""
+        share[_CONNECTIONS].give_back(1)
+
+    def _forget(self, share: Share) -> None:
+        if self._shares.get(share.user) is share:
+            del self._shares[share.user], self._roles[share.user]
+
+    def adopt(self, limits: QuotaLimits) -> None:
+        """Let other limits apply from now on. What is held is kept, also what is more than may be held now."""
+        self._limits = limits
+        for user, share in self._shares.items():
+            share.set_limits(limits.of(user, self._roles[user]))
+
+    def statistics(self) -> dict[str, WholeStatistics]:
+        """Return, by resource, what there is, what users hold, and how often they were refused."""
+        return {
+            resource.value: WholeStatistics(whole.total, whole.total - whole.free, whole.refused_total)
+            for resource, whole in self.wholes.items()
+        }
+
+    def largest(self, most: int) -> list[ShareStatistics]:
+        """Return what users hold: those who have the largest part of something, and the rest of them together.
+
+        Args:
+            most: How many are shown by themselves.
+        """
+        shares = list(self._shares.values())
+        shown = heapq.nlargest(most, shares, key=lambda share: share.weight)
+        found = [share.statistics() for share in shown]
+        if len(shares) > most:
+            names = {share.user for share in shown}
+            found.append(_together([share.statistics() for share in shares if share.user not in names]))
+        return found
+
+
+def _together(some: list[ShareStatistics]) -> ShareStatistics:
+    held: dict[str, int] = {}
+    for each in some:
+        for resource, amount in each.held.items():
+            held[resource] = held.get(resource, 0) + amount
+    return ShareStatistics(
+        "", len(some), held, sum(each.refused_total for each in some), sum(each.held_back_s for each in some)
+    )

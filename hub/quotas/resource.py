@@ -1,0 +1,45 @@
+"""`Resource`: what the hub has of, and users take. Values; no state."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Resource"]
+
+
+class Resource(Enum):
+    """What is charged to users. The values are the keys of limits, and labels of metrics."""
+
+    CONNECTIONS = "connections"
+    PREFIXES = "prefixes"
+    """Subscriptions by prefix: pairs of handler and prefix, as all that follows counts for each handler by itself."""
+    RULES = "rules"
+    SERVICES = "services"
+    """Prefixes that are served."""
+    NAMES = "names"
+    """Names that are owned, waited for, or announced over a link."""
+    PENDING_REQUESTS = "pending_requests"
+    """Requests without an answer; whoever has asked pays."""
+    QUEUED_BYTES = "queued_bytes"
+    """What waits for slow ones: messages, requests and replies. Whoever is to get them pays."""
+    DESCRIPTORS = "descriptors"
+    """Of shared memory; whoever has brought them pays."""
+    STAGED_BYTES = "staged_bytes"
+    """What waits for its COMMIT; whoever has staged it pays."""
+
+    @property
+    def is_size(self) -> bool:
+        """Whether it is counted in bytes."""
+        return self in {Resource.QUEUED_BYTES, Resource.STAGED_BYTES}
+
+    @property
+    def text(self) -> str:
+        """What it is called in the text of a refusal, behind a number."""
+        return _TEXTS.get(self, self.value.replace("_", " "))
+
+
+_TEXTS = {
+    Resource.SERVICES: "prefixes that are served",
+    Resource.QUEUED_BYTES: "bytes in queues",
+    Resource.STAGED_BYTES: "bytes staged",
+}

@@ -1,0 +1,104 @@
+"""Shares: one for each user, with what is set for him."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.errors import RejectedError
+from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.quotas import UNBOUNDED, Quotas, ShareStatistics, WholeStatistics
+from hub.quotas.resource import Resource
+
+NOBODY: frozenset[str] = frozenset()
+
+
+def test_one_share_for_all_connections() -> None:
+    """A user has one share, from his first connection until the last is over."""
+    quotas = Quotas({Resource.CONNECTIONS: 10})
+    share = quotas.join("alice", NOBODY)
+    assert quotas.join("alice", NOBODY) is share
+    assert quotas.join("bob", NOBODY) is not share
+    assert len(quotas) == 2
+    quotas.leave(share)
+    assert len(quotas) == 2
+    quotas.leave(share)
+    assert len(quotas) == 1
+    assert quotas.join("alice", NOBODY) is not share
+
+
+def test_a_share_stays_while_something_is_charged_to_it() -> None:
+    """What is left behind by connections that are gone is still his who comes again meanwhile."""
+    quotas = Quotas()
+    share = quotas.join("alice", NOBODY)
+    share[Resource.STAGED_BYTES].require(100)
+    quotas.leave(share)
+    assert len(quotas) == 1
+    assert quotas.join("alice", NOBODY) is share
+    quotas.leave(share)
+    share[Resource.STAGED_BYTES].give_back(100)
+    assert len(quotas) == 0
+
+
+def test_too_many_connections() -> None:
+    """A connection beyond the limit is refused, and leaves nothing behind."""
+    quotas = Quotas({Resource.CONNECTIONS: 10}, QuotaLimits(users={"eve": SetLimits({Resource.CONNECTIONS: 0})}))
+    for _ in range(5):
+        quotas.join("alice", NOBODY)
+    with pytest.raises(RejectedError, match=r"user alice has 5 connections, 1 more are too many: a fair part"):
+        quotas.join("alice", NOBODY)
+    with pytest.raises(RejectedError, match=r"user eve has 0 connections, .* limit for this user is 0"):
+        quotas.join("eve", NOBODY)
+    assert len(quotas) == 1
+    assert quotas.statistics()["connections"] == WholeStatistics(total=10, held=5, refused_total=2)
+
+
+def test_what_nobody_has_bounded() -> None:
+    """Where nobody says how much there is, there is room for everybody."""
+    quotas = Quotas()
+    share = quotas.join("alice", NOBODY)
+    share[Resource.QUEUED_BYTES].require(UNBOUNDED // 4)
+    quotas.join("bob", NOBODY)[Resource.QUEUED_BYTES].require(UNBOUNDED // 16)
+
+
+def test_limits_of_roles() -> None:
+    """Limits of roles apply to whoever has them when he connects."""
+    limits = QuotaLimits(roles={"sensor": SetLimits({Resource.RULES: 3}, RateLimits(messages_per_s=10))})
+    quotas = Quotas(limits=limits)
+    share = quotas.join("alice", NOBODY)
+    rules = share[Resource.RULES]
+    rules.require(5)
+    assert not share.rate.is_limited
+    assert quotas.join("alice", frozenset({"sensor"})) is share
+    assert share[Resource.RULES] is rules
+    assert (rules.limit, rules.room) == (3, 0)
+    assert share.rate.is_limited
+
+
+def test_other_limits() -> None:
+    """Another policy brings other limits for those who are there; what they hold they keep."""
+    quotas = Quotas()
+    share = quotas.join("alice", NOBODY)
+    share[Resource.RULES].require(5)
+    quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.RULES: 6, Resource.NAMES: 1})}))
+    assert share[Resource.RULES].room == 1
+    assert share[Resource.NAMES].room == 1
+    quotas.adopt(QuotaLimits())
+    assert share[Resource.RULES].room > 10**6
+
+
+def test_who_holds_most_is_shown_first() -> None:
+    """Those with the largest part of anything are shown, and the rest of them together."""
+    quotas = Quotas({Resource.RULES: 1000, Resource.NAMES: 10})
+    shares = {user: quotas.join(user, NOBODY) for user in ("alice", "bob", "carol", "dave")}
+    shares["alice"][Resource.RULES].require(100)
+    shares["bob"][Resource.NAMES].require(3)
+    shares["carol"][Resource.RULES].require(10)
+    shares["dave"][Resource.RULES].require(20)
+    assert not shares["dave"][Resource.NAMES].take(9)
+    shares["carol"].rate.held_back(1.5)
+    assert quotas.largest(2) == [
+        ShareStatistics("bob", 1, {"connections": 1, "names": 3}, 0, 0.0),
+        ShareStatistics("alice", 1, {"connections": 1, "rules": 100}, 0, 0.0),
+        ShareStatistics("", 2, {"connections": 2, "rules": 30}, 1, 1.5),
+    ]
+    assert [each.user for each in quotas.largest(4)] == ["bob", "alice", "dave", "carol"]
