@@ -7,7 +7,7 @@ client ─ publish, subscribe ... ─▶ conversation ─▶ write_outgoing ─�
 
 | it ended with | error | again? |
 |---|---|---|
-| 1008 | `RejectedError`: a person must act | no |
+| 1008, 4401, 4403 | `RejectedError`: a person must act | no, but for 4401 where a fresh token can be had |
 | 1002, 1003, 1007, 1009 | `ProtocolError`: the same bytes would end the same way | no, see below |
 | all others (1001, 1013, 4008, no CLOSE at all ...) | `ConnectionLostError` | yes |
 
@@ -42,6 +42,8 @@ __all__ = ["Connection", "Ending", "Told"]
 
 _FINAL: dict[int, type[PeerError]] = {
     CloseCode.NOT_ALLOWED: RejectedError,
+    CloseCode.NOT_RECOGNISED: RejectedError,
+    CloseCode.FORBIDDEN: RejectedError,
     CloseCode.PROTOCOL_ERROR: ProtocolError,
     CloseCode.WRONG_KIND: ProtocolError,
     CloseCode.BAD_DATA: ProtocolError,
@@ -56,10 +58,14 @@ class Ending(NamedTuple):
     text: str = "the connection was lost"
     overslept: bool = False
     """Whether this side had not read for so long that the hub could take it for dead."""
+    renewable: bool = False
+    """Whether the hub had taken the token of this connection, and there may be a fresh one for the next."""
 
     @property
     def final(self) -> bool:
         """Whether another attempt makes no sense."""
+        if self.renewable and self.code == CloseCode.NOT_RECOGNISED:
+            return False
         return self.code in _FINAL and not self.overslept
 
     def error(self) -> PeerError:
@@ -105,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._on_read = on_read
         self._liveness = Liveness(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
         self._timer: asyncio.TimerHandle | None = None
+        self._has_fresh_tokens = callable(settings.token)
         # True while the socket is read: `read` says whether.
         self._reading = True
         # True if reading was paused since the last check: then silence is no sign that the hub is gone.
@@ -138,7 +145,7 @@ class Connection(asyncio.Protocol):
         on_run = self._on_run
         for event in self.conversation.receive(data):
             if isinstance(event, Closing):
-                self._end(Ending(event.code, event.text or "closed by the hub", overslept=overslept))
+                self._end(Ending(event.code, event.text or "closed by the hub", overslept, self._is_renewable))
             elif self._leaving:
                 continue
             elif type(event) is Run:
@@ -235,6 +242,10 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # Inside.
+
+    @property
+    def _is_renewable(self) -> bool:
+        return self._has_fresh_tokens and self.opened.done()
 
     def _open(self, hello: Hello) -> None:
         if not self.opened.done():

@@ -20,6 +20,7 @@ from peers.wire.hello import Hello, QueueWish
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
+from peers.wire.token import Renewal
 
 __all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Refusal", "Unreadable"]
 
@@ -53,6 +54,7 @@ class Introduction:
     name: str = ""
     token: str = field(default="", repr=False)
     queue: QueueWish | None = None
+    narrow: bool = False
 
 
 class Conversation(Protocol):
@@ -103,6 +105,9 @@ class Conversation(Protocol):
 
     def release(self, release: NameRelease) -> None:
         """Give a name up; answered by a `Notice`."""
+
+    def renew(self, renewal: Renewal) -> None:
+        """Show a fresh token; answered by a `Notice` with the same request, which tells how long it holds."""
 
     def fetch(self, fetch: Fetch) -> None:
         """Ask for a piece of the journal; answered by `Records`, or a `Notice` with the same request."""

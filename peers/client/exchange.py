@@ -31,16 +31,18 @@ from peers.client.follower import Terms
 from peers.client.followers import Followers
 from peers.client.journal import JournalAccess
 from peers.client.names import Names
-from peers.client.numbering import JOURNAL, SERVICES
+from peers.client.numbering import JOURNAL, SERVICES, TOKENS
 from peers.client.part import Part
 from peers.client.publishing import Publishing
 from peers.client.reconnection import Reconnection
+from peers.client.renewal import TokenRenewal
 from peers.client.reports import Reports, Unroutable
 from peers.client.requests import Requests
 from peers.client.services import Services
 from peers.client.settings import ClientSettings, ignore
 from peers.client.sharing_connection import SharingConnection
 from peers.client.subscriptions import Subscriptions
+from peers.client.token_source import TokenSource
 from peers.client.values import BadMessage
 from peers.transport.backoff import Backoff
 from peers.wire.control import Notice
@@ -104,6 +106,8 @@ class Exchange:
         self.requests = Requests(settings.buffer_bytes, self.publishing.write, regulate)
         self.blocks = Blocks(settings, shares=settings.shared_memory and destination.shares_memory)
         self.followers = Followers()
+        self._token = TokenSource(settings.token, settings.connect_timeout_s)
+        self.renewal = TokenRenewal(self._token, regulate, self.reports.tell)
         # Publications leave before requests, and both once everything that was subscribed before is asked for again.
         self._parts: tuple[Part, ...] = (
             self.subscriptions,
@@ -114,6 +118,7 @@ class Exchange:
             self.requests,
             self.blocks,
             self.followers,
+            self.renewal,
         )
         # Of the hub that is connected, or was last; None before the first connection.
         self.hub: Hello | None = None
@@ -207,8 +212,18 @@ class Exchange:
     # What `Reconnection` calls.
 
     async def _dial(self) -> tuple[Connection, Hello]:
+        """Make a connection; once more, with a fresh token, if the hub does not know the first one any more."""
+        try:
+            return await self._attempt()
+        except RejectedError as error:
+            if error.code != CloseCode.NOT_RECOGNISED or not self._token.is_renewable:
+                raise
+            _log.warning("%s; once more, with a fresh token", error)
+        return await self._attempt()
+
+    async def _attempt(self) -> tuple[Connection, Hello]:
         settings = self.settings
-        introduction = Introduction(settings.name, settings.token, settings.queue)
+        introduction = Introduction(settings.name, await self._token.fresh(), settings.queue, settings.narrow)
         routes = self.subscriptions.routes
         told = (self.subscriptions.receive, self._told, self._write, self.services.flush)
 
@@ -276,6 +291,8 @@ class Exchange:
             self.reports.bad(BadMessage("", b"", notice.messages, reason))
         elif isinstance(notice, Records) or notice.request in JOURNAL:
             self.journal.receive(notice)
+        elif notice.request in TOKENS:
+            self.renewal.answer(notice)
         elif notice.kind in {"recorded", "unrecorded"}:
             self.publishing.answer(notice)
         elif notice.kind == "dropped":

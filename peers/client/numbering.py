@@ -4,6 +4,7 @@
 |---|---|
 | subscriptions | from 1 on |
 | service names | from 2^29 on |
+| fresh tokens | the last 2^16 below 2^30 |
 | services | from 2^30 on |
 | journal | from 2^31 on, up to what a frame holds |
 
@@ -13,10 +14,11 @@ Requests to services of other clients have transaction ids of their own (`peers.
 
 from __future__ import annotations
 
-__all__ = ["JOURNAL", "NAMES", "SERVICES", "SUBSCRIPTIONS", "Numbers"]
+__all__ = ["JOURNAL", "NAMES", "SERVICES", "SUBSCRIPTIONS", "TOKENS", "Numbers"]
 
 SUBSCRIPTIONS = range(1, 1 << 29)
-NAMES = range(1 << 29, 1 << 30)
+NAMES = range(1 << 29, (1 << 30) - (1 << 16))
+TOKENS = range((1 << 30) - (1 << 16), 1 << 30)
 SERVICES = range(1 << 30, 1 << 31)
 JOURNAL = range(1 << 31, 1 << 32)
 

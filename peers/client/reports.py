@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hub.batch import Batch, Message
-from hub.errors import RejectedError
+from hub.errors import PeerError, RejectedError
 from hub.topics import printable
 from peers.client.settings import ClientSettings
 from peers.client.values import BadMessage, decode_batch
@@ -54,6 +54,10 @@ class Reports:
         """Report that published messages were refused."""
         self.rejected_messages += messages
         self._warn_once(f"messages were refused: {error}", "rejected")
+        self.call(self._settings.on_rejected, error)
+
+    def tell(self, error: PeerError) -> None:
+        """Report that the hub does not take something that is no message."""
         self.call(self._settings.on_rejected, error)
 
     def bad(self, bad: BadMessage) -> None:

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from hub.errors import PeerError, UsageError
 from peers.client.publications import BUFFER_BYTES
+from peers.client.token_source import Token, checked
 from peers.client.values import BadMessage
 from peers.transport.backoff import Backoff
 from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
@@ -33,7 +34,10 @@ class Options(TypedDict, total=False):
 
     Attributes:
         name: For people: logs of the hub, `hub top`. At most 64 bytes.
-        token: A text that is said to the hub at the beginning.
+        token: What is shown to the hub for who this client is; or a function, plain or async, that gives it: for each
+            connection, and again before the proof ends in one that goes on. A plain one must be quick.
+        narrow: Whether a subscription to more than this client may see is taken, for the part that it may see. If not,
+            it is refused.
         ca: Over TLS, the PEM file of the authorities that may vouch for the hub; the system's where left out.
         certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
         key: The PEM file of its key; left out where the certificate's file has it.
@@ -58,7 +62,8 @@ class Options(TypedDict, total=False):
     """
 
     name: str
-    token: str
+    token: Token
+    narrow: bool
     ca: str
     certificate: str
     key: str
@@ -91,7 +96,8 @@ class ClientSettings:
     """`Options` with the defaults filled in."""
 
     name: str = ""
-    token: str = field(default="", repr=False)
+    token: Token = field(default="", repr=False)
+    narrow: bool = False
     ca: str = ""
     certificate: str = ""
     key: str = ""
@@ -118,12 +124,13 @@ class ClientSettings:
         """Check what a hub would refuse anyway.
 
         Raises:
-            UsageError: The name is too long; or the name or the token has no UTF-8 form, so that it cannot be said.
+            UsageError: The name or the token is too long, or has no UTF-8 form, so that it cannot be said.
         """
         name_bytes = _size_bytes("name", self.name)
         if name_bytes > NAME_LIMIT_BYTES:
             raise UsageError(f"the client's name has {name_bytes} bytes, the limit is {NAME_LIMIT_BYTES}")
-        _size_bytes("token", self.token)
+        if not callable(self.token):
+            checked(self.token)
 
 
 def _size_bytes(what: str, text: str) -> int:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -63,6 +64,7 @@ from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.session import Closing
+from peers.wire.token import Renewal
 
 __all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]
 
@@ -215,6 +217,10 @@ class WebSocketConversation:
     def _publication(self, frame: Frame) -> bytes:
         return of_publication(frame, self._confirmations.expect(frame.messages) if frame.flags & FLAG_CONFIRM else 0)
 
+    def renew(self, renewal: Renewal) -> None:
+        """Send `token`."""
+        self._send({"type": "token", "token": renewal.token, "request": renewal.request})
+
     def fetch(self, fetch: Fetch) -> None:
         """Send `fetch`."""
         self._send_packed(of_fetch(fetch))
@@ -294,7 +300,9 @@ class WebSocketConversation:
         request = message.request
         match message.type:
             case "confirmed":
-                yield Notice("confirmed", request=request, offset=message.offset, text=message.text)
+                yield Notice(
+                    "confirmed", request=request, offset=message.offset, text=message.text, until=message.until
+                )
             case "name" if message.standing:
                 yield Notice(message.standing, name=message.name, text=message.text)
             case "dropped":
@@ -368,5 +376,8 @@ def _refusal(error: Exception) -> Closing:
         return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)
     status = error.response.status_code
     body = bytes(error.response.body or b"").decode("utf-8", "replace").strip().partition("\n")[0][:200]
-    code = CloseCode.TRY_AGAIN_LATER if status >= _SERVER_ERRORS else CloseCode.NOT_ALLOWED
+    if status == HTTPStatus.UNAUTHORIZED:
+        code = CloseCode.NOT_RECOGNISED
+    else:
+        code = CloseCode.TRY_AGAIN_LATER if status >= _SERVER_ERRORS else CloseCode.NOT_ALLOWED
     return Closing(code, f"refused with HTTP {status}{': ' if body else ''}{body}", by_far_side=True)

@@ -82,6 +82,7 @@ class HubMessage(msgspec.Struct):
     frame: int = FRAME_LIMIT_BYTES
     journal: str = ""
     offset: int | None = None
+    until: float | None = None
     start: int = 0
     next: int = 0
     first: int = 0
@@ -170,6 +171,8 @@ def of_hello(introduction: Introduction) -> bytes:
         hello["queue"] = introduction.queue
     if introduction.token:
         hello["token"] = introduction.token
+    if introduction.narrow:
+        hello["narrow"] = True
     return _encode(hello)
 
 
@@ -206,6 +209,7 @@ def to_hello(message: HubMessage) -> Hello:
         queue=message.queue,
         frame=message.frame - ENVELOPE_BYTES,
         journal=journal_id,
+        until=message.until,
     )
 
 

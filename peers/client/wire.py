@@ -21,6 +21,7 @@ from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_releas
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.rules import encode_rules
 from peers.wire.session import NEED_DATA, Closing, Phase, Session
+from peers.wire.token import Renewal, encode_token
 
 __all__ = ["WireConversation"]
 
@@ -67,6 +68,7 @@ class WireConversation:
             role="client",
             name=who.name,
             token=who.token,
+            narrow=who.narrow,
             queue=who.queue,
             frame=self._frame_limit_bytes,
             shared=shared,
@@ -143,6 +145,10 @@ class WireConversation:
     def release(self, release: NameRelease) -> None:
         """Send RELEASE."""
         self._session.send(encode_release(release))
+
+    def renew(self, renewal: Renewal) -> None:
+        """Send TOKEN."""
+        self._session.send(encode_token(renewal))
 
     def fetch(self, fetch: Fetch) -> None:
         """Send FETCH."""

@@ -6,8 +6,9 @@ import traceback
 
 __all__ = ["SHOWN_BYTES", "SHOWN_CHARACTERS", "describe"]
 
-SHOWN_BYTES = 256
-"""How much of what was read is logged, as twice as many hexadecimal digits: enough for the head of a frame."""
+SHOWN_BYTES = 8
+"""How much of what was read is logged, as twice as many hexadecimal digits: the head of a frame, which says its kind
+and its lengths. What stands behind that is nobody's business: it may be a token."""
 
 SHOWN_CHARACTERS = 200
 """How much of the exception's own text is logged, which may hold what was read."""

@@ -40,6 +40,7 @@ from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
 from peers.wire.session import Closing, Event, Pong, Session
+from peers.wire.token import Renewal
 
 __all__ = ["SharedValues", "TcpConversation", "render_items", "tcp_connection"]
 
@@ -205,6 +206,8 @@ class TcpConversation:
                     self._link.hear(event)
             case Pong():
                 self._node.links.answered(self.far_id, self, event.body)
+            case Renewal():
+                self._renew(event)
             case Closing():
                 self._finish(event)
             case _:
@@ -223,6 +226,11 @@ class TcpConversation:
         else:
             address = self._connection.address
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
+
+    def _renew(self, renewal: Renewal) -> None:
+        """The client shows a fresh token. Nobody has asked for one, so there is nothing that would end."""
+        if renewal.request:
+            self.session.tell(Notice("confirmed", request=renewal.request))
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""

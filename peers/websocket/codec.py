@@ -22,7 +22,7 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch
-from hub.errors import CloseCode, ProtocolError
+from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.names.claim import Wish
 from peers.journal.forms import Form, Order
 from peers.values.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
@@ -42,6 +42,7 @@ from peers.websocket.messages import (
     Serve,
     Subscribe,
     SubscribeRules,
+    Token,
     Unserve,
     Unsubscribe,
     UnsubscribeRules,
@@ -61,6 +62,7 @@ from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import FETCH_BYTES
 from peers.wire.rules import RuleChange
 from peers.wire.session import ServiceChange, SubscriptionChange
+from peers.wire.token import Renewal, check_token
 
 __all__ = ["FETCH_LIMIT_BYTES", "JSON", "JSON_BYTES", "JSON_LIMIT_BYTES", "MSGPACK", "Codec"]
 
@@ -119,7 +121,7 @@ class _RawUnserve(msgspec.Struct, frozen=True, tag="unserve"):
     request: RequestNumber = 0
 
 
-_Same = Hello | Ping | Claim | Release | SubscribeRules | UnsubscribeRules
+_Same = Hello | Token | Ping | Claim | Release | SubscribeRules | UnsubscribeRules
 _JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | JsonPublish | JsonRequest | JsonReply
 _RawMessage = (
     _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | RawPublish | RawRequest | RawReply
@@ -224,10 +226,22 @@ def _verb(message: _Same) -> ClientMessage:
             return NameClaim(message.request, Wish(message.name, message.labels, message.queue))
         case Release():
             return NameRelease(message.request, message.name)
+        case Token():
+            return Renewal(message.request, _checked_token(message.token, message.request))
         case Hello() if len(message.name.encode()) > NAME_LIMIT_BYTES:
             raise RefusedError(CloseCode.BAD_DATA, f"hello: name is over {NAME_LIMIT_BYTES} bytes")
+        case Hello():
+            _checked_token(message.token)
+            return message
         case _:
             return message
+
+
+def _checked_token(token: str, request: int = 0) -> str:
+    try:
+        return check_token(token)
+    except RejectedError as error:
+        raise RefusedError(error.code, error.text, request) from error
 
 
 def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order:

@@ -32,6 +32,7 @@ from peers.websocket.messages import ClientMessage, Hello, Ping, RefusedError, W
 from peers.websocket.poster import Poster
 from peers.websocket.session import Session
 from peers.wire.hello import grant
+from peers.wire.token import Renewal
 
 __all__ = ["Carrier", "Dialogue", "HubDialogue"]
 
@@ -107,6 +108,8 @@ class HubDialogue:
                 self._greet(message)
             case Ping():
                 pass  # the session has answered it
+            case Renewal():
+                self._session.confirm(message.request)
             case _:
                 return (self._verbs or self._take_in("", self._queue)).act(message)
         return 0

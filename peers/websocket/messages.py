@@ -17,6 +17,7 @@ from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS
 from peers.wire.rules import RULES_PER_FRAME
+from peers.wire.token import Renewal
 
 __all__ = [
     "Claim",
@@ -39,6 +40,7 @@ __all__ = [
     "Serve",
     "Subscribe",
     "SubscribeRules",
+    "Token",
     "Unserve",
     "Unsubscribe",
     "UnsubscribeRules",
@@ -64,10 +66,27 @@ _LATEST_MS = 1e16
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """The client says its name, and which queue it wishes for."""
+    """The client says its name, which queue it wishes for, and who it is."""
 
     name: str = ""
     queue: QueueWish | None = None
+    token: str = ""
+    """It is in no representation."""
+    narrow: bool = False
+    """Whether a subscription to more than it may see is taken, for the part that it may see, and not refused."""
+
+    def __repr__(self) -> str:
+        return f"Hello(name={self.name!r}, queue={self.queue!r})"
+
+
+class Token(msgspec.Struct, frozen=True, tag="token"):
+    """The client shows a fresh token, in place of one that ends, see `peers.wire.token`."""
+
+    token: str
+    request: RequestNumber = 0
+
+    def __repr__(self) -> str:
+        return f"Token(request={self.request})"
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
@@ -157,7 +176,7 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
 
 
-ClientMessage = Hello | Ping | Verb
+ClientMessage = Hello | Renewal | Ping | Verb
 """Everything that a client may say, as the hub takes it."""
 
 
@@ -174,6 +193,8 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     software: str = SOFTWARE
     journal: str | msgspec.UnsetType = msgspec.UNSET
     """The id of the hub's journal; left out if the hub has none."""
+    until: float | msgspec.UnsetType = msgspec.UNSET
+    """How many seconds are left before what the client has shown for who it is ends; left out for never."""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):
@@ -184,6 +205,8 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True
     """For a subscription to a hub with a journal: everything recorded from here on is delivered, nothing before."""
     text: str = ""
     """For a claim: "queued" if somebody else owns the name for now."""
+    until: float | None = None
+    """For a fresh token: how many seconds are left before it ends; left out for never."""
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):

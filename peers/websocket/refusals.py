@@ -56,6 +56,7 @@ _TYPES = (
     "release",
     "rule",
     "unrule",
+    "token",
 )
 
 JSON_ENVELOPE = EnvelopeReader("JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode)

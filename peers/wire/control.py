@@ -63,6 +63,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """The service name that was claimed."""
     segment: int = 0
     """In "confirmed", the number that the hub has given to a new segment."""
+    until: float | None = None
+    """In "confirmed" of a TOKEN, how many seconds are left before the new proof ends; None for never."""
 
 
 _decode_notice = msgspec.msgpack.Decoder(Notice).decode

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from hub import __version__
-from hub.errors import CloseCode, ProtocolError
+from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.wire.kinds import Kind
+from peers.wire.token import check_token
 
 __all__ = ["FRAME_LIMIT_BYTES", "ID_BYTES", "NAME_LIMIT_BYTES", "PROTOCOL", "SOFTWARE", "Hello", "QueueWish", "grant"]
 
@@ -49,7 +50,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     software: str = SOFTWARE
     """The program and its version, for people."""
     token: str = ""
-    """Reserved; nothing looks at it."""
+    """What a client, or a hub that has dialled, shows for who it is; empty for nothing. It is in no representation."""
+    narrow: bool = False
+    """From a client: a subscription to more than it may see is taken, for the part that it may see, and not refused."""
     queue: QueueWish | None = None
     """A client's wish, or what a hub has granted; None for no wish."""
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
@@ -62,6 +65,15 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a client, 1 if it takes shared memory, which works over a Unix socket only. From a hub that grants it, the
     size in bytes above which values should travel that way; 0 if it does not grant it."""
+    until: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
+    """From a hub: how many seconds are left before what the far side has shown for who it is ends; None for never."""
+
+    def __repr__(self) -> str:
+        return f"Hello(role={self.role!r}, name={self.name!r}, software={self.software!r})"
+
+    def without_token(self) -> Hello:
+        """Return the same without the token, which nobody needs to remember once it was looked at."""
+        return msgspec.structs.replace(self, token="") if self.token else self
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -88,6 +100,10 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: a hub's id has {ID_BYTES} bytes")
         if len(hello.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: name is over {NAME_LIMIT_BYTES} bytes")
+        try:
+            check_token(hello.token)
+        except RejectedError as error:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: {error.text}") from error
         return hello
 
 

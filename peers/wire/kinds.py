@@ -38,6 +38,7 @@ class Kind(IntEnum):
     UNRULE = 23
     SEGMENT = 24
     RELEASED = 25
+    TOKEN = 26
     ACCOUNT = 129  # ignorable, since a hub of an earlier version need not know what it tells
 
 

@@ -20,8 +20,8 @@ WITH_HUB         ✓         ✓
 WITH_CLIENT     ✓       ✓             ✓      ✓
 WITH_LINK                       ✓     ✓      ✓
 
-              ACCOUNT
-WITH_LINK        ✓
+              ACCOUNT                     TOKEN
+WITH_LINK        ✓           WITH_CLIENT    ✓
 ```
 
 In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs. A client's
@@ -74,6 +74,7 @@ from peers.wire.records import (
 from peers.wire.rules import RuleChange, decode_rules
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 from peers.wire.shared import Released, Segment, SharedMessages, decode_released, decode_segment, shared_messages
+from peers.wire.token import Renewal, decode_token
 
 __all__ = [
     "HANDSHAKE_LIMIT_BYTES",
@@ -172,6 +173,7 @@ Event = (
     | SharedMessages
     | Segment
     | Released
+    | Renewal
     | Account
     | Pong
     | Closing
@@ -218,7 +220,7 @@ class Session(Generic[R]):
         self.phase = Phase.OPENING
         """HELLO of the far side ends OPENING; CLOSE of either side leads to CLOSED, for good."""
         self.far: Hello | None = None
-        """The HELLO of the far side; None while it has not come."""
+        """The HELLO of the far side, without its token; None while it has not come."""
         self.rejected_messages = 0
         """How many messages of the far side were refused by this session."""
         self.shared = False
@@ -418,7 +420,8 @@ class Session(Generic[R]):
     # The rules: what each kind means.
 
     def _hello(self, frame: Frame) -> Event:
-        self.far = Hello.decode(frame.body)
+        hello = Hello.decode(frame.body)
+        self.far = hello.without_token()
         if self._role == "client":
             if self.far.role != "hub":
                 raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a client expects a hub, the far side is a client, too")
@@ -426,7 +429,14 @@ class Session(Generic[R]):
         else:
             self.phase = Phase.WITH_LINK if self.far.role == "hub" else Phase.WITH_CLIENT
         self._scanner.frame_limit_bytes = self._frame_limit_bytes
-        return self.far
+        return hello
+
+    def _token(self, frame: Frame) -> Event | None:
+        try:
+            return decode_token(frame.body)
+        except RejectedError as error:
+            self.reject(error, numbered(frame.body))
+            return None
 
     def _subscription(self, frame: Frame) -> Event | None:
         try:
@@ -579,6 +589,7 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.UNRULE: Session._rule,  # noqa: SLF001
         Kind.SEGMENT: Session._segment,  # noqa: SLF001
         Kind.RELEASED: Session._released,  # noqa: SLF001
+        Kind.TOKEN: Session._token,  # noqa: SLF001
         Kind.ACCOUNT: Session._account,  # noqa: SLF001
     }
     return {kind: meanings[kind] for kind in kinds}
@@ -601,6 +612,7 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
         Kind.RELEASE,
         Kind.RULE,
         Kind.UNRULE,
+        Kind.TOKEN,
         *_SERVICES,
         *_SHARED,
         *_ALIVE,

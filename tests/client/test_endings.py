@@ -9,6 +9,8 @@ from peers.client.connection import Ending
 
 FINAL = {
     CloseCode.NOT_ALLOWED: RejectedError,
+    CloseCode.NOT_RECOGNISED: RejectedError,
+    CloseCode.FORBIDDEN: RejectedError,
     CloseCode.PROTOCOL_ERROR: ProtocolError,
     CloseCode.WRONG_KIND: ProtocolError,
     CloseCode.BAD_DATA: ProtocolError,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from peers.client.numbering import JOURNAL, NAMES, SERVICES, SUBSCRIPTIONS, Numbers
+from peers.client.numbering import JOURNAL, NAMES, SERVICES, SUBSCRIPTIONS, TOKENS, Numbers
 
 
 def test_parts_share_no_number() -> None:
     """They follow each other without a gap, up to what 32 bits hold."""
-    parts = [SUBSCRIPTIONS, NAMES, SERVICES, JOURNAL]
+    parts = [SUBSCRIPTIONS, NAMES, TOKENS, SERVICES, JOURNAL]
     assert all(one.stop == following.start for one, following in pairwise(parts))
     assert (parts[0].start, parts[-1].stop) == (1, 1 << 32)
 

@@ -24,6 +24,7 @@ from peers.wire.rules import decode_rules
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Closing, Event, Session
 from peers.wire.shared import decode_handle, decode_released, decode_segment
+from peers.wire.token import decode_token
 from tests.hub.fakes import Turn
 from tests.wire.bodies import bodies
 
@@ -47,6 +48,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "handles": lambda body: decode_handle(body, FLAG_BATCH),
     "segment": decode_segment,
     "released": decode_released,
+    "token": decode_token,
 }
 
 

@@ -26,6 +26,7 @@ from peers.wire.records import (
 from peers.wire.rules import encode_rules
 from peers.wire.session import Closing, Phase
 from peers.wire.shared import Segment, encode_released, encode_segment
+from peers.wire.token import Renewal, encode_token
 from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Side, frames_of, message, side_of
 
 DRAWN = """
@@ -53,11 +54,11 @@ WITH_CLIENT     ✓       ✓       .     ✓      ✓
 WITH_HUB        .       .       .     .      .
 WITH_LINK       .       .       ✓     ✓      ✓
 
-              ACCOUNT
-OPENING          .
-WITH_CLIENT      .
-WITH_HUB         .
-WITH_LINK        ✓
+              ACCOUNT  TOKEN
+OPENING          .       .
+WITH_CLIENT      .       ✓
+WITH_HUB         .       .
+WITH_LINK        ✓       .
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
@@ -100,6 +101,7 @@ BODIES = {
     Kind.NAMES: encode_names([], ["a.b"]),
     Kind.RULE: encode_rules(Kind.RULE, [Rule(("a",))], 7),
     Kind.UNRULE: encode_rules(Kind.UNRULE, [Rule(("a",))], 7),
+    Kind.TOKEN: encode_token(Renewal(7, "hub_x")),
     Kind.ACCOUNT: encode_account(Account(b"12345678", 1, 2)),
 }
 
@@ -168,7 +170,7 @@ def test_nothing_is_read_after_close(kind: Kind) -> None:
     assert not side.session.take_outgoing()
 
 
-@pytest.mark.parametrize("number", [0, 26, 99, 127])
+@pytest.mark.parametrize("number", [0, 27, 99, 127])
 @pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
 def test_unknown_kinds_end_it(phase: Phase, number: int) -> None:
     """A kind that this version does not know, and that is not marked as one to pass over."""

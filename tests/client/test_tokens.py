@@ -1,0 +1,320 @@
+"""What a client shows for who it is: asked anew for each connection, renewed in one that goes on, and never seen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, UsageError
+from peers.client import Client, Hello, blocking, connect
+from peers.client.token_source import Token, TokenSource
+from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.kinds import Kind
+from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, decode_token
+from tests.client.scripted import ScriptedHub
+from tests.client.told import Told
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+
+SECRET = "hub_c2VjcmV0"
+
+UNKNOWN = encode_close(CloseCode.NOT_RECOGNISED, "not recognised")
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedHub]:
+    """A hub that says what the test wants."""
+    async with ScriptedHub() as hub:
+        yield hub
+
+
+class Tokens:
+    """Gives numbered tokens; raises instead where it is told so."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.raises: Exception | None = None
+
+    def plain(self) -> str:
+        """Give the next one."""
+        if self.raises is not None:
+            raise self.raises
+        self.given.append(f"{SECRET}{len(self.given) + 1}")
+        return self.given[-1]
+
+    async def later(self) -> str:
+        """Give the next one, in a later turn."""
+        await asyncio.sleep(0)
+        return self.plain()
+
+
+async def opened(url: str, token: Token) -> Client:
+    """A client, for a task."""
+    return await connect(url, token=token)
+
+
+async def shown(hub: ScriptedHub) -> str:
+    """The token of the next HELLO."""
+    return Hello.decode((await hub.next(Kind.HELLO)).body).token
+
+
+async def renewed(hub: ScriptedHub) -> Renewal:
+    """The next TOKEN."""
+    return decode_token((await hub.next(Kind.TOKEN)).body)
+
+
+@pytest.mark.parametrize("kind", ["plain", "later"])
+async def test_a_function_is_asked_for_each_connection(scripted: ScriptedHub, kind: str) -> None:
+    """Plain or async; nothing of what it has given before is said again."""
+    tokens = Tokens()
+    told = Told()
+    async with told.connect(scripted.url, token=getattr(tokens, kind)):
+        for number in range(1, 4):
+            assert await shown(scripted) == f"{SECRET}{number}"
+            await told.connected.get()
+            scripted.hang_up()
+            await told.disconnected.get()
+        await told.connected.get()
+    assert len(tokens.given) == 4
+
+
+async def test_a_text_is_said_again(scripted: ScriptedHub) -> None:
+    """A token that is a text is shown at each connection, and never renewed: there is nothing to renew it with."""
+    scripted.hello = msgspec.structs.replace(scripted.hello, until=0.0)
+    told = Told()
+    async with told.connect(scripted.url, token=SECRET):
+        for _ in range(2):
+            await told.connected.get()
+            assert await shown(scripted) == SECRET
+            scripted.hang_up()
+        await told.connected.get()
+    kinds = {scripted.frames.get_nowait().kind for _ in range(scripted.frames.qsize())}
+    assert Kind.TOKEN not in kinds
+
+
+@pytest.mark.parametrize("error", [ValueError(SECRET), OSError(SECRET), ConnectionLostError(1006, SECRET)])
+async def test_a_function_that_fails(scripted: ScriptedHub, error: Exception) -> None:
+    """The first connection raises that there is none; what the function has raised is the cause."""
+    tokens = Tokens()
+    tokens.raises = error
+    with pytest.raises(ConnectionLostError, match=f"has failed with {type(error).__name__}") as raised:
+        await connect(scripted.url, token=tokens.later)
+    assert raised.value.__cause__ is error
+    assert SECRET not in str(raised.value)
+    assert scripted.connections == 0
+
+
+async def test_a_function_that_fails_for_a_while(scripted: ScriptedHub, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that was connected before tries again, as if the hub were away."""
+    tokens = Tokens()
+    told = Told()
+    async with told.connect(scripted.url, token=tokens.plain):
+        await told.connected.get()
+        tokens.raises = OSError(SECRET)
+        scripted.hang_up()
+        await told.disconnected.get()
+        await eventually(lambda: "has failed with OSError" in caplog.text)
+        tokens.raises = None
+        await told.connected.get()
+    assert SECRET not in caplog.text
+
+
+BAD_TOKENS: dict[str, Any] = {
+    "a number": 7,
+    "nothing": None,
+    "bytes": SECRET.encode(),
+    "half a pair": SECRET + "\ud800",
+    "huge": SECRET * TOKEN_LIMIT_BYTES,
+}
+
+
+@pytest.mark.parametrize("token", BAD_TOKENS.values(), ids=BAD_TOKENS.keys())
+async def test_what_is_no_token(scripted: ScriptedHub, token: Any) -> None:
+    """As an option it is a mistake of the caller; from a function it is a failure of it. No text holds it."""
+    with pytest.raises(UsageError, match="token") as misused:
+        connect(scripted.url, token=token)
+    with pytest.raises(ConnectionLostError, match="has given something else") as failed:
+        await connect(scripted.url, token=lambda: token)
+    assert SECRET not in f"{misused.value}{failed.value}{failed.value.__cause__}"
+    assert scripted.connections == 0
+
+
+async def test_a_function_that_takes_too_long() -> None:
+    """It has as long as a connection may take."""
+
+    async def never() -> str:
+        await asyncio.get_running_loop().create_future()
+        return SECRET
+
+    with pytest.raises(ConnectionLostError, match=r"none within 0\.01 s"):
+        await TokenSource(never, 0.01).fresh()
+
+
+# Renewal.
+
+
+async def test_a_token_is_renewed_while_the_connection_goes_on(scripted: ScriptedHub) -> None:
+    """Before the proof ends the function is asked again; each confirmation says when the next one is due."""
+    tokens = Tokens()
+    scripted.hello = msgspec.structs.replace(scripted.hello, until=0.01)
+    async with connect(scripted.url, token=tokens.later) as client:
+        numbers = set()
+        for number in range(2, 5):
+            renewal = await renewed(scripted)
+            assert renewal.token == f"{SECRET}{number}"
+            numbers.add(renewal.request)
+            scripted.send(encode_notice(Notice("confirmed", request=renewal.request, until=0.01)))
+        assert len(numbers) == 3
+        last = await renewed(scripted)
+        scripted.send(encode_notice(Notice("confirmed", request=last.request)))  # this one holds for good
+        assert client.statistics().connections == 1
+    assert len(tokens.given) == 5
+    assert scripted.connections == 1
+
+
+@pytest.mark.parametrize("loss", ["refused", "the function fails"])
+async def test_a_renewal_that_fails_is_told(scripted: ScriptedHub, loss: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The program is told, in the log too, and the connection goes on: nothing is raised anywhere."""
+    tokens = Tokens()
+    told = Told()
+    scripted.hello = msgspec.structs.replace(scripted.hello, until=0.01)
+    async with told.connect(scripted.url, token=tokens.plain) as client:
+        await told.connected.get()
+        if loss == "refused":
+            renewal = await renewed(scripted)
+            refusal = Notice("error", request=renewal.request, code=CloseCode.NOT_RECOGNISED, text="not recognised")
+            scripted.send(encode_notice(refusal))
+        else:
+            tokens.raises = OSError(SECRET)
+        error: PeerError = await told.rejected.get()
+        assert ("not recognised" if loss == "refused" else "OSError") in error.text
+        assert client.statistics().connected
+    assert "the token was not renewed" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
+    """In half of the time that is left."""
+    tokens = Tokens()
+    told = Told()
+    scripted.hello = msgspec.structs.replace(scripted.hello, until=1000.0)
+    async with told.connect(scripted.url, token=tokens.plain) as client:
+        renewal = client._exchange.renewal
+        planned = renewal._timer
+        assert planned is not None
+        assert renewal._ends_s - 251.0 <= planned.when() <= renewal._ends_s - 149.0
+        renewal._begin()
+        first = await renewed(scripted)
+        refusal = Notice("error", request=first.request, code=CloseCode.NOT_RECOGNISED, text="not recognised")
+        scripted.send(encode_notice(refusal))
+        await told.rejected.get()
+        again = renewal._timer
+        assert again is not None
+        assert again.when() < planned.when()
+        renewal._begin()
+        second = await renewed(scripted)
+        assert second.request != first.request
+        assert second.token != first.token
+
+
+# A hub that does not know the client.
+
+
+async def test_a_hub_that_knows_no_text(scripted: ScriptedHub) -> None:
+    """The client says so and stops, instead of dialling for ever with what the hub has refused."""
+    scripted.answers = False
+    task = asyncio.create_task(opened(scripted.url, SECRET))
+    assert await shown(scripted) == SECRET
+    scripted.send(UNKNOWN)
+    with pytest.raises(RejectedError, match=r"not recognised \(4401\)"):
+        await task
+    assert scripted.connections == 1
+
+
+async def test_a_hub_that_knows_no_token_of_a_function(scripted: ScriptedHub) -> None:
+    """It is asked for a fresh one, once; then the client stops."""
+    scripted.answers = False
+    tokens = Tokens()
+    task = asyncio.create_task(opened(scripted.url, tokens.plain))
+    for number in (1, 2):
+        assert await shown(scripted) == f"{SECRET}{number}"
+        scripted.send(UNKNOWN)
+    with pytest.raises(RejectedError, match="4401"):
+        await task
+    assert scripted.connections == 2
+
+
+@pytest.mark.parametrize("code", [CloseCode.NOT_RECOGNISED, CloseCode.FORBIDDEN])
+async def test_the_end_of_a_text(scripted: ScriptedHub, code: CloseCode) -> None:
+    """A running connection that ends with one of these codes is not made again, and the client says why."""
+    async with connect(scripted.url, token=SECRET) as client:
+        scripted.send(encode_close(code, "that was it"))
+        with pytest.raises(RejectedError, match=f"that was it .{int(code)}."):
+            await client.wait_closed()
+    assert scripted.connections == 1
+
+
+async def test_the_end_of_a_token_of_a_function(scripted: ScriptedHub) -> None:
+    """4401 of a running connection: it is made again, with a fresh token. 4403: it is not, as no token changes that."""
+    tokens = Tokens()
+    told = Told()
+    async with told.connect(scripted.url, token=tokens.plain) as client:
+        await told.connected.get()
+        scripted.send(UNKNOWN)
+        await told.disconnected.get()
+        await told.connected.get()
+        assert tokens.given[-1] == f"{SECRET}2"
+        scripted.send(encode_close(CloseCode.FORBIDDEN, "you are gone"))
+        with suppress(RejectedError):
+            await client.wait_closed()
+        assert isinstance(client._exchange.ended, RejectedError)
+    assert scripted.connections == 2
+
+
+# With a hub, over each transport, and from threads.
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+async def test_a_hub_without_users_takes_anything(start_hub: StartHub, listen_url: str, *, narrow: bool) -> None:
+    """Whatever is shown, as before there were users; a fresh token is confirmed, and nothing ends."""
+    hub = await start_hub(listen_url)
+    told = Told()
+    tokens = Tokens()
+    async with told.connect(hub.url, token=tokens.plain, narrow=narrow) as client:
+        assert (await told.connected.get()).until is None
+        renewal = client._exchange.renewal
+        renewal._begin()
+        await eventually(lambda: renewal.waiting or len(tokens.given) == 2)
+        async with client.subscribe("/a") as messages:
+            client.publish_nowait("/a", 1)
+            assert (await anext(messages)).value == 1
+        assert not renewal.waiting
+        assert client.statistics().rejected_messages == 0
+    assert len(tokens.given) == 2
+
+
+async def test_threads(start_hub: StartHub) -> None:
+    """The client for threads takes the same; its function runs in its own thread."""
+    hub = await start_hub("tcp://127.0.0.1:0")
+    tokens = Tokens()
+
+    def use() -> None:
+        with blocking.connect(hub.url, token=tokens.later, narrow=True) as client:
+            client.publish("/a", 1)
+
+    await asyncio.to_thread(use)
+    assert tokens.given == [f"{SECRET}1"]
+
+
+def test_no_secret_in_the_logs_of_asyncio(caplog: pytest.LogCaptureFixture) -> None:
+    """A client's settings, which asyncio's debug lines may show, do not show the token."""
+    caplog.set_level(logging.DEBUG)
+    from peers.client.settings import ClientSettings
+
+    assert SECRET not in repr(ClientSettings(token=SECRET))
