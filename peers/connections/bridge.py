@@ -231,6 +231,9 @@ class BridgeConversation:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
 
+    def drain_publisher(self) -> None:
+        """A Zeek is a peer: it is told as the others are."""
+
     def close(self, code: int, text: str) -> str:
         """End the session."""
         self.session.close(code, text)

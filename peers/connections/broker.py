@@ -296,6 +296,9 @@ class BrokerConversation:
             connection.write_outgoing()
             connection.expect_end(GOODBYE_S)
 
+    def drain_publisher(self) -> None:
+        """A Zeek is a peer: it is told as the others are."""
+
     def close(self, code: int, text: str) -> str:
         """Drop the connection: Broker has no other word once it is peered."""
         self._closing_code = code

@@ -39,7 +39,7 @@ from peers.connections.failure import describe
 from peers.connections.holding import FREE_BYTES, Holding
 from peers.connections.lingering import LINGER_S, Lingering
 from peers.connections.progress import Progress
-from peers.connections.unread import unread_bytes
+from peers.connections.unread import arrived_bytes, unread_bytes
 from peers.node.common_share import CommonShare
 from peers.node.node import Node
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
@@ -88,6 +88,7 @@ class Connection(asyncio.Protocol):
         "_is_ending",
         "_is_given_back",
         "_is_held_back",
+        "_is_last",
         "_is_lost",
         "_is_speaking",
         "_is_stalled",
@@ -143,6 +144,8 @@ class Connection(asyncio.Protocol):
         """Whether the far side has made this side answer while it was choked. Nothing is read until it reads."""
         self._is_waiting = False
         """Whether the conversation goes on only when something has happened elsewhere. Nothing is read until then."""
+        self._is_last = False
+        """Whether this side has said its last word, and still takes what the far side has sent before it reads that."""
         self._is_speaking = False
         """Whether what the session has to say will be written after this turn."""
         self._is_telling_gap = False
@@ -396,7 +399,7 @@ class Connection(asyncio.Protocol):
 
     def _end_share(self) -> None:
         """Much of this turn's share is used up, or all: the next turn brings a new one."""
-        if self._share <= 0 and not self._session.closed:
+        if self._share <= 0 and (self._is_last or not self._session.closed):
             self._putting_off = True
             self._transport.pause_reading()
             self._common(self._held).wait(self)
@@ -440,7 +443,8 @@ class Connection(asyncio.Protocol):
 
     def _hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
-        if not (self._session.closed or self._transport.is_closing()):
+        is_heard = self._is_last or not self._session.closed
+        if is_heard and not self._transport.is_closing():
             self._is_held_back = True
             self._transport.pause_reading()
             self._node.journal.wait_room(self._let_go)
@@ -590,11 +594,54 @@ class Connection(asyncio.Protocol):
         self.guard(self._drain)
 
     def _drain(self) -> None:
+        if self._is_last:  # it was told, and has had its time
+            self._is_last = False
+            self._session = ENDED.session
+            self.linger()
+            return
         handler = self.handler
         if handler is not None and not handler.closed:
             handler.flush()
         if (handler is None or handler.writable) and not self._session.closed:
             self.conversation.drain()
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether something that a client has sent waits to be read, or to be acted on."""
+        handler = self.handler
+        if handler is None or handler.closed or not handler.published_messages or handler.is_link:
+            return False
+        return self._putting_off or arrived_bytes(self._transport) > 0
+
+    def drain_publisher(self, *, only: bool) -> asyncio.Future[None] | None:
+        """The hub stops: tell a client that has published, and take what it has sent before it reads that.
+
+        Args:
+            only: Leave out one that subscribes to something, too.
+
+        Returns:
+            What is done when that is over; None if it is no such client, which is told nothing.
+        """
+        handler, rules = self.handler, self._node.core.rules
+        if handler is None or handler.closed or self._session.closed or not handler.published_messages:
+            return None
+        if handler.role is not Role.CLIENT or (only and (handler.prefixes or any(rules.of(handler)))):
+            return None
+        self.guard(partial(self._drain_publisher, handler))
+        return self.lost if self._is_last else None
+
+    def _drain_publisher(self, handler: Handler) -> None:
+        handler.flush()
+        last = self.conversation.drain_publisher() if handler.writable else None
+        if last is None:
+            return
+        self.reason = "the hub stops"
+        self.write_outgoing()
+        handler.shut()
+        end_writing(self._transport)
+        self._session, self._rejected_messages, self._is_last = last, 0, True
+        self.lost = self.lost or self._node.loop.create_future()
+        self._await_end(LINGER_S)
 
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""

@@ -130,6 +130,12 @@ class Conversation(Protocol):
     def drain(self) -> None:
         """The hub stops, and what was queued is written: say so."""
 
+    def drain_publisher(self) -> Session | None:
+        """The hub stops: say so; return what the far side has sent, and sends until it has read that.
+
+        Nothing is said, and None returned, where what comes after the last word of this side cannot be taken.
+        """
+
     def close(self, code: int, text: str) -> str:
         """End the session from this side, and return the reason as it was told."""
 

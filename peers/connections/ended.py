@@ -90,6 +90,9 @@ class _Ended:
     def drain(self) -> None:
         """Do nothing."""
 
+    def drain_publisher(self) -> None:
+        """Do nothing."""
+
     def close(self, code: int, text: str) -> str:  # noqa: ARG002
         """It is closed."""
         return text

@@ -38,6 +38,7 @@ from peers.wire.account import LINK_ID_BYTES, Account
 from peers.wire.control import Notice, encode_notice
 from peers.wire.hello import Hello, grant
 from peers.wire.kinds import Kind
+from peers.wire.last_messages import LastMessages
 from peers.wire.oversize import fitting
 from peers.wire.session import Closing, Event, Pong, Session
 from peers.wire.token import Renewal
@@ -396,6 +397,12 @@ class TcpConversation:
     def drain(self) -> None:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+
+    def drain_publisher(self) -> LastMessages[Route] | None:
+        """Say CLOSE; unless memory is shared, what the client had sent before it reads that is still to be taken."""
+        if self._shared is not None or self._link is not None:
+            return None
+        return LastMessages(self.session.close_but_hear(CloseCode.GOING_AWAY, "the hub stops"))
 
     def close(self, code: int, text: str) -> str:
         """Say CLOSE."""

@@ -1,4 +1,4 @@
-"""`unread_bytes`: how much of what was written has not arrived, as far as this side's system tells."""
+"""How much is on its way, as far as this side's system tells: of what was written, and of what is to be read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import fcntl
 import sys
 import termios
 
-__all__ = ["unread_bytes"]
+__all__ = ["arrived_bytes", "unread_bytes"]
 
 _SIZE = 4
 """Of the integer that the system fills in, bytes."""
@@ -20,12 +20,21 @@ def unread_bytes(transport: asyncio.Transport) -> int:
     """
     if transport.is_closing():
         return 0
-    waiting = transport.get_write_buffer_size()
+    return transport.get_write_buffer_size() + _told(transport, termios.TIOCOUTQ)
+
+
+def arrived_bytes(transport: asyncio.Transport) -> int:
+    """Return what has arrived from the far side, and waits in the socket to be read, bytes."""
+    return 0 if transport.is_closing() else _told(transport, termios.FIONREAD)
+
+
+def _told(transport: asyncio.Transport, request: int) -> int:
+    """Return the number that the system gives for the socket; 0 if it does not tell."""
     socket = transport.get_extra_info("socket")
     if socket is None:
-        return waiting
+        return 0
     try:
-        unsent = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(_SIZE))
-    except OSError:  # a system that does not tell
-        return waiting
-    return waiting + int.from_bytes(unsent, sys.byteorder)
+        number = fcntl.ioctl(socket.fileno(), request, bytes(_SIZE))
+    except OSError:
+        return 0
+    return int.from_bytes(number, sys.byteorder)

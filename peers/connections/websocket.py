@@ -292,6 +292,9 @@ class WebSocketConversation:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
 
+    def drain_publisher(self) -> None:
+        """Nothing is taken of a client that was sent Close."""
+
     def close(self, code: int, text: str) -> str:
         """End the session, in the words of what is spoken."""
         if self._dialogue is not None:

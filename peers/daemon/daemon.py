@@ -13,7 +13,6 @@ Owner of the state: one event loop. Everything else can be built in a test witho
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import math
 import resource
@@ -38,6 +37,7 @@ from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.daemon.sources import Loaded
+from peers.daemon.stopping import Stopping
 from peers.journal.journal import Journal
 from peers.node.memory import MemoryWatch
 from peers.node.node import Node
@@ -132,7 +132,7 @@ class Daemon:
         self.node.ready = True
 
     async def stop(self) -> None:
-        """Stop accepting, write out what is queued within the grace period, close with 1001."""
+        """Stop accepting, take what was sent, write out what is queued within the grace period, close with 1001."""
         node = self.node
         node.draining = True
         node.ready = False
@@ -140,17 +140,12 @@ class Daemon:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        stopping = Stopping(node)
+        await stopping.hear()
         node.core.flush()
         if self._journal is not None:
             await self._journal.settle()
-        for connection in list(node.connections):
-            connection.drain()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(node.settings.limits.drain_s):
-                await node.wait_released()
-        for connection in list(node.connections):
-            connection.abort()
-        await asyncio.sleep(0)
+        await stopping.close()
         if self._tick is not None:
             self._tick.cancel()
         if self._journal is not None:

@@ -43,8 +43,22 @@ class Connected(Protocol):
     address: str
     """Where its far side is, as `peers.transport.transport` shows it."""
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether something that a client has sent waits to be read, or to be acted on."""
+
     def drain(self) -> None:
         """Write what is queued, then close with 1001, because the hub stops."""
+
+    def drain_publisher(self, *, only: bool) -> asyncio.Future[None] | None:
+        """Close with 1001 a client that has published, and take what it has sent before it reads that.
+
+        Args:
+            only: Leave out one that subscribes to something, too.
+
+        Returns:
+            What is done when that is over; None if it is no such client, and nothing was said.
+        """
 
     def abort(self) -> None:
         """End it now."""

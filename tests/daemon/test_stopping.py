@@ -1,4 +1,4 @@
-"""A hub that stops while others come."""
+"""A hub that stops while others come, and while others publish."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import socket
 
 import pytest
 
-from tests.daemon.conftest import StartDaemon
+from hub.errors import CloseCode
+from hub.frame import encode_frame
+from peers.wire.control import encode_close, encode_subscription
+from peers.wire.kinds import Kind
+from tests.daemon.conftest import Connect, StartDaemon
 from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import numbered
+from tests.hubs.raw_websocket import RawWebSocket
+
+STOPS = (CloseCode.GOING_AWAY, "the hub stops")
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -26,3 +34,103 @@ async def test_while_somebody_is_being_accepted(start_daemon: StartDaemon, turns
     await eventually(lambda: not daemon.node.connections)
     await eventually(lambda: not daemon.node.admission.newcomers)
     assert not daemon.node.failed_connections
+
+
+@pytest.mark.parametrize("own", [(), ("/other",)], ids=["only publishes", "subscribes, too"])
+async def test_what_a_publisher_sends_before_it_reads_the_end(
+    start_daemon: StartDaemon, connect: Connect, own: tuple[str, ...]
+) -> None:
+    """It arrives at those who only subscribe: the publisher cannot know that the hub reads no more."""
+    daemon = await start_daemon()
+    (endpoint,) = daemon.endpoints
+    reader = await connect(endpoint, "/a")
+    publisher = await connect(endpoint, *own)
+    await publisher.send(numbered("/a", range(1)))
+    await publisher.ping()
+    assert publisher.send_nowait(numbered("/a", range(1, 10)))  # the hub does not read it before it begins to stop
+    stopping = daemon.node.loop.create_task(daemon.stop())
+    closing = await publisher.frame()
+    assert closing.kind == Kind.CLOSE
+    await publisher.send(numbered("/a", range(10, 20)))
+    publisher.finish()
+    assert await reader.numbers_and_gaps(20) == list(range(20))
+    assert await reader.end() == STOPS
+    reader.close()
+    await stopping
+    assert not daemon.node.failed_connections
+
+
+async def test_what_has_arrived_of_clients_that_hear_each_other(start_daemon: StartDaemon, connect: Connect) -> None:
+    """It is read before anybody is told, though it may take several reads."""
+    daemon = await start_daemon()
+    (endpoint,) = daemon.endpoints
+    both = [await connect(endpoint, "/a") for _ in range(2)]
+    for client in both:
+        await client.publish("/b", 1)
+        await client.ping()
+    assert both[0].send_nowait(numbered("/a", range(1000), padding=100)) > 100_000
+    stopping = daemon.node.loop.create_task(daemon.stop())
+    assert await both[1].numbers_and_gaps(1000) == list(range(1000))
+    for client in both:
+        client.finish()
+    assert await both[1].end() == STOPS
+    await stopping
+
+
+async def test_what_has_arrived_of_a_browser(start_daemon: StartDaemon, connect: Connect) -> None:
+    """It is read before the hub says Close."""
+    daemon = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
+    reader = await connect(daemon.endpoints[0], "/a")
+    browser = await RawWebSocket.connect(daemon.endpoints[1])
+    await browser.shake_hands()
+    await browser.publish("/a", [0, ""])
+    await browser.barrier()  # an answer, since the system holds a small write back until the last one is acknowledged
+    assert await reader.numbers_and_gaps(1) == [0]
+    await browser.publish("/a", [1, ""])
+    stopping = daemon.node.loop.create_task(daemon.stop())
+    assert await reader.numbers_and_gaps(2, 1) == [1]
+    assert await browser.end() == STOPS
+    browser.close()
+    assert await reader.end() == STOPS
+    reader.close()
+    await stopping
+
+
+async def test_what_would_have_to_be_answered_is_not_taken(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Behind the end nothing is said, and a publisher that says its own end is not waited for."""
+    daemon = await start_daemon()
+    (endpoint,) = daemon.endpoints
+    reader = await connect(endpoint, "/a")
+    publisher = await connect(endpoint)
+    await publisher.send(numbered("/a", range(1)))
+    await publisher.ping()
+    stopping = daemon.node.loop.create_task(daemon.stop())
+    await publisher.read()
+    await publisher.send(
+        numbered("/a", range(1, 2)),
+        encode_frame(Kind.PING, b"?"),
+        encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
+        numbered("/a", range(2, 3)),
+        encode_close(CloseCode.DONE, "done"),
+        numbered("/a", range(3, 4)),
+    )
+    assert await publisher.end() == STOPS
+    assert await reader.numbers_and_gaps(3) == list(range(3))
+    assert await reader.end() == STOPS
+    reader.close()
+    await stopping
+
+
+async def test_a_publisher_that_does_not_read_its_end(start_daemon: StartDaemon, connect: Connect) -> None:
+    """It is heard for a part of the time, and then others are told."""
+    daemon = await start_daemon(limits={"drain_s": 1})
+    (endpoint,) = daemon.endpoints
+    reader = await connect(endpoint, "/a")
+    publisher = await connect(endpoint)
+    await publisher.send(numbered("/a", range(1)))
+    await publisher.ping()
+    stopping = daemon.node.loop.create_task(daemon.stop())
+    assert await reader.end() == STOPS
+    reader.close()
+    await stopping
+    assert not daemon.node.connections
