@@ -136,6 +136,10 @@ class Batch:
         made: T = forms[make]
         return made
 
+    def topics(self) -> Iterable[bytes]:
+        """Return the topic of each frame."""
+        return (frame.topic for frame in self.parts())
+
     def parts(self) -> Iterable[Frame]:
         """Return the frames, each taken apart."""
         return iterate_frames(self.frames)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, cast
 
 from hub.asked import Asked, OnFilter
 from hub.batch import Batch
@@ -33,6 +33,7 @@ from hub.delivery import Delivery, Role, receivers
 from hub.drops import Drops
 from hub.errors import CloseCode, ClosedError, RejectedError
 from hub.events import Event, client_joined, client_left, name_event, peer_joined, peer_left
+from hub.frame import Frame, encode_frame
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import CoreLimits
@@ -42,6 +43,8 @@ from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
+from hub.policy.policy import Policy, Rights
+from hub.policy.refusal import check_prefix_granted, not_granted
 from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
@@ -72,10 +75,15 @@ HandlersOf = Callable[[Route], tuple[Handler, ...]]
 """Gives those who get what comes on a route."""
 
 _all_handlers: HandlersOf = attrgetter("handlers")
+_domains = attrgetter("domains")
 
 
 def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
     return receivers(source, route.handlers, route.near)
+
+
+def _unless_refused(refused: dict[Route, RejectedError], handlers_of: HandlersOf, route: Route) -> tuple[Handler, ...]:
+    return () if route in refused else handlers_of(route)
 
 
 def _any_prefix(_: str) -> bool:
@@ -149,6 +157,8 @@ class Core:
         self._leaving: deque[Handler] = deque()
         # The number that the last handler got; none is given twice.
         self._last_id = 0
+        # Which user may do what; None while nobody is asked. `adopt` puts another in its place.
+        self.policy: Policy | None = None
         # Number → handler, from `attach` to `detach`.
         self.handlers: dict[int, Handler] = {}
         # Handler → the function that tells it of refused messages. Its connection puts it here, if it can tell them.
@@ -198,6 +208,8 @@ class Core:
         self._last_id += 1
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
         self.handlers[handler.id] = handler
+        if handler.rights is not None:
+            self.routes.guard()
         if on_filter is not None:
             asked = self.asked_of_links if handler.is_link else self._begun_for_leaves()
             asked.tell(handler, on_filter)
@@ -253,6 +265,16 @@ class Core:
                 return
             self._leaving.popleft()
 
+    # Who may do what.
+
+    def adopt(self, policy: Policy | None) -> None:
+        """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
+
+        Handlers keep the rights that they have, and are judged by them, until they are given others.
+        """
+        self.policy = policy
+        self.routes.adopt(policy)
+
     # Subscriptions.
 
     def subscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
@@ -261,7 +283,7 @@ class Core:
         Raises:
             ClosedError: The handler is not attached.
             InvalidTopicError: One of them is no prefix.
-            RejectedError: The handler would have too many.
+            RejectedError: The handler would have too many, or one is not granted to it.
         """
         for _ in self.subscribing(handler, prefixes):
             pass
@@ -278,6 +300,7 @@ class Core:
         wanted: list[str] = []
         for prefix in prefixes:
             wanted.append(check_prefix(prefix))
+            self._check_may_see(handler, prefix)
             if not len(wanted) % _CHECKED_PER_STEP:
                 yield
         self._prefixes_allowed.check(handler, handler.prefixes, wanted)
@@ -300,6 +323,16 @@ class Core:
                 self._remove(handler, prefix)
                 yield from _steps(prefix)
 
+    @staticmethod
+    def _check_may_see(handler: Handler, prefix: str) -> None:
+        """See to it that a handler may see every topic with a prefix, unless it takes that for what it may see of them.
+
+        Raises:
+            RejectedError: It may not.
+        """
+        if handler.rights is not None and not handler.narrows:
+            check_prefix_granted(handler.rights, handler.seeing, prefix)
+
     def _check_attached(self, handler: Handler) -> None:
         if handler.id not in self.handlers:
             raise ClosedError("the handler is not attached to this hub")
@@ -313,9 +346,12 @@ class Core:
 
         Raises:
             ClosedError: The handler is not attached.
-            RejectedError: The handler would have too many.
+            RejectedError: The handler would have too many, or one would show it what is not granted to it.
         """
         self._check_attached(handler)
+        rules = list(rules)
+        for rule in rules:
+            self._check_may_see(handler, rule.prefix)
         self.rules.subscribe(handler, rules)
 
     def _add(self, handler: Handler, prefix: str) -> None:
@@ -336,53 +372,103 @@ class Core:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
         What came over a link is not sent to any link: neither back nor on (one hop). What bears a name that `source`
-        does not own is refused: see `on_refused`.
+        does not own, or is not granted to it, is refused: see `on_refused`.
         """
         if route.sender and not route.may_bring(source):
-            self._refuse(source, route, batch.messages)
+            self._tell_refused(source, _not_its_name(route), batch.messages)
             return
+        if source.is_unbound:
+            handlers = route.handlers
+        else:
+            granted = source.publishes_in
+            if granted is not None and route.domains not in granted:
+                allowed = self._granted(source, route, batch)
+                if allowed is None:
+                    return
+                batch = allowed
+            handlers = route.handlers if source.is_plain else receivers(source, route.handlers, route.near)
         source.published_messages += batch.messages
-        for handler in route.handlers if source.is_plain else receivers(source, route.handlers, route.near):
+        for handler in handlers:
             handler.offer(batch)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
+        if source.is_unbound:
+            handlers_of, is_looked_at = _all_handlers, self.routes.has_senders
+        else:
+            handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
+            granted = source.publishes_in
+            is_looked_at = self.routes.has_senders or (
+                granted is not None and not granted.issuperset(map(_domains, stretch.routes))
+            )
         source.published_messages += sum(stretch.messages)
-        handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
-        if self.routes.has_senders:
-            handlers_of = partial(self._receivers_of_owned, source, stretch, handlers_of)
+        if is_looked_at:
+            if not _is_decided_by_route(source, stretch.routes):
+                source.published_messages -= sum(stretch.messages)
+                for run in stretch:
+                    self.publish(source, run.route, run)
+                return
+            refused = self._refuse_of(source, stretch)
+            if refused:
+                handlers_of = partial(_unless_refused, refused, handlers_of)
         for handlers, batch in stretch.gathered(handlers_of):
             for handler in handlers:
                 handler.offer(batch)
 
-    def _receivers_of_owned(
-        self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf, route: Route
-    ) -> tuple[Handler, ...]:
-        """Return who gets the messages of a stretch that go this way.
+    def _refuse_of(self, source: Handler, stretch: Stretch[Route]) -> dict[Route, RejectedError]:
+        """Refuse what `source` may not publish of a stretch, and nothing else; return the routes on which that came."""
+        first: dict[Route, int] = {}
+        for number, route in enumerate(stretch.routes):
+            first.setdefault(route, number)
+        refused: dict[Route, RejectedError] = {}
+        for route, number in first.items():
+            if not route.may_bring(source):
+                refused[route] = _not_its_name(route)
+            elif not _may_publish(source, route):
+                refused[route] = _not_granted(source, stretch.run(number))
+        if refused:
+            messages = dict.fromkeys(refused, 0)
+            for route, count in zip(stretch.routes, stretch.messages, strict=True):
+                if route in refused:
+                    messages[route] += count
+            source.published_messages -= sum(messages.values())
+            for route, error in refused.items():
+                self._tell_refused(source, error, messages[route])
+        return refused
 
-        Nobody does if they bear a name that `source` does not own.
-        """
-        if route.may_bring(source):
-            return handlers_of(route)
-        pairs = zip(stretch.routes, stretch.messages, strict=True)
-        messages = sum([messages for other, messages in pairs if other is route])
-        source.published_messages -= messages
-        self._refuse(source, route, messages)
-        return ()
+    def _granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
+        """Return what of a batch `source` may publish, None for nothing of it; refuse the rest."""
+        if _is_decided_by_route(source, (route,)):
+            if _may_publish(source, route):
+                return batch
+            self._tell_refused(source, _not_granted(source, batch), batch.messages)
+            return None
+        granted, refused = _parted(source, batch)
+        if refused is not None:
+            self._tell_refused(source, _not_granted(source, refused), refused.messages)
+        return granted
 
-    def check_sender(self, source: Handler, route: Route) -> None:
+    def check_publisher(self, source: Handler, route: Route, batch: Batch) -> None:
         """Check that `source` may publish on a route, for callers that tell it otherwise than through `on_refused`.
 
         Raises:
-            RejectedError: It may not: the messages bear a name that is not its own.
+            RejectedError: It may not: the messages bear a name that is not its own, or are not granted to it.
         """
         if not route.may_bring(source):
             raise _not_its_name(route)
+        if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
+            return
+        if _is_decided_by_route(source, (route,)):
+            refused = None if _may_publish(source, route) else batch
+        else:
+            _, refused = _parted(source, batch)
+        if refused is not None:
+            raise _not_granted(source, refused)
 
-    def _refuse(self, source: Handler, route: Route, messages: int) -> None:
+    def _tell_refused(self, source: Handler, error: RejectedError, messages: int) -> None:
         tell = self.on_refused.get(source)
         if tell is not None:
-            tell(_not_its_name(route), messages)
+            tell(error, messages)
 
     def announce(self, event: Event) -> None:
         """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
@@ -492,6 +578,50 @@ class Core:
 
 def _not_its_name(route: Route) -> RejectedError:
     return RejectedError(CloseCode.NOT_ALLOWED, f"sender {printable(route.sender)}: that name is not yours")
+
+
+def _is_decided_by_route(source: Handler, routes: Iterable[Route]) -> bool:
+    """Return whether routes say what `source` may publish on them.
+
+    They do not while a policy takes the place of another: for what was read before, and for who has the rights of the
+    one before. Then each topic is asked for.
+    """
+    rights = source.rights
+    return rights is None or all(
+        route.domains is not None and route.domains.policy is rights.policy for route in routes
+    )
+
+
+def _may_publish(source: Handler, route: Route) -> bool:
+    """Return whether a route is granted to `source`, as the route says; remember it if it is."""
+    rights, domains = source.rights, route.domains
+    return rights is None or (domains is not None and rights.may_in(source.publishing, domains))
+
+
+def _parted(source: Handler, batch: Batch) -> tuple[Batch | None, Batch | None]:
+    """Return what of a batch is granted to `source`, and what is not, topic by topic; None for nothing."""
+    rights, action = source.rights, source.publishing
+    if rights is None:
+        return batch, None
+    granted = {topic: rights.may(action, topic.decode()) for topic in set(batch.topics())}
+    if len(set(granted.values())) == 1:
+        return (batch, None) if all(granted.values()) else (None, batch)
+    frames: dict[bool, list[Frame]] = {True: [], False: []}
+    for frame in batch.parts():
+        frames[granted[frame.topic]].append(frame)
+    return _joined(frames[True]), _joined(frames[False])
+
+
+def _joined(frames: list[Frame]) -> Batch:
+    """Return frames as one batch."""
+    raw = b"".join([encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags) for frame in frames])
+    return Batch(raw, sum([frame.messages for frame in frames]))
+
+
+def _not_granted(source: Handler, refused: Batch) -> RejectedError:
+    """Return what is said to a handler with rights of messages that it may not publish: it names the first topic."""
+    topic = next(iter(refused.topics())).decode()
+    return not_granted(cast("Rights", source.rights), source.publishing, topic)
 
 
 def _steps(prefix: str) -> Iterator[None]:

@@ -81,6 +81,11 @@ class Delivery(NamedTuple):
         return self.role is _LINK
 
     @property
+    def is_peer(self) -> bool:
+        """Whether others stand behind it: a peer hub, or a Zeek."""
+        return self.role is _LINK or self.role is _LEAF
+
+    @property
     def is_plain(self) -> bool:
         """Whether everybody who wants what it publishes gets it."""
         return self.hears_itself and self.reaches_leaves and not self.is_link

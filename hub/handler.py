@@ -34,7 +34,7 @@ from hub.frame import FLAG_SHARED
 from hub.memory import Memory
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import Overflow, QueueLimits
-from hub.policy.policy import Rights
+from hub.policy.policy import Action, Domains, Rights
 from hub.request_frame import Item, as_bytes
 from hub.statistics import SAMPLE_PREFIXES, HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
@@ -77,6 +77,7 @@ class Handler:
         "_pending",
         "_pending_bytes",
         "_posted",
+        "_rights",
         "_waiting",
         "_writing",
         "address",
@@ -86,14 +87,17 @@ class Handler:
         "frame_limit_bytes",
         "id",
         "is_link",
+        "is_peer",
         "is_plain",
+        "is_unbound",
         "limits",
         "name",
+        "narrows",
         "outlet",
         "poster",
         "prefixes",
         "published_messages",
-        "rights",
+        "publishes_in",
         "unreadable_messages",
         "writable",
     )
@@ -116,6 +120,7 @@ class Handler:
         self.delivery = Delivery.of(role)
         # What `delivery` says, beside it because it is asked for with each batch.
         self.is_link = self.delivery.is_link
+        self.is_peer = self.delivery.is_peer
         self.is_plain = self.delivery.is_plain
         self.name = name
         self.address = address
@@ -123,7 +128,13 @@ class Handler:
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
-        # What it may do; None for everything, as in a hub without a policy, and for subscribers in this process.
+        # Domains in which it may publish, as far as they were asked for; None: in all. Its rights have the set.
+        self.publishes_in: set[Domains] | None = None
+        # Whether nothing of what it publishes is looked at: it has no rights, and everybody who wants it gets it.
+        self.is_unbound = self.is_plain
+        # Whether it takes a subscription to more than it may see for one to what it may see of that. Peers do: they ask
+        # for what their own subscribers want, and what is not for them is left out as they are given it.
+        self.narrows = self.is_peer
         self.rights = rights
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
@@ -188,6 +199,7 @@ class Handler:
         """
         self.delivery = self.delivery._replace(hears_itself=itself, hears_hub=hub, reaches_leaves=leaves)
         self.is_plain = self.delivery.is_plain
+        self.is_unbound = self.is_plain and self._rights is None
 
     def take_shared(self) -> None:
         """Let the far side have values in shared memory from now on; without this it gets them as bytes."""
@@ -197,6 +209,35 @@ class Handler:
     def role(self) -> Role:
         """What stands behind it."""
         return self.delivery.role
+
+    # What it may do.
+
+    @property
+    def rights(self) -> Rights | None:
+        """What it may do; None for everything, as in a hub without a policy, and for subscribers in this process.
+
+        Once it is attached, `Core.give_rights` gives it others, as routes depend on them.
+        """
+        return self._rights
+
+    @rights.setter
+    def rights(self, rights: Rights | None) -> None:
+        self._rights = rights
+        if rights is None:
+            self.publishes_in = None
+        else:
+            self.publishes_in = rights.brings_in if self.is_peer else rights.publishes_in
+        self.is_unbound = self.is_plain and rights is None
+
+    @property
+    def publishing(self) -> Action:
+        """What it does when it publishes, and what it must be granted for that."""
+        return Action.BRING if self.is_peer else Action.PUBLISH
+
+    @property
+    def seeing(self) -> Action:
+        """What it does when it gets what it subscribes to, and what it must be granted for that."""
+        return Action.TAKE if self.is_peer else Action.SUBSCRIBE
 
     @property
     def dropped_messages(self) -> int:

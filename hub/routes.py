@@ -4,11 +4,13 @@
 routing key (bytes 4 .. 8+K of a frame) ──▶ table ──hit──▶ Route ──▶ handlers
                                               │miss
                                               ▼
-     check the key; find() in the multimap, for tagged keys in the rules or among the names, too; intern, remember
+     check the key; find() in the multimap, for tagged keys in the rules or among the names, too; leave out who may not
+     see the topic; intern, remember
 ```
 
-Owner: the core. Invariants: a `Route` never changes; keys with the same handlers (and the same sender) share one
-`Route` object, so that `is` tells whether two frames take the same way. A changed subscription forgets only keys under
+Owner: the core. Invariants: a `Route` never changes; keys with the same handlers (and the same sender, and the same
+grants for publishing where the hub has a policy) share one `Route` object, so that `is` tells whether two frames take
+the same way. A changed subscription forgets only keys under
 its prefix, a changed rule only those that it matches, a changed name only those that bear it. The table never holds
 more than `limit` keys, nor more than `limit_bytes`: when it is full it is emptied (a table that is too small for its
 traffic is as slow as none, whichever key goes first) and `clears` counts it.
@@ -21,12 +23,13 @@ Not here: reading frames (`peers.wire.scanner` does the hits), offering (`hub.co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedList
 
+from hub.audience import Audience
 from hub.delivery import without_links
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED, KIND_MESSAGES
@@ -34,6 +37,8 @@ from hub.handler import Handler
 from hub.limits import RouteLimits
 from hub.memory import Account, Memory
 from hub.multimap import PrefixMultimap
+from hub.policy.policy import Domains, Policy
+from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
 from hub.tags.remembered import TaggedKeys, charge
 from hub.tags.rule import Rule
@@ -62,7 +67,7 @@ def nobody(_: str) -> Handler | None:
 class Route:
     """The handlers that get the messages of some routing keys."""
 
-    __slots__ = ("__weakref__", "handlers", "near", "sender", "source")
+    __slots__ = ("__weakref__", "domains", "handlers", "near", "sender", "source")
 
     handlers: tuple[Handler, ...]
     """All handlers that want these messages."""
@@ -76,11 +81,21 @@ class Route:
     source: Handler | None
     """With a sender: the handler that owns this name, so that no other one here may publish them; None for nobody."""
 
-    def __init__(self, handlers: tuple[Handler, ...], sender: str = "", source: Handler | None = None) -> None:
+    domains: Domains | None
+    """What decides who may publish these messages; None while the hub has no policy."""
+
+    def __init__(
+        self,
+        handlers: tuple[Handler, ...],
+        sender: str = "",
+        source: Handler | None = None,
+        domains: Domains | None = None,
+    ) -> None:
         self.handlers = handlers
         self.near = without_links(handlers)
         self.sender = sender
         self.source = source
+        self.domains = domains
 
     def may_bring(self, source: Handler) -> bool:
         """Return whether `source` may publish on this route. A peer hub may: it has asked its own clients."""
@@ -104,10 +119,12 @@ class Routes:
         "_interned",
         "_multimap",
         "_owner_of",
+        "_policy",
         "_rules",
         "_tagged",
         "clears",
         "has_senders",
+        "is_guarded",
         "limit",
         "limit_bytes",
         "misses",
@@ -136,11 +153,16 @@ class Routes:
         self.clears = 0
         # True once a remembered route may be used by one sender alone; False again after `clear`.
         self.has_senders = False
+        # True once some handler may not see everything: from then on handlers are asked, at each miss.
+        self.is_guarded = False
+        # Which user may do what, for routes to remember whom it concerns; None: nobody is asked.
+        self._policy: Policy | None = None
         self._multimap = multimap
         self._rules: RuleIndex[Handler] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
-        # Handlers, sender and source → the one route of these, as long as somebody holds it: `is` compares routes.
+        # Handlers, beside them domains, sender and source if there are any → the one route of these, as long as
+        # somebody holds it: `is` compares routes.
         self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
         # The remembered keys without labels, as topic + key header, so that the topics under a prefix are one range.
         self._by_topic: SortedList = SortedList()
@@ -160,35 +182,67 @@ class Routes:
         """
         return self.table.get(key) or self.miss(key)
 
+    def adopt(self, policy: Policy | None) -> None:
+        """Ask this policy from now on; None: none. What is remembered is forgotten."""
+        self._policy = policy
+        self.guard()
+        self.clear()
+
+    def guard(self) -> None:
+        """Leave out handlers that may not see a topic, from now on: somebody has rights."""
+        if not self.is_guarded:
+            self.is_guarded = True
+            self.clear()
+
     def find(self, topic: str) -> Route:
         """Return the route of a topic, without remembering it."""
-        # Sorted, so that the same handlers are the same tuple, in whatever order their prefixes were found.
-        return self._route(tuple(sorted(self._multimap.find(topic), key=_by_id)))
+        return self._route(topic, self._admitted(topic, self._multimap.find(topic)))
 
     def find_tagged(self, envelope: Envelope) -> Route:
         """Return the route of a topic with labels and names, without remembering it.
 
         Raises:
-            RejectedError: Nobody has the name that it is for.
+            RejectedError: Nobody has the name that it is for, or it would go to a peer hub that may not take it.
         """
         topic, labels, sender, destination = envelope
         if destination:
-            owner = self._owner_of(destination)
-            if owner is None:
-                raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(destination)}")
-            handlers: tuple[Handler, ...] = (owner,)
+            handlers = (self._addressee(topic, destination),)
         else:
             found = self._multimap.find(topic)
             if self._rules:
                 found |= self._rules.find(topic, labels, sender)
-            handlers = tuple(sorted(found, key=_by_id))
-        return self._route(handlers, sender, self._owner_of(sender)) if sender else self._route(handlers)
+            handlers = self._admitted(topic, found)
+        return self._route(topic, handlers, sender)
 
-    def _route(self, handlers: tuple[Handler, ...], sender: str = "", source: Handler | None = None) -> Route:
-        identity = (sender, source, *handlers) if sender else handlers
+    def _addressee(self, topic: str, name: str) -> Handler:
+        """Return who gets what is for a name: its owner, whatever he may subscribe to; a peer hub what it may take.
+
+        Raises:
+            RejectedError: There is nobody.
+        """
+        owner = self._owner_of(name)
+        if owner is None:
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
+        if owner.is_peer and owner.rights is not None and not owner.rights.may(owner.seeing, topic):
+            raise not_granted(owner.rights, owner.seeing, topic)
+        return owner
+
+    def _admitted(self, topic: str, found: Iterable[Handler]) -> tuple[Handler, ...]:
+        """Return those of the handlers found that may see a topic.
+
+        They are sorted, so that the same handlers are the same tuple, in whatever order their prefixes were found.
+        """
+        if self.is_guarded:
+            found = filter(Audience(topic).admits, found)
+        return tuple(sorted(found, key=_by_id))
+
+    def _route(self, topic: str, handlers: tuple[Handler, ...], sender: str = "") -> Route:
+        source = self._owner_of(sender) if sender else None
+        domains = None if self._policy is None else self._policy.domains(topic)
+        identity = handlers if domains is None and not sender else (domains, sender, source, handlers)
         route = self._interned.get(identity)
         if route is None:
-            route = self._interned[identity] = Route(handlers, sender, source)
+            route = self._interned[identity] = Route(handlers, sender, source, domains)
         return route
 
     def miss(self, key: bytes) -> Route:

@@ -89,6 +89,11 @@ class Stretch(Generic[R]):
             yield Run(route, self._data[start:end], messages)
             start = end
 
+    def run(self, number: int) -> Run[R]:
+        """Return one run, by its place among them, as a batch of its own."""
+        start = self.ends[number - 1] if number else self._start
+        return Run(self.routes[number], self._data[start : self.ends[number]], self.messages[number])
+
     def gathered(self, handlers_of: Callable[[R], Sequence[H]]) -> Iterator[tuple[Sequence[H], Batch]]:
         """Yield handlers, and the batch that each of them gets, in the order in which it came.
 

@@ -7,5 +7,6 @@
 | `policy` | roles and users, and the rights that follow for one user |
 | `roles` | the roles that every policy has |
 | `limits` | how much users may hold, and how fast they may publish, as it is written there |
+| `refusal` | what is said to whoever may not do something |
 | `language` | a policy as people write it, in TOML, and every way in which it can be wrong |
 """

@@ -166,6 +166,14 @@ class Grants:
         """Return whether a user may do it to the topics of a domain."""
         return _is_allowed(domain, user)
 
+    def concerns(self, user: User) -> bool:
+        """Return whether anything at all is allowed to a user here."""
+        return any(
+            not user.roles.isdisjoint(allowed)
+            for root in (self._root, self._own)
+            for allowed in (root.allow, root.allow_beneath)
+        )
+
     def decisive(self, domain: Domain, user: User) -> Grant | None:
         """Return the grant that decides for a user; None where none is met, so that nothing is allowed."""
         for level in domain:

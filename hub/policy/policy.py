@@ -1,17 +1,21 @@
 """`Policy`: roles and users; `Rights`: what follows for one user.
 
 Owner: the hub, which swaps a policy whole. Invariants: a policy never changes once it is built; whoever holds `Rights`
-of an old one goes on with the old one until he is given new ones.
+of an old one goes on with the old one until he is given new ones. As long as somebody holds them, the rights of one
+user with the same roles are the same object, so that what was decided for one of his connections is known to all.
 
-Cost: `Rights.may` as `Grants.domain` and `allows`. Not here: the language (`hub.policy.language`), how a user is
-recognised, where a refusal is sent.
+Cost: `Rights.may` as `Grants.domain` and `allows`; where it was decided before, for publishing and asking, a look into
+a set. Not here: the language (`hub.policy.language`), how a user is recognised, what a refusal says
+(`hub.policy.refusal`), where it is sent.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from enum import Enum
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from hub.errors import InvalidNameError
 from hub.policy.grants import Domain, Grant, Grants, User
@@ -19,7 +23,18 @@ from hub.policy.path import NAMES, TOPICS, Path
 from hub.quotas.limits import NO_LIMITS, QuotaLimits
 from hub.topics import printable
 
-__all__ = ["ANONYMOUS", "LOCAL", "RESERVED_USERS", "Action", "Policy", "Rights", "RolePermissions", "check_user"]
+__all__ = [
+    "ANONYMOUS",
+    "DECIDED_LIMIT",
+    "LOCAL",
+    "RESERVED_USERS",
+    "Action",
+    "Domains",
+    "Policy",
+    "Rights",
+    "RolePermissions",
+    "check_user",
+]
 
 _SHOWN_PATHS = 8
 """How many granted paths the text of a refusal lists."""
@@ -32,6 +47,12 @@ LOCAL = "local"
 
 RESERVED_USERS = frozenset({ANONYMOUS, LOCAL})
 """Users whom no policy and no token can name: the hub itself says who they are."""
+
+DECIDED_LIMIT = 1_024
+"""How many domains and targets are remembered for one user as allowed, of each kind; each takes about 100 bytes. When
+there are more, all are forgotten and decided again, 1 µs each. What is refused is not remembered."""
+
+T = TypeVar("T", bound=Hashable)
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
@@ -83,6 +104,22 @@ class RolePermissions:
         self.is_admin = is_admin
 
 
+class Domains:
+    """What topics meet of the grants for publishing: one object for all topics that meet the same.
+
+    A route has it, so that whoever publishes is asked for it and not for the topic.
+    """
+
+    __slots__ = ("__weakref__", "bring", "policy", "publish")
+
+    def __init__(self, policy: Policy, publish: Domain, bring: Domain) -> None:
+        self.policy = policy
+        self.publish = publish
+        """What decides who may publish there."""
+        self.bring = bring
+        """What decides which peer hub, or Zeek, may bring it."""
+
+
 class Policy:
     """Roles and users, compiled.
 
@@ -92,7 +129,7 @@ class Policy:
         limits: How much users may hold, and how fast they may publish.
     """
 
-    __slots__ = ("_admins", "_grants", "_users", "limits", "roles")
+    __slots__ = ("_admins", "_domains", "_grants", "_rights", "_users", "limits", "roles")
 
     def __init__(
         self,
@@ -109,14 +146,26 @@ class Policy:
             for action, paths in role.grants.items():
                 for path, allowed in paths:
                     self._grants[action].add(name, path, allowed=allowed)
+        # What publishing meets → the one object for it, and user with roles → his rights, as long as somebody holds it.
+        self._domains: WeakValueDictionary[tuple[Domain, Domain], Domains] = WeakValueDictionary()
+        self._rights: WeakValueDictionary[User, Rights] = WeakValueDictionary()
 
     def __contains__(self, user: object) -> bool:
         """Whether the policy names a user."""
         return user in self._users
 
-    def domain(self, topic: str) -> Domain:
-        """Return what decides who may publish under a topic: the same for all users, so that a route remembers it."""
-        return self._grants[Action.PUBLISH].domain(topic)
+    def domain(self, action: Action, topic: str) -> Domain:
+        """Return what decides who may do something to a topic: the same for all users."""
+        return self._grants[action].domain(topic)
+
+    def domains(self, topic: str) -> Domains:
+        """Return what decides who may publish under a topic, for its route to remember."""
+        grants = self._grants
+        met = grants[Action.PUBLISH].domain(topic), grants[Action.BRING].domain(topic)
+        domains = self._domains.get(met)
+        if domains is None:
+            domains = self._domains[met] = Domains(self, *met)
+        return domains
 
     def rights(self, user: str, roles: Iterable[str] = ()) -> Rights:
         """Return the rights of a user.
@@ -126,7 +175,12 @@ class Policy:
             roles: Further roles, which whoever has recognised him vouches for; those that do not exist are passed over.
         """
         held = self._users.get(user, frozenset()) | self.roles.intersection(roles)
-        return Rights(User(user, held), self._grants, is_admin=not held.isdisjoint(self._admins))
+        who = User(user, held)
+        rights = self._rights.get(who)
+        if rights is None:
+            is_admin = not held.isdisjoint(self._admins)
+            rights = self._rights[who] = Rights(who, self, self._grants, is_admin=is_admin)
+        return rights
 
 
 class Rights:
@@ -134,25 +188,68 @@ class Rights:
 
     Args:
         user: Who.
+        policy: From which it follows.
         grants: Of the policy, by action.
         is_admin: Whether he may administer the hub.
     """
 
-    __slots__ = ("_grants", "is_admin", "user")
+    __slots__ = ("__weakref__", "_grants", "_targets", "brings_in", "is_admin", "policy", "publishes_in", "user")
 
-    def __init__(self, user: User, grants: Mapping[Action, Grants], *, is_admin: bool) -> None:
+    def __init__(self, user: User, policy: Policy, grants: Mapping[Action, Grants], *, is_admin: bool) -> None:
         self.user = user
-        self._grants = grants
+        self.policy = policy
         self.is_admin = is_admin
+        self._grants = grants
+        # Domains in which he may publish, and those in which he may bring something as a peer: those that were decided
+        # already (`may_in`). What is not in there is refused, or not known.
+        self.publishes_in: set[Domains] = set()
+        self.brings_in: set[Domains] = set()
+        # What he may ask, and what he may bring requests for, as it stands on the wire, likewise.
+        self._targets: dict[Action, set[bytes]] = {}
 
     def may(self, action: Action, topic: str) -> bool:
         """Return whether he may do it to a topic (a name, for `CLAIM`)."""
         grants = self._grants[action]
         return grants.allows(grants.domain(topic), self.user)
 
-    def may_publish_in(self, domain: Domain) -> bool:
-        """Return whether he may publish under the topics of a domain, which `Policy.domain` has given."""
-        return self._grants[Action.PUBLISH].allows(domain, self.user)
+    def may_by(self, action: Action, domain: Domain) -> bool:
+        """Return whether he may do it to the topics of a domain, which `Policy.domain` has given for this action."""
+        return self._grants[action].allows(domain, self.user)
+
+    def may_in(self, action: Action, domains: Domains) -> bool:
+        """Return whether he may do it, PUBLISH or BRING, to the topics of some domains; remember it if he may.
+
+        Args:
+            action: One of the two.
+            domains: Of the same policy.
+        """
+        brings = action is Action.BRING
+        if not self.may_by(action, domains.bring if brings else domains.publish):
+            return False
+        _remember(self.brings_in if brings else self.publishes_in, domains)
+        return True
+
+    def may_ask(self, action: Action, target: bytes) -> bool:
+        """Return whether he may do it, REQUEST or BRING, to a target as it stands on the wire; remember it if he may.
+
+        A target that no topic could be is allowed to nobody.
+        """
+        targets = self._targets.get(action)
+        if targets is not None and target in targets:
+            return True
+        try:
+            topic = target.decode()
+        except UnicodeDecodeError:
+            return False
+        if not self.may(action, topic):
+            return False
+        _remember(self._targets.setdefault(action, set()), target)
+        return True
+
+    @property
+    def may_link(self) -> bool:
+        """Whether he may be a peer hub: some role lets him bring or take something."""
+        return any(self._grants[action].concerns(self.user) for action in (Action.BRING, Action.TAKE))
 
     def may_all(self, action: Action, prefix: str) -> bool:
         """Return whether he may do it to every topic that begins with a prefix."""
@@ -166,3 +263,10 @@ class Rights:
     def granted(self, action: Action, prefix: str, limit: int = _SHOWN_PATHS) -> list[str]:
         """Return paths beneath a prefix that he may do it to, at most `limit`."""
         return self._grants[action].granted_beneath(prefix, self.user, limit)
+
+
+def _remember(decided: set[T], one: T) -> None:
+    """Take note that something is allowed."""
+    if len(decided) >= DECIDED_LIMIT:
+        decided.clear()
+    decided.add(one)

@@ -14,7 +14,7 @@ Cost: nothing that depends on the size, unless somebody needs the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hub.batch import BATCH_OVERHEAD_BYTES, Batch
 from hub.errors import InternalError, RejectedError
@@ -91,6 +91,10 @@ class SharedBatch(Batch):
             except RejectedError as error:
                 raise InternalError(f"a block was not copied in time: {error}") from error
         return self._bytes
+
+    def topics(self) -> Iterable[bytes]:
+        """Return the topic of the one frame, for which nobody needs the values."""
+        return (self._frame.topic,)
 
     def copy(self) -> None:
         """Make `frames` now.

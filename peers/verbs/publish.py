@@ -62,6 +62,7 @@ def publish(node: Node, handler: Handler, publication: Publication) -> Route:
     if size_bytes > limit_bytes:
         raise RejectedError(CloseCode.TOO_BIG, f"publish: {size_bytes} bytes as msgpack, the limit is {limit_bytes}")
     route = node.core.routes.of(publication.routing_key)
-    node.core.check_sender(handler, route)
-    node.core.publish(handler, route, publication.batch)
+    batch = publication.batch
+    node.core.check_publisher(handler, route, batch)
+    node.core.publish(handler, route, batch)
     return route

@@ -20,6 +20,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iter
 from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.overflow import Overflow, QueueLimits
+from hub.policy.policy import Rights
 from hub.stretch import Stretch, find_runs
 
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)
@@ -161,10 +162,11 @@ def handler_of(
     limit_bytes: int = ROOMY.bytes,
     overflow: Overflow = Overflow.DROP_OLDEST,
     name: str = "",
+    rights: Rights | None = None,
 ) -> Handler:
     """A handler that belongs to no core yet."""
     limits = QueueLimits(messages=messages, bytes=limit_bytes, overflow=overflow)
-    return Handler(outlet or FakeOutlet(), role=role, limits=limits, name=name, address="nowhere")
+    return Handler(outlet or FakeOutlet(), role=role, limits=limits, name=name, address="nowhere", rights=rights)
 
 
 def publish(core: Core, topic: str, *values: Any, source: Handler | None = None) -> None:
@@ -203,10 +205,11 @@ class Turn:
         messages: int = ROOMY.messages,
         overflow: Overflow = Overflow.DROP_OLDEST,
         name: str = "",
+        rights: Rights | None = None,
     ) -> tuple[Handler, FakeOutlet]:
         """Attach a handler and subscribe it."""
         outlet = FakeOutlet()
-        handler = handler_of(outlet, role=role, messages=messages, overflow=overflow, name=name)
+        handler = handler_of(outlet, role=role, messages=messages, overflow=overflow, name=name, rights=rights)
         self.core.attach(handler)
         self.core.subscribe(handler, prefixes)
         return handler, outlet

@@ -104,10 +104,10 @@ def test_an_empty_policy() -> None:
 def test_what_was_decided_for_a_domain() -> None:
     """A domain of an action is decided as its topics are."""
     policy = read(POLICY)
-    domain = policy.domain("/status/sensor-7/x")
-    assert policy.rights("sensor-7").may_publish_in(domain)
-    assert not policy.rights("alice").may_publish_in(domain)
-    assert policy.domain("/status/sensor-7/y") == domain
+    domain = policy.domain(Action.PUBLISH, "/status/sensor-7/x")
+    assert policy.rights("sensor-7").may_by(Action.PUBLISH, domain)
+    assert not policy.rights("alice").may_by(Action.PUBLISH, domain)
+    assert policy.domain(Action.PUBLISH, "/status/sensor-7/y") == domain
 
 
 @pytest.mark.parametrize(

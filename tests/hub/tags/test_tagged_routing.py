@@ -291,9 +291,10 @@ def test_a_sender_is_who_it_says() -> None:
     assert refused == [(CloseCode.NOT_ALLOWED, "sender 'a.b': that name is not yours", 1)]
     assert [handler.published_messages for handler in (owner, other, link)] == [2, 1, 2]
     route = turn.core.routes.table[envelope.routing_key]
-    turn.core.check_sender(owner, route)
+    batch = Batch(frame_of(envelope, 0), 1)
+    turn.core.check_publisher(owner, route, batch)
     with pytest.raises(RejectedError, match="is not yours"):
-        turn.core.check_sender(other, route)
+        turn.core.check_publisher(other, route, batch)
 
 
 def test_a_destination_without_an_owner_is_refused() -> None:

@@ -1,0 +1,155 @@
+"""Any policy, any users and topics, reloads in between: exactly what the naive rules allow is delivered, and told."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.delivery import Role
+from hub.policy.grants import User
+from hub.policy.path import parse_path
+from hub.policy.policy import Action, Policy, RolePermissions
+from hub.tags.envelope import Envelope
+from hub.tags.rule import Rule
+from hub.topics import RESERVED
+from tests.hub.policy.naive import NaiveGrant, naive_allows
+from tests.hub.rights.hall import Guest, Hall
+
+ROLES = ("a", "b", "c")
+USERS = ("ann", "bob")
+WORDS = ("x", "y", "ann", "bob", "")
+ACTIONS = (Action.PUBLISH, Action.SUBSCRIBE, Action.BRING, Action.TAKE)
+
+paths = st.one_of(
+    st.just("*"),
+    st.lists(st.sampled_from(("x", "y", "ann", "{user}")), min_size=1, max_size=3).map(
+        lambda parts: "/" + "/".join(parts)
+    ),
+)
+grants = st.lists(st.builds(NaiveGrant, st.sampled_from(ROLES), paths, st.booleans()), max_size=6)
+policies = st.tuples(grants, grants, grants, grants)
+topics = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
+prefixes = st.one_of(topics, st.sampled_from(("", "/", "/x", "/x/y/a", "/an", "$hub/")))
+role_sets = st.dictionaries(st.sampled_from(USERS), st.frozensets(st.sampled_from(ROLES)))
+
+
+class Told(NamedTuple):
+    """A policy as the naive rules have it."""
+
+    grants: dict[Action, list[NaiveGrant]]
+    users: dict[str, frozenset[str]]
+
+    def allows(self, action: Action, topic: str, user: str) -> bool:
+        """Whether a user may do it to a topic."""
+        return naive_allows(self.grants[action], topic, User(user, self.users.get(user, frozenset())))
+
+    def compiled(self) -> Policy:
+        """The same, compiled."""
+        roles = {
+            name: RolePermissions(
+                {
+                    action: [(parse_path(grant.path), grant.allowed) for grant in some if grant.role == name]
+                    for action, some in self.grants.items()
+                }
+            )
+            for name in ROLES
+        }
+        return Policy(roles, self.users)
+
+
+told_policies = st.builds(lambda lists, users: Told(dict(zip(ACTIONS, lists, strict=True)), users), policies, role_sets)
+
+
+class Seat(NamedTuple):
+    """A guest, who he is, and what he has asked for."""
+
+    guest: Guest
+    user: str | None
+    prefixes: list[str]
+    rule: Rule | None
+
+    def may(self, told: Told, action: Action, topic: str) -> bool:
+        """Whether he may do what clients do, or peers."""
+        if self.user is None:
+            return True
+        if self.guest.handler.is_peer:
+            action = {Action.PUBLISH: Action.BRING, Action.SUBSCRIBE: Action.TAKE}[action]
+        return told.allows(action, topic, self.user)
+
+    def wants(self, topic: str, labels: tuple[str, ...]) -> bool:
+        """Whether he has asked for such a message."""
+        by_prefix = any(topic.startswith(prefix) for prefix in self.prefixes)
+        return by_prefix or (self.rule is not None and topic.startswith(self.rule.prefix) and "red" in labels)
+
+    def hears(self, source: Seat) -> bool:
+        """Whether he gets what that one publishes, as far as roles go."""
+        here, there = self.guest.handler.role, source.guest.handler.role
+        return not (here is there is Role.LINK) and not (here is Role.LEAF and self is source)
+
+
+seats = st.lists(
+    st.tuples(
+        st.sampled_from((None, *USERS)),
+        st.sampled_from((Role.CLIENT, Role.CLIENT, Role.LINK, Role.LEAF)),
+        st.lists(prefixes, max_size=3),
+        st.one_of(st.none(), prefixes.filter(lambda prefix: not prefix.startswith(RESERVED))),
+    ),
+    min_size=1,
+    max_size=5,
+)
+reads = st.tuples(st.integers(0, 4), st.lists(st.tuples(topics, st.booleans()), min_size=1, max_size=6))
+steps = st.lists(st.one_of(reads, told_policies), max_size=8)
+
+
+def take_seat(hall: Hall, user: str | None, role: Role, wanted: list[str], rule_prefix: str | None) -> Seat:
+    """Let somebody in who narrows, so that what he asks for is taken whatever is granted."""
+    wanted = [prefix for prefix in wanted if role is Role.CLIENT or not prefix.startswith(RESERVED)]
+    guest = hall.join(user, *wanted, role=role, narrows=True)
+    rule = None if rule_prefix is None else Rule(("red",), rule_prefix)
+    if rule is not None:
+        hall.core.subscribe_rules(guest.handler, [rule])
+    return Seat(guest, user, wanted, rule)
+
+
+def bring(told: Told, seated: list[Seat], source: Seat, messages: list[tuple[Envelope, int]]) -> None:
+    """Send a read, and compare what everybody gets and is told with what the naive rules say."""
+    before = source.guest.handler.published_messages
+    source.guest.refused.clear()
+    source.guest.send(*((_bare(envelope), number) for envelope, number in messages))
+    granted = [(envelope, number) for envelope, number in messages if source.may(told, Action.PUBLISH, envelope.topic)]
+    assert source.guest.refused_messages == len(messages) - len(granted)
+    assert source.guest.handler.published_messages - before == len(granted)
+    for seat in seated:
+        expected = [
+            number
+            for envelope, number in granted
+            if seat.hears(source)
+            and seat.wants(envelope.topic, envelope.labels)
+            and seat.may(told, Action.SUBSCRIBE, envelope.topic)
+        ]
+        assert seat.guest.take() == expected
+
+
+def _bare(envelope: Envelope) -> str | Envelope:
+    return envelope if envelope.labels else envelope.topic
+
+
+@given(told_policies, seats, steps)
+def test_exactly_what_is_allowed_is_delivered(told: Told, seating: list[Any], sequence: list[Any]) -> None:
+    """Whoever sends, in whatever reads, by prefix or by rule, before and after any number of reloads."""
+    hall = Hall(told.compiled())
+    seated = [take_seat(hall, *one) for one in seating]
+    number = 0
+    for step in sequence:
+        if isinstance(step, Told):
+            told = step
+            hall.reload(told.compiled(), {seat.guest.handler: seat.user for seat in seated})
+            continue
+        place, parts = step
+        messages = []
+        for topic, is_red in parts:
+            number += 1
+            messages.append((Envelope(topic, ("red",) if is_red else ()), number))
+        bring(told, seated, seated[place % len(seated)], messages)

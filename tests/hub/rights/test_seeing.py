@@ -1,0 +1,203 @@
+"""Subscribing with rights: refused with what is granted beneath, or narrowed; and nobody gets what he may not see."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.delivery import Role
+from hub.errors import CloseCode, RejectedError
+from hub.names.claim import Announced, Wish
+from hub.tags.envelope import tagged
+from hub.tags.rule import Rule
+from tests.hub.rights.hall import Hall, policy_of
+
+POLICY = """
+[roles.analyst]
+subscribe = { allow = ["/zeek", "/mail/{user}"], deny = ["/zeek/secret"] }
+
+[roles.open]
+subscribe = ["*"]
+
+[roles.curious]
+subscribe = ["*", "$hub/names"]
+
+[roles.site]
+link = { bring = ["*"], take = { allow = ["/control"], deny = ["/control/keys"] } }
+
+[users]
+alice = ["analyst"]
+bob = ["open"]
+carol = ["curious"]
+east = ["site"]
+dave = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text"),
+    [
+        ("/zeek", "subscribe '/zeek': not granted as a whole to user 'alice'; granted beneath: '/zeek/'"),
+        ("/zeek/", "subscribe '/zeek/': not granted as a whole to user 'alice': something beneath it is denied"),
+        ("/zeek/secret", "subscribe '/zeek/secret': not granted to user 'alice'"),
+        ("/zeek/se", "subscribe '/zeek/se': not granted as a whole to user 'alice': something beneath it is denied"),
+        ("", "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/mail/alice/', '/zeek/'"),
+        ("/mail/bob", "subscribe '/mail/bob': not granted to user 'alice'"),
+        (
+            "/mail/alice",
+            "subscribe '/mail/alice': not granted as a whole to user 'alice'; granted beneath: '/mail/alice/'",
+        ),
+        ("/other", "subscribe '/other': not granted to user 'alice'"),
+    ],
+)
+def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
+    """With what is granted beneath, as prefixes that would be taken; nothing of the same request is taken."""
+    hall = Hall(POLICY)
+    alice = hall.join("alice")
+    with pytest.raises(RejectedError) as refused:
+        hall.core.subscribe(alice.handler, ["/zeek/dns/", prefix])
+    assert (refused.value.code, refused.value.text) == (CloseCode.NOT_ALLOWED, text)
+    assert alice.handler.prefixes == {}
+
+
+def test_what_is_granted_is_taken() -> None:
+    """Whole components beneath a grant, also those that begin like one."""
+    hall = Hall(POLICY)
+    alice = hall.join("alice", "/zeek/dns", "/zeek/a", "/mail/alice/")
+    source = hall.join(None)
+    source.send(("/zeek/dns", 1), ("/zeek/about", 2), ("/mail/alice/x", 3), ("/mail/alice", 4), ("/mail/bob/x", 5))
+    assert alice.take() == [1, 2, 3]
+
+
+def test_who_narrows_gets_what_is_granted() -> None:
+    """However wide the prefix: with holes, by whole components, and not what the hub says of itself."""
+    hall = Hall(POLICY)
+    alice, other = hall.join("alice", "", narrows=True), hall.join(None, "")
+    source = hall.join(None)
+    topics = ["/zeek", "/zeek/dns", "/zeekling", "/zeek/secret", "/zeek/secret/x", "/zeek/secrets", "/mail/alice", "/x"]
+    source.send(*((topic, topic) for topic in topics))
+    assert alice.take() == ["/zeek", "/zeek/dns", "/zeek/secrets", "/mail/alice"]
+    assert other.take() == topics
+    hall.core.detach(source.handler, "gone")
+    assert alice.take_messages() == []
+
+
+def test_who_may_see_nothing_gets_nothing() -> None:
+    """Also where he narrows; and a prefix alone is no grant."""
+    hall = Hall(POLICY)
+    dave, source = hall.join("dave", "", "/zeek", narrows=True), hall.join(None)
+    source.send(("/zeek", 1), ("/x", 2))
+    assert dave.take_messages() == []
+
+
+def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
+    """`*` does not cover it, so that who may see everything hears nothing of it."""
+    hall = Hall(POLICY)
+    bob, carol, free = hall.join("bob", ""), hall.join("carol", "", narrows=True), hall.join(None, "")
+    hall.core.names.claim(free.handler, Wish("a.b"), 1)
+    hall.core.names.release(free.handler, "a.b")
+    hall.core.detach(hall.join(None).handler, "gone")
+    assert bob.take_messages() == []
+    assert [topic for topic, _ in carol.take_messages()] == ["$hub/names/appeared", "$hub/names/gone"]
+    assert len(free.take_messages()) > 2
+    for prefix in ("$hub/", "$hub/clients", "$hub/n", "$hub/names"):
+        with pytest.raises(RejectedError, match="not granted"):
+            hall.core.subscribe(bob.handler, [prefix])
+    hall.core.subscribe(carol.handler, ["$hub/names/"])
+
+
+def test_labels_are_no_way_around() -> None:
+    """A rule without a prefix is for everything; what it matches is left out all the same where it narrows."""
+    hall = Hall(POLICY)
+    alice, source = hall.join("alice"), hall.join(None)
+    for rule in (Rule(("red",)), Rule(("red",), "/zeek"), Rule((), "", "a.b"), Rule(("red",), "/zeek/secret")):
+        with pytest.raises(RejectedError, match="not granted"):
+            hall.core.subscribe_rules(alice.handler, [Rule(("red",), "/zeek/dns/"), rule])
+    assert list(hall.core.rules.of(alice.handler)) == []
+    narrow = hall.join("alice", narrows=True)
+    hall.core.subscribe_rules(narrow.handler, [Rule(("red",)), Rule((), "", "a.b")])
+    hall.core.names.claim(source.handler, Wish("a.b"), 1)
+    source.send(
+        (tagged("/zeek/a", ["red"]), 1),
+        (tagged("/zeek/secret", ["red"]), 2),
+        (tagged("/x", ["red"], sender="a.b"), 3),
+        (tagged("/mail/alice", sender="a.b"), 4),
+    )
+    assert narrow.take() == [1, 4]
+
+
+def test_a_rule_beside_a_prefix() -> None:
+    """A message that is wanted in two ways is seen in none that is not granted."""
+    hall = Hall(POLICY)
+    alice, source = hall.join("alice", "/zeek", "", narrows=True), hall.join(None)
+    hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
+    source.send((tagged("/zeek/secret/x", ["red"]), 1), (tagged("/zeek/x", ["red"]), 2))
+    assert alice.take() == [2]
+
+
+def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
+    """Whatever its topic: he has claimed the name, and the sender may publish there. Others see nothing of it."""
+    hall = Hall(POLICY)
+    dave, alice, source = hall.join("dave"), hall.join("alice", "/zeek/a"), hall.join(None)
+    hall.core.names.claim(dave.handler, Wish("dave.inbox"), 1)
+    source.send((tagged("/x", destination="dave.inbox"), 1), (tagged("/zeek/a", destination="dave.inbox"), 2))
+    assert dave.take() == [1, 2]
+    assert alice.take() == []
+
+
+@pytest.mark.parametrize("role", [Role.LINK, Role.LEAF])
+def test_peers_take_what_they_may(role: Role) -> None:
+    """They ask for what their own subscribers want, however wide, and get of it what their user may take."""
+    hall = Hall(POLICY)
+    east, source = hall.join("east", "", "/control/keys", role=role), hall.join(None)
+    source.send(("/control", 1), ("/control/keys/x", 2), ("/zeek", 3), ("/control/x", 4))
+    assert east.take() == [1, 4]
+
+
+def test_what_is_for_a_name_at_a_peer() -> None:
+    """A peer hub is no addressee: it takes what it may take, and the sender is told of the rest."""
+    hall = Hall(POLICY)
+    east, source = hall.join("east", role=Role.LINK), hall.join(None)
+    hall.core.names.link(east.handler, b"east" * 4, lambda *_: None)
+    hall.core.names.hear(east.handler, [Announced("far.name", (), 1, 1)], [])
+    source.send((tagged("/control/x", destination="far.name"), 1), (tagged("/x", destination="far.name"), 2))
+    assert east.take() == [1]
+    assert source.refused == [("take '/x': not granted to user 'east'", 1)]
+
+
+def test_the_same_topic_for_many_users() -> None:
+    """Who may see it is asked once for each user, not for each connection."""
+    hall = Hall(POLICY)
+    many = [hall.join(user, "/zeek", narrows=True) for user in ("alice", "dave", "bob") for _ in range(5)]
+    source = hall.join(None)
+    source.send(("/zeek/x", 1))
+    assert [guest.take() for guest in many] == [[1]] * 5 + [[]] * 5 + [[1]] * 5
+
+
+def test_who_joins_with_rights_changes_what_is_remembered() -> None:
+    """A hub that has asked nobody so far begins to ask."""
+    hall = Hall("")
+    hall.core.routes.is_guarded = False
+    source, free = hall.join(None), hall.join(None, "")
+    source.send(("/zeek", 0))
+    alice = hall.join("dave", "", narrows=True)
+    source.send(("/zeek", 1))
+    assert (free.take(), alice.take()) == ([0, 1], [])
+
+
+def test_links_are_asked_for_what_clients_want() -> None:
+    """With rights as without."""
+    hall = Hall(POLICY)
+    hall.join("alice", "/zeek/dns", narrows=True)
+    assert set(hall.core.asked_of_links.minimal) == {"/zeek/dns"}
+
+
+def test_another_policy_is_asked_at_once() -> None:
+    """Whatever was remembered before."""
+    hall = Hall(POLICY)
+    bob, source = hall.join("bob", "", narrows=True), hall.join(None)
+    source.send(("/x", 1))
+    hall.policy = policy_of('[roles.open]\nsubscribe = ["/y"]\n[users]\nbob = ["open"]')
+    bob.handler.rights = hall.policy.rights("bob")
+    hall.core.adopt(hall.policy)
+    source.send(("/x", 2), ("/y", 3))
+    assert bob.take() == [1, 3]
