@@ -10,6 +10,9 @@ assigned:
 Here, only tests that have not been run are given back, and the test that was running counts as failed and is not tried
 again. A worker always holds more than one test, or has been told that no more will come, so that none waits for a
 successor of its last one.
+
+What takes longest begins first, so that the workers come to their end together. Of what is not in `_LONG`, files with
+many tests begin first.
 """
 
 from __future__ import annotations
@@ -25,9 +28,35 @@ __all__ = ["ScopeScheduling"]
 _AHEAD_TESTS = 2
 """A worker that has no more than so many tests left is given the next unit: it must never wait with a single test."""
 
+_STREAMS = ("tests/spark/test_archive.py", "tests/spark/test_sink.py", "tests/spark/test_source.py")
+"""Half of the time of the tests that need a session of Spark. The other files share another one, in another worker."""
+
+_SESSIONS = ("tests/spark: streams", "tests/spark: others")
+"""Units of several files."""
+
+_LONG = (
+    *_SESSIONS,
+    "tests/spark/",
+    "tests/packaging/",
+    "tests/benchmarks/test_goals.py",
+    "tests/suite/",
+    "tests/faults/",
+    "tests/console/test_hub_js_with_the_hub.py",
+    "tests/cli/test_whole_recording.py",
+    "tests/cli/test_endings.py",
+    "tests/cli/journal/",
+    "tests/shm/",
+    "tests/bench/",
+    "tests/benchmarks/",
+    "tests/console/",
+    "tests/daemon/",
+    "tests/cli/",
+)
+"""What takes long for its number of tests, most of it in other processes; folders end in a slash."""
+
 
 class ScopeScheduling(LoadScopeScheduling):
-    """Keeps the tests of a file in one worker, and those of Spark that share one session of Java."""
+    """Keeps the tests of a file in one worker, and those of Spark in two that have a session of Java each."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -73,6 +102,7 @@ class ScopeScheduling(LoadScopeScheduling):
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Give a worker a unit; one that has ended, which is not known yet, does not get it."""
+        self.workqueue.move_to_end(min(self.workqueue, key=_rank), last=False)
         try:
             super()._assign_work_unit(node)
         except OSError:
@@ -83,5 +113,11 @@ class ScopeScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
-        in_session = path.startswith("tests/spark/") and not path.startswith("tests/spark/programs/")
-        return "tests/spark" if in_session else path
+        if not path.startswith("tests/spark/") or path.startswith("tests/spark/programs/"):
+            return path
+        return _SESSIONS[path not in _STREAMS]
+
+
+def _rank(scope: str) -> int:
+    """Where a unit stands in `_LONG`; behind it if it is none of these."""
+    return next((rank for rank, start in enumerate(_LONG) if scope.startswith(start)), len(_LONG))

@@ -1,0 +1,83 @@
+"""Which worker gets which tests, and in what order; what becomes of those of a lost worker stands in test_runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.suite import scheduling
+from tests.suite.scheduling import ScopeScheduling
+
+PROJECT = Path(__file__).parents[2]
+
+
+class Worker:
+    """Keeps what it is sent, and runs nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.shutting_down = False
+        self.sent: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        """Take tests."""
+        self.sent += indices
+
+    def shutdown(self) -> None:
+        """Hear that no more will come."""
+        self.shutting_down = True
+
+
+def shares(workers: int, *tests: str) -> list[list[str]]:
+    """Return the tests of each worker, in its order; the workers end their tests in turns."""
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(loadscopereorder=True), getvalue={"tx": ["popen"] * workers}.__getitem__
+    )
+    scheduling = ScopeScheduling(config, SimpleNamespace(loadscopesched=lambda *_: None))
+    nodes: list[Any] = [Worker(f"gw{number}") for number in range(workers)]
+    for node in nodes:
+        scheduling.add_node(node)
+    for node in nodes:
+        scheduling.add_node_collection(node, tests)
+    scheduling.schedule()
+    for turn in range(len(tests)):
+        for node in nodes:
+            if turn < len(node.sent):
+                scheduling.mark_test_complete(node, node.sent[turn])
+    assert scheduling.tests_finished
+    return [[tests[index] for index in node.sent] for node in nodes]
+
+
+def test_a_file_stays_in_one_worker() -> None:
+    """Files with many tests begin first."""
+    few = ["tests/hub/test_few.py::test_0"]
+    many = [f"tests/hub/test_many.py::test_{number}" for number in range(5)]
+    some = [f"tests/hub/test_some.py::test_{number}" for number in range(4)]
+    assert shares(2, *few, *many, *some) == [many, some + few]
+
+
+def test_two_workers_have_a_session_of_spark() -> None:
+    """Files that share one are in one worker; what starts Java itself goes to any."""
+    first = [f"{path}::test_{number}" for path in scheduling._STREAMS for number in range(2)]
+    second = [
+        f"tests/spark/{name}.py::test_{number}"
+        for name in ("test_replay", "connector/test_readers")
+        for number in "123"
+    ]
+    own = [f"tests/spark/programs/test_kills.py::test_{number}" for number in range(3)]
+    assert shares(3, *own, *second, *first) == [first, second, own]
+
+
+def test_what_takes_long_begins_first() -> None:
+    """Though other files have more tests."""
+    many = [f"tests/hub/test_many.py::test_{number}" for number in range(9)]
+    long = [f"tests/packaging/test_build.py::test_{number}" for number in range(3)]
+    session = [f"tests/spark/test_route.py::test_{number}" for number in range(3)]
+    assert shares(1, *many, *long, *session) == [session + long + many]
+
+
+def test_what_is_named_exists() -> None:
+    """Whoever moves a file sees here that its place in the order is lost."""
+    paths = {*scheduling._STREAMS, *scheduling._LONG} - {*scheduling._SESSIONS}
+    assert [path for path in sorted(paths) if not (PROJECT / path).exists()] == []
