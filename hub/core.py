@@ -185,7 +185,7 @@ class Core:
             on_owner=self.routes.forget_name,
         )
         hub_services = HubServices(self._turn.request)
-        hub_services.add(RESERVED + "names", register.answer)
+        hub_services.add(RESERVED + "names", lambda _, value: register.answer(value))
         self.requests = Requests(
             self._turn,
             wake_at,

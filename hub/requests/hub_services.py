@@ -1,7 +1,10 @@
 """`HubServices`: what the hub itself answers, under `$hub/`.
 
-Each target has a function. It takes the value of a request and returns the answer's, or raises a `HubError` whose text
-is the reason of the failure.
+Each target has a function. It takes the handler that asks and the value of its request, and returns the answer's value,
+or a `Later` where that takes more than a turn, or raises a `HubError` whose text is the reason of the failure.
+
+What changes the hub, or tells of others, is for admins: for whoever has the right, and where there are no rights for
+everybody.
 
 Owner: the core. Cost: what the functions cost; how many values they get in one turn is bounded, so that nobody holds up
 the others by asking. Not here: who else answers requests (`hub.requests.services`).
@@ -10,23 +13,38 @@ the others by asking. Not here: who else answers requests (`hub.requests.service
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from hub.batch import decode_values, encode_value
-from hub.errors import HubError
+from hub.errors import HubError, NotAllowedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
+from hub.handler import Handler
 from hub.request_frame import Request, Status, as_bytes
+from hub.requests.later import Later
 
-__all__ = ["VALUES_LIMIT", "HubServices"]
+__all__ = ["VALUES_LIMIT", "Function", "HubServices", "is_admin"]
 
 VALUES_LIMIT = 16
 """Most values to the hub itself in one frame, and in one turn: an answer may be a list of a thousand names (1 ms)."""
 
 
-Function = Callable[[Any], Any]
-"""Answers a value with a value."""
+Function = Callable[[Handler, Any], Any]
+"""Answers a value, of the handler that asks, with a value, or with a `Later`."""
+
+Reply = Callable[[Status, bytes, int], object]
+"""Takes status, values and flags of the answer to all requests of a frame: if one fails, all do."""
+
+
+def is_admin(handler: Handler) -> bool:
+    """Return whether a handler may administer the hub."""
+    return handler.rights is None or handler.rights.is_admin
+
+
+class _Service(NamedTuple):
+    function: Function
+    for_admins: bool
 
 
 class HubServices:
@@ -36,42 +54,81 @@ class HubServices:
         on_asked: Called when something was asked, so that a turn comes that begins a new share.
     """
 
-    __slots__ = ("_functions", "_left", "_on_asked")
+    __slots__ = ("_left", "_on_asked", "_services")
 
     def __init__(self, on_asked: Callable[[], object]) -> None:
         self._on_asked = on_asked
-        # Target → the function that answers it.
-        self._functions: dict[str, Function] = {}
+        # Target → what answers it.
+        self._services: dict[str, _Service] = {}
         # How many values are still answered in this turn. Every answer takes from it, `begin_turn` gives all back.
         self._left = VALUES_LIMIT
 
-    def add(self, target: str, function: Function) -> None:
-        """Let a function answer what is asked of this target."""
-        self._functions[target] = function
+    def add(self, target: str, function: Function, *, for_admins: bool = False) -> None:
+        """Let a function answer what is asked of this target; whoever else asks than admins is refused, if it is so."""
+        self._services[target] = _Service(function, for_admins)
 
     def begin_turn(self) -> None:
         """Let as many values as ever be answered again, as a turn begins."""
         self._left = VALUES_LIMIT
 
-    def answer(self, request: Request) -> tuple[Status, bytes, int]:
-        """Return status, values and flags of the answer to all requests of a frame: if one fails, all do."""
-        function = self._functions.get(request.target.decode(errors="replace"))
-        if function is None:
-            return _failed(request, Status.NO_RESPONDER, "the hub itself serves nothing under this topic")
+    def answer(self, handler: Handler, request: Request, reply: Reply) -> None:
+        """Answer all requests of a frame, now or in a later turn: `reply` is called once."""
+        target = request.target.decode(errors="replace")
+        service = self._services.get(target)
+        if service is None:
+            return _fail(reply, request, Status.NO_RESPONDER, "the hub itself serves nothing under this topic")
+        if service.for_admins and not is_admin(handler):
+            return _fail(reply, request, Status.NOT_ALLOWED, f"{target} is for admins")
         if request.requests > VALUES_LIMIT:
             text = f"{request.requests} values in one frame, the hub itself answers at most {VALUES_LIMIT}"
-            return _failed(request, Status.FAILED, text)
+            return _fail(reply, request, Status.FAILED, text)
         if request.requests > self._left:
-            return _failed(request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
+            return _fail(reply, request, Status.OVERFLOW, "the hub itself was asked too much at once: ask again")
         self._left -= request.requests
         self._on_asked()
-        try:
-            answers = [encode_value(function(value)) for value in _values(request)]
-        except (HubError, ValueError) as error:
-            return _failed(request, Status.FAILED, str(error))
-        if request.flags & FLAG_BATCH:
-            return Status.OK, BATCH_COUNT.pack(len(answers)) + b"".join(answers), FLAG_BATCH
-        return Status.OK, answers[0], 0
+        return _answer(service.function, handler, request, reply)
+
+
+def _answer(function: Function, handler: Handler, request: Request, reply: Reply) -> None:
+    try:
+        results = [function(handler, value) for value in _values(request)]
+    except (HubError, ValueError) as error:
+        return _fail_for(reply, request, error)
+    waiting = [result for result in results if isinstance(result, Later)]
+    if not waiting:
+        return _give(reply, request, results)
+    left = len(waiting)
+
+    def go_on() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            _give(reply, request, results)
+
+    for later in waiting:
+        later.then(go_on)
+    return None
+
+
+def _give(reply: Reply, request: Request, results: list[Any]) -> None:
+    """Answer with values that are all there; where one has failed, with the first reason."""
+    try:
+        answers = [encode_value(_value(result)) for result in results]
+    except (HubError, ValueError) as error:
+        return _fail_for(reply, request, error)
+    if request.flags & FLAG_BATCH:
+        reply(Status.OK, BATCH_COUNT.pack(len(answers)) + b"".join(answers), FLAG_BATCH)
+    else:
+        reply(Status.OK, answers[0], 0)
+    return None
+
+
+def _value(result: Any) -> Any:
+    if isinstance(result, Later):
+        if result.error is not None:
+            raise result.error
+        return result.value
+    return result
 
 
 def _values(request: Request) -> list[Any]:
@@ -82,8 +139,14 @@ def _values(request: Request) -> list[Any]:
     return decode_values(Frame(KIND_MESSAGES, plain.flags, b"", plain.values))
 
 
-def _failed(request: Request, status: Status, text: str) -> tuple[Status, bytes, int]:
+def _fail_for(reply: Reply, request: Request, error: Exception) -> None:
+    status = Status.NOT_ALLOWED if isinstance(error, NotAllowedError) else Status.FAILED
+    _fail(reply, request, status, str(error))
+
+
+def _fail(reply: Reply, request: Request, status: Status, text: str) -> None:
     reason: bytes = msgpack.packb(text)
     if request.flags & FLAG_BATCH:
-        return status, BATCH_COUNT.pack(request.requests) + reason, FLAG_BATCH
-    return status, reason, 0
+        reply(status, BATCH_COUNT.pack(request.requests) + reason, FLAG_BATCH)
+    else:
+        reply(status, reason, 0)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -173,11 +174,14 @@ class Requests:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
         elif request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
-            status, values, flags = self.hub_services.answer(request)
-            self._reply(asker, Reply(request.first, status, values, flags), count)
+            self.hub_services.answer(handler, request, partial(self._reply_itself, asker, request))
         else:
             self._ask_one(asker, request, count, now_ms)
         return None
+
+    def _reply_itself(self, asker: Participant, request: Request, status: Status, values: bytes, flags: int) -> None:
+        """Give the answer of the hub itself, at once or in a later turn."""
+        self._reply(asker, Reply(request.first, status, values, flags), request.requests)
 
     def _ask_one(self, asker: Participant, request: Request, count: int, now_ms: int) -> None:
         """Find who answers, and pass the request on."""

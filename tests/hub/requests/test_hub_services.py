@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from hub.errors import UsageError
+from hub.errors import HubError, NotAllowedError, UsageError
+from hub.handler import Handler
+from hub.policy.language import read_policy
 from hub.request_frame import Status
 from hub.requests.hub_services import VALUES_LIMIT
+from hub.requests.later import Later
 from tests.hub.requests.party import Room, answers, request
 
 
-def double(value: Any) -> Any:
+def double(_: Handler, value: Any) -> Any:
     """A service of the hub's."""
     if not isinstance(value, int):
         raise UsageError("only numbers can be doubled")
@@ -73,3 +76,92 @@ def test_too_many_in_one_turn() -> None:
     assert statuses == [Status.OK] * VALUES_LIMIT + [Status.OVERFLOW]
     room.ask(requester, request("$hub/double", 100, 1))
     assert answers(told.take()) == [(100, Status.OK, 2)]
+
+
+def test_who_asks() -> None:
+    """The function is told, so that it may answer one and not another."""
+    room = Room()
+
+    def name(handler: Handler, value: Any) -> Any:
+        if value != handler.id:
+            raise NotAllowedError(Status.NOT_ALLOWED, "that is somebody else's")
+        return handler.id
+
+    room.requests.hub_services.add("$hub/mine", name)
+    requester, told = room.join()
+    room.ask(requester, request("$hub/mine", 5, requester.id))
+    room.ask(requester, request("$hub/mine", 6, requester.id + 1))
+    assert answers(told.take()) == [
+        (5, Status.OK, requester.id),
+        (6, Status.NOT_ALLOWED, "that is somebody else's"),
+    ]
+
+
+def test_what_is_for_admins() -> None:
+    """Whoever has rights and is none is refused; where there are no rights, everybody is one."""
+    room = Room()
+    room.requests.hub_services.add("$hub/double", double, for_admins=True)
+    policy = read_policy({"users": {"ada": ["admin"], "bob": ["member"]}}, "a test")
+    for user, status in ((None, Status.OK), ("ada", Status.OK), ("bob", Status.NOT_ALLOWED)):
+        requester, told = room.join()
+        requester.rights = None if user is None else policy.rights(user)
+        room.ask(requester, request("$hub/double", 5, 1))
+        ((_, told_status, value),) = answers(told.take())
+        assert told_status == status
+        assert value == (2 if status == Status.OK else "$hub/double is for admins")
+        room.requests.hub_services.begin_turn()
+
+
+def wait(room: Room) -> list[Later]:
+    """Have a service that answers later; it is given a value by the test."""
+    begun: list[Later] = []
+
+    def begin(_: Handler, value: Any) -> Any:
+        if value is None:
+            return "at once"
+        begun.append(Later())
+        return begun[-1]
+
+    room.requests.hub_services.add("$hub/later", begin)
+    return begun
+
+
+def test_an_answer_in_a_later_turn() -> None:
+    """A frame is answered once all of its values are there, in their order."""
+    room = Room()
+    begun = wait(room)
+    requester, told = room.join()
+    room.ask(requester, request("$hub/later", 5, 1, None, 2))
+    assert answers(told.take()) == []
+    begun[1].give("two")
+    assert answers(told.take()) == []
+    begun[0].give("one")
+    room.core.flush()
+    assert answers(told.take()) == [(5, Status.OK, "one"), (6, Status.OK, "at once"), (7, Status.OK, "two")]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(UsageError("no"), Status.FAILED), (NotAllowedError(Status.NOT_ALLOWED, "no"), Status.NOT_ALLOWED)],
+)
+def test_a_failure_in_a_later_turn(error: HubError, status: Status) -> None:
+    """It is told as a failure at once is."""
+    room = Room()
+    begun = wait(room)
+    requester, told = room.join()
+    room.ask(requester, request("$hub/later", 5, 1))
+    begun[0].fail(error)
+    room.core.flush()
+    assert answers(told.take()) == [(5, status, "no")]
+
+
+def test_who_has_gone_meanwhile() -> None:
+    """Nobody is answered, and that is counted."""
+    room = Room()
+    begun = wait(room)
+    requester, told = room.join()
+    room.ask(requester, request("$hub/later", 5, 1))
+    room.core.detach(requester, "gone")
+    begun[0].give(1)
+    assert answers(told.take()) == []
+    assert room.requests.statistics().abandoned_total == 1
