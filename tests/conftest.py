@@ -10,7 +10,11 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.suite.plugin import pytest_configure, pytest_xdist_make_scheduler  # noqa: F401 -- hooks
+from tests.suite.plugin import (  # noqa: F401 -- hooks
+    pytest_collection_finish,
+    pytest_configure,
+    pytest_xdist_make_scheduler,
+)
 
 settings.register_profile(
     "repeatable",

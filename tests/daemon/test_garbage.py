@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch
+from tests.garbage import set_aside
 
 
 class Cycle:
@@ -20,9 +21,10 @@ class Cycle:
 
 @pytest.fixture(autouse=True)
 def _thaw() -> Iterator[None]:
-    """What the tests freeze stays frozen no longer than they take."""
+    """What the tests freeze stays frozen no longer than they take, and what pytest holds is set aside again."""
     yield
     gc.unfreeze()
+    set_aside()
 
 
 def test_what_survives_a_second_is_not_walked_over_again() -> None:

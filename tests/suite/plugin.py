@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.garbage import set_aside
 from tests.suite.leftovers import Leftovers
 from tests.suite.naming import Naming
 from tests.suite.scheduling import ScopeScheduling
 
-__all__ = ["pytest_configure", "pytest_xdist_make_scheduler"]
+__all__ = ["pytest_collection_finish", "pytest_configure", "pytest_xdist_make_scheduler"]
 
 
 @pytest.hookimpl(trylast=True)
@@ -27,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Naming(reporter))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of all that the garbage collector does while tests run."""
+    set_aside()
 
 
 @pytest.hookimpl(optionalhook=True)
