@@ -5,6 +5,7 @@
 | `path` | what a grant speaks of: components, of which one may be the user's own name |
 | `grants` | the grants of one action, compiled: what is decided for this topic, at the cost of its depth |
 | `policy` | roles and users, and the rights that follow for one user |
+| `certificate_name` | what a certificate says of whose it is |
 | `roles` | the roles that every policy has |
 | `limits` | how much users may hold, and how fast they may publish, as it is written there |
 | `refusal` | what is said to whoever may not do something |

@@ -19,6 +19,14 @@ admin = true
 alice = ["analyst", "operator"]
 sensor-7 = ["sensor"]
 
+[certificates]                                   # whose a client's certificate is
+"CN=alice,O=Example" = "alice"
+"DNS:sensor-7.example.org" = "sensor-7"
+
+[unix]                                           # whose an account on this machine is, by number or name
+1000 = "alice"
+zeek = "sensor-7"
+
 [limits.users.sensor-7]                          # see `hub.policy.limits`
 connections = 2
 ```
@@ -26,23 +34,27 @@ connections = 2
 Nothing is guessed and nothing passed over: an unknown key, a role that does not exist, a path that could mean something
 else than it says is one error, which names the place.
 
-Owner: nobody. Cost: 3 µs a path. Not here: files (`peers.daemon.sources` reads them).
+Owner: nobody. Cost: 3 µs a path. Not here: files (`peers.users.users` reads them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from hub.config import ConfigError
 from hub.errors import UsageError
 from hub.keys import closest
+from hub.policy.certificate_name import CertificateName, parse_certificate_name
 from hub.policy.limits import read_limits
 from hub.policy.path import Path, parse_path
 from hub.policy.policy import RESERVED_USERS, Action, Policy, RolePermissions, check_user
 from hub.policy.roles import BUILT_IN
 from hub.topics import printable
 
-__all__ = ["read_policy"]
+__all__ = ["Accounts", "read_accounts", "read_policy"]
+
+_TABLES = ("roles", "users", "certificates", "unix", "limits")
 
 _LINK = {action.value: action for action in (Action.BRING, Action.TAKE)}
 _PLAIN = {action.value: action for action in Action if action.value not in _LINK}
@@ -63,13 +75,43 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
         ConfigError: Something is wrong with it; the text names the place and what is expected there.
     """
     reader = _Reader(source)
-    reader.check_keys("", tree, ("roles", "users", "limits"))
+    reader.check_keys("", tree, _TABLES)
     roles = dict(BUILT_IN)
     roles |= {name: reader.role(name, value) for name, value in reader.table("roles", tree.get("roles", {})).items()}
     users = {
         name: reader.user(name, value, roles) for name, value in reader.table("users", tree.get("users", {})).items()
     }
     return Policy(roles, users, read_limits(reader, tree.get("limits", {}), roles))
+
+
+class Accounts(NamedTuple):
+    """Which users are recognised by something else than a token."""
+
+    certificates: Mapping[CertificateName, str]
+    """What a certificate says → whose it is."""
+    unix: Mapping[str, str]
+    """Name or number of an account on this machine → whose it is."""
+
+
+def read_accounts(tree: Mapping[str, object], policy: Policy, source: str) -> Accounts:
+    """Read the tables of certificates and accounts that stand beside a policy.
+
+    Args:
+        tree: The whole, as `read_policy` takes it.
+        policy: What `read_policy` made of it.
+        source: Where it stands, for errors.
+
+    Raises:
+        ConfigError: Something is wrong with it, as for `read_policy`.
+    """
+    reader = _Reader(source)
+    certificates: dict[CertificateName, str] = {}
+    for text, user in reader.users_of("certificates", tree, policy):
+        name = reader.certificate_name(text)
+        if name in certificates:
+            raise reader.error(_joined("certificates", text), "the same certificates stand in this table twice")
+        certificates[name] = user
+    return Accounts(certificates, dict(reader.users_of("unix", tree, policy)))
 
 
 class _Reader:
@@ -146,6 +188,23 @@ class _Reader:
                 hint = closest(role, roles) or f"; there are {', '.join(list(roles)[:8]) or 'none'}"
                 raise self.error(f"{place}[{number}]", f"there is no role {printable(role)}{hint}")
         return frozenset(held)
+
+    def users_of(self, table: str, tree: Mapping[str, object], policy: Policy) -> Iterator[tuple[str, str]]:
+        """Read a table of something → whose it is."""
+        for key, user in self.table(table, tree.get(table, {})).items():
+            place = _joined(table, key)
+            if not isinstance(user, str):
+                raise self.error(place, f"{_shown(user)} given, expected the name of a user")
+            if user not in policy:
+                raise self.error(place, f"there is no user {printable(user)} in [users]")
+            yield key, user
+
+    def certificate_name(self, text: str) -> CertificateName:
+        """Read what is said of a certificate."""
+        try:
+            return parse_certificate_name(text)
+        except UsageError as error:
+            raise self.error(_joined("certificates", text), str(error)) from error
 
     def _name(self, place: str, name: str) -> None:
         """Check the name of a user or a role."""

@@ -19,13 +19,13 @@ each connection. Not here: time limits (`peers.node.keepalive`), how many are ac
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from typing import Protocol
 
 from hub.settings import Limits
+from peers.transport.host import host_of
 
-__all__ = ["Admission", "Admitted", "host_of"]
+__all__ = ["Admission", "Admitted"]
 
 _SHARE = 4
 """An address that holds more than one in so many of the newcomers' places must give way itself."""
@@ -144,25 +144,3 @@ class Admission:
         self.evicted += 1
         self.release(connection)  # the end of the connection would release it too late: its place is needed now
         connection.abort()
-
-
-def host_of(address: str) -> str:
-    """Return the host that a connection counts for.
-
-    Args:
-        address: The address as connections show it: `127.0.0.1:50000`, `[2001:db8::1]:50000`, `unix:...`.
-
-    Returns:
-        The IPv4 address, or the network of 64 bits that one IPv6 site has. Empty for this machine, since a proxy on it
-        may stand for many clients.
-    """
-    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:  # a Unix socket
-        return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is None:
-            return "" if found.is_loopback else str(ipaddress.IPv6Address(int(found) >> 64 << 64))
-        found = found.ipv4_mapped
-    return "" if found.is_loopback else str(found)

@@ -23,6 +23,10 @@
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
 | `hub_tls_failures_total` | counter | | connections to a `tls://` or `wss://` listener whose TLS handshake failed |
+| `hub_users_open` | gauge | | 1 where nobody is asked who he is, and everybody may do everything |
+| `hub_users_recognised_total` | counter | `how`: `token`, ... (`peers.users.identity`) | recognised |
+| `hub_users_refused_total` | counter | `reason`: `nothing`, `token`, ... (`peers.users.refusal`) | not recognised |
+| `hub_users_slowed` | gauge | | addresses that failed lately, whose next failure is answered later |
 | `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
 | `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
@@ -94,6 +98,7 @@ And those of the Prometheus client for the process (`process_*`) and the interpr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -108,6 +113,9 @@ from hub.requests.counters import RequestStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.node import Node
+from peers.users.access import Access
+from peers.users.identity import How
+from peers.users.refusal import Reason
 
 __all__ = ["CONTENT_TYPE", "HubCollector", "exposition"]
 
@@ -128,6 +136,7 @@ class HubCollector:
         """Read every counter once."""
         statistics = self._node.core.statistics()
         yield from self._connections()
+        yield from _users(self._node.access)
         yield from self._handlers(statistics)
         yield from _messages(statistics)
         yield _counter(
@@ -206,6 +215,19 @@ class HubCollector:
         yield _gauge("hub_routes_limit", "How many routing keys may be remembered.", self._node.core.routes.limit)
         yield _counter("hub_route_misses", "Lookups that had to search.", routing.misses_total)
         yield _counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)
+
+
+def _users(access: Access) -> Iterator[Metric]:
+    yield _gauge("hub_users_open", "1 where nobody is asked who he is, and all may do everything.", access.is_open)
+    recognised = CounterMetricFamily("hub_users_recognised", "Recognised, by what was shown.", labels=("how",))
+    for how in get_args(How):
+        recognised.add_metric((how,), access.recognised[how])
+    yield recognised
+    refused = CounterMetricFamily("hub_users_refused", "Not recognised, by what was wrong.", labels=("reason",))
+    for reason in Reason:
+        refused.add_metric((reason.value,), access.refused[reason])
+    yield refused
+    yield _gauge("hub_users_slowed", "Addresses that failed lately.", access.failures.addresses)
 
 
 def _memory(statistics: MemoryStatistics) -> Iterator[Metric]:

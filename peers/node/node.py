@@ -108,7 +108,7 @@ class Node:
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
-        self.access = Access(read_users(settings.access))
+        self.access = Access(read_users(settings.access), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
         self.admission = Admission(settings.limits)
         self.failed_connections = 0
@@ -152,6 +152,10 @@ class Node:
     def expire(self) -> None:
         """Answer the requests that have waited for too long."""
         self.core.requests.expire(self.now_ms())
+
+    def _loop_s(self) -> float:
+        """Return the time of the loop's clock; a test may put another loop here after the node was made."""
+        return self.loop.time()
 
     def now_ms(self) -> int:
         """Return the time of the loop's clock, ms; the timeouts of requests are measured by it."""

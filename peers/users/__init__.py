@@ -3,6 +3,10 @@
 | file | |
 |---|---|
 | `proof`, `identity` | what a far side shows of itself; who it is |
+| `tokens`, `token_file` | who has which token; the file that has their hashes |
+| `jwts`, `jwt_keys` | who shows a JWT; the keys that sign these |
 | `users` | everything by which somebody is recognised, read from files as a whole |
 | `access` | the one place where a node asks who somebody is and what he may do |
+| `refusal`, `failures` | why somebody is not recognised; how long he waits to be told that he is not |
+| `files` | files that people write |
 """

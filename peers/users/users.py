@@ -8,18 +8,33 @@ it in a thread.
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hub.config import ConfigError
-from hub.policy.language import read_policy
+from hub.policy.certificate_name import CertificateName
+from hub.policy.language import Accounts, read_accounts, read_policy
 from hub.policy.policy import Policy
 from hub.settings import AccessSettings
 from hub.topics import printable
 from peers.users.files import read_toml
+from peers.users.token_file import TokenFile
+from peers.users.tokens import NO_TOKENS, Tokens
 
-__all__ = ["NOBODY", "Users", "read_users"]
+if TYPE_CHECKING:
+    from peers.users.jwts import Jwts
+
+__all__ = ["NOBODY", "Users", "read_policy_file", "read_users"]
+
+_LARGEST_POLICY_BYTES = 64 * 1024 * 1024
+"""Twenty times what 100,000 rules and 10,000 users take."""
+
+_UID_DIGITS = 10
+"""Numbers of accounts have 32 bits."""
+
+_BUILT_IN = "the built-in policy"
 
 
 class Users(NamedTuple):
@@ -27,16 +42,18 @@ class Users(NamedTuple):
 
     policy: Policy | None = None
     """Who may do what; None where nothing is set, so that nobody is asked and everything is allowed."""
-    anonymous: str = ""
-    """The role of those who show nothing; empty if they are not let in."""
+    certificates: Mapping[CertificateName, str] = {}
+    """What a certificate says → whose it is."""
+    tokens: Tokens = NO_TOKENS
+    jwts: Jwts | None = None
+    """None where no keys for JWTs are set."""
     unix: Mapping[int, str] = {}
-    """The user of each account on this machine that has one."""
+    """Account on this machine → whose it is."""
     own_uids: frozenset[int] = frozenset()
     """Accounts that administer the hub over a Unix socket, if `unix` does not say another user: the hub's own, root."""
+    anonymous: str = ""
+    """The role of those who show nothing; empty if they are not let in."""
 
-
-_LARGEST_POLICY_BYTES = 64 * 1024 * 1024
-"""Twenty times what 100,000 rules and 10,000 users take."""
 
 NOBODY = Users()
 """Nothing is set."""
@@ -48,18 +65,69 @@ def read_users(settings: AccessSettings) -> Users:
     Raises:
         ConfigError: Something is wrong with a file; the text names it, the place in it, and what is expected there.
     """
-    if settings == AccessSettings():
+    if not (settings.policy or settings.tokens or settings.jwt_keys or settings.anonymous):
         return NOBODY
-    if settings.tokens or settings.jwt_keys:
-        raise ConfigError("", "access", "tokens are not read yet")
-    source = settings.policy or "the built-in policy"
-    policy = read_policy(_policy_tree(settings.policy), source)
+    source = settings.policy or _BUILT_IN
+    tree = read_toml(Path(settings.policy), _LARGEST_POLICY_BYTES, "a policy") if settings.policy else {}
+    policy = read_policy(tree, source)
+    accounts = read_accounts(tree, policy, source)
     if settings.anonymous and settings.anonymous not in policy.roles:
         known = ", ".join(sorted(policy.roles)[:8])
         reason = f"there is no role {printable(settings.anonymous)} in {source}; there are {known}"
         raise ConfigError("", "access.anonymous", reason)
-    return Users(policy, settings.anonymous, {}, frozenset({0, os.geteuid()}))
+    return Users(
+        policy,
+        accounts.certificates,
+        TokenFile(settings.tokens).read() if settings.tokens else NO_TOKENS,
+        _jwts(settings),
+        _unix(accounts, source),
+        frozenset({0, os.geteuid()}),
+        settings.anonymous,
+    )
 
 
-def _policy_tree(path: str) -> dict[str, object]:
-    return read_toml(Path(path), _LARGEST_POLICY_BYTES, "a policy") if path else {}
+def read_policy_file(path: str) -> Policy:
+    """Read and compile a policy's file, as `read_users` does.
+
+    Raises:
+        ConfigError: Something is wrong with it.
+    """
+    tree = read_toml(Path(path), _LARGEST_POLICY_BYTES, "a policy")
+    policy = read_policy(tree, path)
+    _unix(read_accounts(tree, policy, path), path)
+    return policy
+
+
+def _jwts(settings: AccessSettings) -> Jwts | None:
+    """Return what recognises JWTs; None where that is not set."""
+    if not settings.jwt_keys:
+        return None
+    for key in ("jwt_issuer", "jwt_audience", "jwt_user", "jwt_roles"):
+        if not getattr(settings, key):
+            raise ConfigError("", f"access.{key}", "empty, which would take tokens that are not for this hub; set it")
+    # Only who uses JWTs pays for the imports: 30 ms and 10 MB.
+    from peers.users.jwt_keys import read_keys  # noqa: PLC0415
+    from peers.users.jwts import Jwts  # noqa: PLC0415
+
+    return Jwts(read_keys(Path(settings.jwt_keys)), settings)
+
+
+def _unix(accounts: Accounts, source: str) -> Mapping[int, str]:
+    """Return whose each account on this machine is, by its number."""
+    found: dict[int, str] = {}
+    for account, user in accounts.unix.items():
+        uid = _uid(account)
+        if uid is None or found.setdefault(uid, user) != user:
+            reason = "there is no such account here" if uid is None else f"account {uid} is that of another user above"
+            raise ConfigError(source, f"unix.{printable(account)[1:-1]}", reason)
+    return found
+
+
+def _uid(account: str) -> int | None:
+    """Return the number of an account that is given by number or by name; None if there is none."""
+    if account.isascii() and account.isdigit():
+        return int(account) if len(account) <= _UID_DIGITS else None
+    try:
+        return pwd.getpwnam(account).pw_uid
+    except (KeyError, ValueError):
+        return None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hub.settings import Limits
-from peers.node.admission import Admission, host_of
+from peers.node.admission import Admission
 
 FAR = "198.51.100.7:5000"
 LOCAL = "127.0.0.1:5000"
@@ -122,24 +120,3 @@ def test_links_of_this_hub_are_no_newcomers() -> None:
     assert not link.aborted
     admission.release(link)
     assert len(admission.connections) == 1
-
-
-@pytest.mark.parametrize(
-    ("address", "host"),
-    [
-        ("198.51.100.7:5000", "198.51.100.7"),
-        ("[2001:db8:1:2:3:4:5:6]:5000", "2001:db8:1:2::"),
-        ("[2001:db8:1:2::9]:5000", "2001:db8:1:2::"),
-        ("[fe80::1%eth0]:5000", "fe80::"),
-        ("[::ffff:198.51.100.7]:5000", "198.51.100.7"),
-        ("127.0.0.1:5000", ""),
-        ("[::1]:5000", ""),
-        ("[::ffff:127.0.0.1]:5000", ""),
-        ("unix:/run/hub.sock", ""),
-        ("unix:", ""),
-        ("", ""),
-    ],
-)
-def test_what_an_address_counts_as(address: str, host: str) -> None:
-    """A host; of IPv6 the network of a site; this machine is not counted."""
-    assert host_of(address) == host

@@ -15,14 +15,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from hub import __version__
 from hub.batch import Batch
 from hub.delivery import Role
+from hub.errors import NotRecognisedError
 from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
+from hub.policy.language import read_policy
 from hub.settings import JournalSettings, Settings
 from peers.journal.journal import Journal
 from peers.node import metrics
 from peers.node.accounts import EndedLink, Peer
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
+from peers.users.proof import Proof
+from peers.users.users import Users
 from peers.wire.account import Account
 from tests.hub.fakes import publish
 
@@ -259,3 +263,20 @@ async def test_messages_lost_with_links(node: Node) -> None:
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
     assert value(families, "hub_links_doubtful_messages") == 11
     assert value(families, "hub_links_missed_messages_total") == 2
+
+
+async def test_users(node: Node) -> None:
+    """Who was recognised by what, and who was not, for which kind of reason."""
+    families = scrape(node)
+    assert value(families, "hub_users_open") == 1
+    node.access.recognise(Proof("192.0.2.7:5"))
+    node.access.adopt(Users(read_policy({}, "policy")))
+    with pytest.raises(NotRecognisedError):
+        node.access.recognise(Proof("192.0.2.7:5"))
+    families = scrape(node)
+    assert value(families, "hub_users_open") == 0
+    assert value(families, "hub_users_recognised_total", how="anonymous") == 1
+    assert value(families, "hub_users_recognised_total", how="token") == 0
+    assert value(families, "hub_users_refused_total", reason="nothing") == 1
+    assert value(families, "hub_users_refused_total", reason="jwt") == 0
+    assert value(families, "hub_users_slowed") == 1

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import os
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 
 from hub.config import ConfigError
 from hub.errors import NotRecognisedError
 from hub.settings import AccessSettings
 from peers.users.access import Access
+from peers.users.failures import FIRST_S
 from peers.users.identity import Identity
 from peers.users.proof import Proof
+from peers.users.refusal import Reason
+from peers.users.token_file import TokenFile
 from peers.users.users import NOBODY, Users, read_users
+from tests.users.keys import jwk, jwks, token
 
 ADDRESS = "192.0.2.7:50000"
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+NOW_S = NOW.timestamp()
+ENDS = NOW + timedelta(days=1)
+NOT_AFTER = "Nov 23 10:00:00 2026 GMT"
+CLAIMS = {"iss": "i", "aud": "hub", "exp": ENDS.timestamp()}
 
 POLICY = """
 [roles.sensor]
@@ -23,19 +37,91 @@ publish = ["/zeek"]
 
 [users]
 alice = ["sensor"]
+bob = []
+dora = ["reader"]
+
+[certificates]
+"CN=alice,O=Example" = "alice"
+"CN=bob" = "bob"
+"DNS:dora.example.org" = "dora"
+"URI:urn:dora" = "dora"
+"email:bob@example.org" = "bob"
+
+[unix]
+4242 = "alice"
 """
 
 
-def access_of(tmp_path: Path, policy: str = POLICY, anonymous: str = "") -> Access:
-    """What a hub with this policy has."""
-    file = tmp_path / "policy.toml"
-    file.write_text(policy)
-    return Access(read_users(AccessSettings(policy=str(file), anonymous=anonymous)))
+class Place:
+    """A hub's files, and its clocks.
+
+    Args:
+        folder: Where the files are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.policy = folder / "policy.toml"
+        self.policy.write_text(POLICY)
+        self.tokens = TokenFile(str(folder / "tokens"))
+        self.token, self.entry = self.tokens.add("alice", NOW, ends=ENDS)
+        self.settings = AccessSettings(
+            policy=str(self.policy),
+            tokens=str(folder / "tokens"),
+            jwt_keys=jwks(folder / "jwks.json", jwk("HS256")),
+            jwt_issuer="i",
+            jwt_audience="hub",
+        )
+        self.now_s = 5.0
+        self.wall_s = NOW_S
+
+    def access(self, anonymous: str = "") -> Access:
+        """What a hub with these files has."""
+        return Access(self.users(anonymous), lambda: self.now_s, lambda: self.wall_s)
+
+    def users(self, anonymous: str = "") -> Users:
+        """The same, as it is read."""
+        return read_users(AccessSettings(**(structs(self.settings) | {"anonymous": anonymous})))
+
+
+def structs(settings: AccessSettings) -> dict[str, Any]:
+    """The fields of settings."""
+    return {name: getattr(settings, name) for name in settings.__struct_fields__}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A hub's files."""
+    return Place(tmp_path)
+
+
+def certificate(*subject: tuple[str, str], names: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+    """A certificate as Python's ssl shows it."""
+    return {"subject": tuple((one,) for one in subject), "subjectAltName": names, "notAfter": NOT_AFTER}
+
+
+ALICES = certificate(("organizationName", "Example"), ("commonName", "alice"))
+STRANGERS = certificate(("commonName", "stranger"))
+
+
+def refused(access: Access, proof: Proof) -> Reason:
+    """Why somebody is refused; what he is told is always the same."""
+    before = access.refused.copy()
+    with structlog.testing.capture_logs() as logs, pytest.raises(NotRecognisedError) as caught:
+        access.recognise(proof)
+    assert str(caught.value) == str(NotRecognisedError())
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    (line,) = logs
+    assert line["address"] == proof.address
+    assert len(proof.token) < 10 or proof.token not in str(logs)
+    ((reason, count),) = (access.refused - before).items()
+    assert count == 1
+    return reason
 
 
 def test_nothing_set() -> None:
     """Everybody may do everything, whatever he shows: as it was before there were users."""
-    access = Access(read_users(AccessSettings()))
+    access = Access(read_users(AccessSettings()), lambda: 0.0, lambda: NOW_S)
     assert access.is_open
     assert access.policy is None
     for proof, expected in (
@@ -49,12 +135,11 @@ def test_nothing_set() -> None:
         assert access.is_current(identity)
 
 
-def test_nobody_is_anonymous_unless_that_is_set(tmp_path: Path) -> None:
+def test_nobody_is_anonymous_unless_that_is_set(place: Place) -> None:
     """Who shows nothing is refused, or has the role that the settings name; on loopback, too."""
-    for proof in (Proof(ADDRESS), Proof("127.0.0.1:5", is_local=True)):
-        with pytest.raises(NotRecognisedError):
-            access_of(tmp_path).recognise(proof)
-        access = access_of(tmp_path, anonymous="reader")
+    for proof in (Proof(ADDRESS), Proof("127.0.0.1:5", is_local=True), Proof("unix:", unix_uid=4711)):
+        assert refused(place.access(), proof) is Reason.NOTHING
+        access = place.access("reader")
         identity = access.recognise(proof)
         assert identity == Identity("anonymous", frozenset({"reader"}), "anonymous")
         rights = access.rights(identity)
@@ -62,9 +147,9 @@ def test_nobody_is_anonymous_unless_that_is_set(tmp_path: Path) -> None:
         assert rights.user == ("anonymous", {"reader"})
 
 
-def test_the_hub_s_own_account_administers_it(tmp_path: Path) -> None:
-    """Over a Unix socket, and so does root; another account is anybody."""
-    access = access_of(tmp_path)
+def test_accounts(place: Place) -> None:
+    """The hub's own account administers it, and so does root, unless the table says who it is."""
+    access = place.access()
     for uid in (os.geteuid(), 0):
         identity = access.recognise(Proof("unix:/x", unix_uid=uid, is_local=True))
         assert (identity.user, identity.how) == ("local", "local")
@@ -72,26 +157,180 @@ def test_the_hub_s_own_account_administers_it(tmp_path: Path) -> None:
         assert rights is not None
         assert rights.is_admin
         assert access.is_current(identity)
-    with pytest.raises(NotRecognisedError):
-        access.recognise(Proof("unix:/x", unix_uid=4242, is_local=True))
+    assert access.recognise(Proof("unix:/x", unix_uid=4242)) == Identity("alice", frozenset(), "unix", key="4242")
+    place.policy.write_text(POLICY + f'{os.geteuid()} = "bob"\n')
+    identity = place.access().recognise(Proof("unix:/x", unix_uid=os.geteuid()))
+    assert (identity.user, identity.how) == ("bob", "unix")
 
 
-def test_what_is_shown_and_wrong_is_refused(tmp_path: Path) -> None:
+def test_accounts_by_name(place: Place) -> None:
+    """A name is looked up once, when the file is read."""
+    place.policy.write_text(POLICY + 'root = "dora"\n')
+    assert place.access().recognise(Proof("unix:/x", unix_uid=0)).user == "dora"
+
+
+def test_tokens(place: Place) -> None:
+    """A token is its user's, until it ends."""
+    access = place.access()
+    identity = access.recognise(Proof(ADDRESS, token=place.token))
+    assert identity == Identity("alice", frozenset(), "token", ENDS.timestamp(), place.entry.id)
+    rights = access.rights(identity)
+    assert rights is not None
+    assert rights.user == ("alice", {"sensor"})
+    assert access.recognised == {"token": 1}
+    place.wall_s = ENDS.timestamp() - 0.001
+    assert access.recognise(Proof(ADDRESS, token=place.token)) == identity
+    place.wall_s = ENDS.timestamp()
+    assert refused(access, Proof(ADDRESS, token=place.token)) is Reason.ENDED
+    assert not access.is_current(identity)
+
+
+def test_roles_of_a_token(place: Place) -> None:
+    """A token may vouch for roles, also of a user whom the policy does not name; without any he is not known."""
+    with_role, _ = place.tokens.add("eve", NOW, roles=("admin", "unknown"))
+    without, _ = place.tokens.add("eve", NOW)
+    senseless, _ = place.tokens.add("eve", NOW, roles=("unknown",))
+    access = place.access()
+    rights = access.rights(access.recognise(Proof(ADDRESS, token=with_role)))
+    assert rights is not None
+    assert rights.user == ("eve", {"admin"})
+    for secret in (without, senseless):
+        assert refused(access, Proof(ADDRESS, token=secret)) is Reason.USER
+
+
+def test_a_user_without_roles_is_known(place: Place) -> None:
+    """He is named in the policy, and may do nothing."""
+    secret, _ = place.tokens.add("bob", NOW)
+    access = place.access()
+    rights = access.rights(access.recognise(Proof(ADDRESS, token=secret)))
+    assert rights is not None
+    assert rights.user == ("bob", frozenset())
+
+
+def test_jwts(place: Place) -> None:
+    """What is no token of this hub is a JWT, where there are keys for these."""
+    access = place.access()
+    identity = access.recognise(Proof(ADDRESS, token=token(CLAIMS | {"sub": "eve", "roles": ["reader"]})))
+    assert (identity.user, identity.roles, identity.how, identity.key) == ("eve", {"reader"}, "jwt", "hs256")
+    assert access.is_current(identity)
+    assert access.recognise(Proof(ADDRESS, token=token(CLAIMS | {"sub": "alice"}))).user == "alice"
+    assert refused(access, Proof(ADDRESS, token=token(CLAIMS | {"sub": "eve"}))) is Reason.USER
+    assert refused(access, Proof(ADDRESS, token=token(CLAIMS | {"sub": "alice", "exp": 1}))) is Reason.ENDED
+    assert refused(access, Proof(ADDRESS, token=token(CLAIMS | {"sub": "local"}))) is Reason.JWT
+    assert refused(access, Proof(ADDRESS, token="hub_" + token(CLAIMS | {"sub": "alice"}))) is Reason.TOKEN
+    place.settings = AccessSettings(policy=str(place.policy))
+    assert refused(place.access(), Proof(ADDRESS, token=token(CLAIMS | {"sub": "alice"}))) is Reason.TOKEN
+
+
+@pytest.mark.parametrize(
+    ("shown", "user"),
+    [
+        (ALICES, "alice"),
+        (certificate(("commonName", "bob"), ("organizationName", "Anything")), "bob"),
+        (certificate(("commonName", "x"), names=(("DNS", "y.example.org"), ("DNS", "dora.example.org"))), "dora"),
+        (certificate(names=(("URI", "urn:dora"), ("DNS", "dora.example.org"))), "dora"),
+        # The subject counts before other names, these before the common name.
+        (ALICES | {"subjectAltName": (("DNS", "dora.example.org"),)}, "alice"),
+        (certificate(("commonName", "bob"), names=(("DNS", "dora.example.org"),)), "dora"),
+    ],
+)
+def test_certificates(shown: dict[str, Any], user: str, place: Place) -> None:
+    """They are whose the table says, until they end."""
+    access = place.access()
+    until_s = ssl.cert_time_to_seconds(NOT_AFTER)
+    identity = access.recognise(Proof(ADDRESS, certificate=shown))
+    assert identity == Identity(user, frozenset(), "certificate", until_s)
+    assert access.is_current(identity)
+    place.wall_s = until_s
+    assert refused(access, Proof(ADDRESS, certificate=shown)) is Reason.ENDED
+
+
+def test_certificates_of_nobody(place: Place) -> None:
+    """They are refused where there is a table, also with an account that would do, and mean nothing where is none."""
+    access = place.access("reader")
+    both = certificate(names=(("DNS", "dora.example.org"), ("email", "bob@example.org")))
+    for shown in (STRANGERS, both, certificate(), certificate(("commonName", "Bob"))):
+        assert refused(access, Proof("unix:", certificate=shown, unix_uid=0)) is Reason.CERTIFICATE
+    assert access.recognise(Proof(ADDRESS, certificate={})).how == "anonymous"
+    place.policy.write_text("")
+    assert place.access("reader").recognise(Proof(ADDRESS, certificate=STRANGERS)).how == "anonymous"
+
+
+def test_a_certificate_and_a_token(place: Place) -> None:
+    """The certificate says who it is, if it is in the table; a wrong token beside it is refused all the same."""
+    access = place.access()
+    bob = certificate(("commonName", "bob"))
+    assert access.recognise(Proof(ADDRESS, place.token, bob)).user == "bob"
+    assert access.recognise(Proof(ADDRESS, place.token, STRANGERS)).user == "alice"
+    assert refused(access, Proof(ADDRESS, "hub_x", bob)) is Reason.TOKEN
+    assert refused(access, Proof(ADDRESS, "a.b.c", bob)) is Reason.JWT
+
+
+def test_what_is_shown_and_wrong_is_refused(place: Place) -> None:
     """It is not passed over for what else would do."""
-    access = access_of(tmp_path, anonymous="reader")
-    with pytest.raises(NotRecognisedError):
-        access.recognise(Proof("unix:/x", token="x", unix_uid=os.geteuid(), is_local=True))
+    access = place.access("reader")
+    for shown in ("x", "hub_", place.token[:-1], place.token.upper(), f"{place.token}\x00", " "):
+        assert refused(access, Proof("unix:/x", shown, unix_uid=os.geteuid(), is_local=True)) in {
+            Reason.TOKEN,
+            Reason.JWT,
+        }
 
 
-def test_users_are_swapped(tmp_path: Path) -> None:
-    """Who was recognised and would not be again is no longer current."""
-    access = access_of(tmp_path, anonymous="reader")
-    reader = access.recognise(Proof(ADDRESS))
-    assert access.is_current(reader)
-    access.adopt(access_of(tmp_path)._users)
-    assert not access.is_current(reader)
+def test_failures_are_held_back(place: Place) -> None:
+    """Each longer than the one before, counted from when he asked; who is recognised does not wait."""
+    access = place.access()
+    delays = []
+    for _ in range(3):
+        with pytest.raises(NotRecognisedError) as caught:
+            access.recognise(Proof(ADDRESS, token="hub_x"))
+        delays.append(caught.value.delay_s)
+    assert delays == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S]
+    assert access.recognise(Proof(ADDRESS, token=place.token)).user == "alice"
+    assert access.failures.addresses == 1
+
+
+def test_how_long_it_took_is_hidden(place: Place) -> None:
+    """The answer comes at the same time, however long it took to find out what was wrong."""
+    ticks = iter([5.0, 5.03, 6.0, 9.0])
+    access = Access(place.users(), lambda: next(ticks), lambda: NOW_S)
+    for expected in (FIRST_S - 0.03, 0.0):
+        with pytest.raises(NotRecognisedError) as caught:
+            access.recognise(Proof(ADDRESS))
+        assert math.isclose(caught.value.delay_s, expected, abs_tol=1e-9)
+
+
+def test_who_is_gone(place: Place) -> None:
+    """Whoever would not be recognised any more, by what he has shown, is not current."""
+    secret, entry = place.tokens.add("eve", NOW, roles=("reader",))
+    access = place.access("reader")
+    proofs = {
+        "alice": Proof(ADDRESS, place.token),
+        "eve": Proof(ADDRESS, secret),
+        "certificate": Proof(ADDRESS, certificate=ALICES),
+        "jwt": Proof(ADDRESS, token(CLAIMS | {"sub": "dora"})),
+        "unix": Proof("unix:", unix_uid=4242),
+        "local": Proof("unix:", unix_uid=0),
+        "anonymous": Proof(ADDRESS),
+    }
+    who = {name: access.recognise(proof) for name, proof in proofs.items()}
+
+    def gone() -> set[str]:
+        return {name for name, identity in who.items() if not access.is_current(identity)}
+
+    access.adopt(place.users("reader"))
+    assert gone() == set()
+    place.tokens.revoke(entry.id)
+    access.adopt(place.users("member"))
+    assert gone() == {"eve", "anonymous"}
+    place.policy.write_text("[users]\nalice = []\ndora = []\n")
+    access.adopt(place.users("reader"))
+    assert gone() == {"eve", "certificate", "unix"}
+    jwks(Path(place.settings.jwt_keys), jwk("HS256", kid="new"))
+    place.policy.write_text("[users]\ndora = []\n")
+    access.adopt(place.users("reader"))
+    assert gone() == {"alice", "eve", "certificate", "unix", "jwt"}
     access.adopt(NOBODY)
-    assert access.is_current(reader)
+    assert gone() == set()
 
 
 @pytest.mark.parametrize(
@@ -99,6 +338,14 @@ def test_users_are_swapped(tmp_path: Path) -> None:
     [
         (AccessSettings(policy="/no/such/file"), "/no/such/file: there is no such file"),
         (AccessSettings(policy="/"), "/: cannot be read: Is a directory"),
+        (AccessSettings(tokens="/no/such/file"), "there is no such file; `hub token new USER` makes it"),
+        (AccessSettings(jwt_keys="/no/such/file"), "access.jwt_issuer: empty"),
+        (AccessSettings(jwt_keys="/no/such/file", jwt_issuer="i"), "access.jwt_audience: empty"),
+        (
+            AccessSettings(jwt_keys="/no/such/file", jwt_issuer="i", jwt_audience="a", jwt_user=""),
+            "access.jwt_user: empty",
+        ),
+        (AccessSettings(jwt_keys="/no/such/file", jwt_issuer="i", jwt_audience="a"), "/no/such/file: there is no"),
         (
             AccessSettings(anonymous="raeder"),
             "access.anonymous: there is no role 'raeder' in the built-in policy; there are admin, member, reader",
@@ -109,10 +356,39 @@ def test_mistakes(settings: AccessSettings, told: str) -> None:
     """Each is one line."""
     with pytest.raises(ConfigError) as refused:
         read_users(settings)
-    assert str(refused.value) == told
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
-def test_secrets_are_not_shown() -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[certificates]\n'alice' = 'alice'", "certificates.alice: 'alice' is no name of a certificate"),
+        ("[certificates]\n'CN=x' = 'mallory'", "certificates.CN=x: there is no user 'mallory' in [users]"),
+        ("[certificates]\n'CN=x' = 7", "certificates.CN=x: a int given, expected the name of a user"),
+        ("[certificates]\n'CN=x' = 'alice'\n'cn=x' = 'alice'", "certificates.cn=x: the same certificates stand"),
+        ("certificates = 7", "certificates: a int given, expected a table"),
+        ("[unix]\n4242 = 'mallory'", "unix.4242: there is no user 'mallory' in [users]"),
+        ("[unix]\nno-such-account = 'alice'", "unix.no-such-account: there is no such account here"),
+        ("[unix]\n'' = 'alice'", "unix.: there is no such account here"),
+        ("[unix]\n99999999999 = 'alice'", "unix.99999999999: there is no such account here"),
+        ("[unix]\n'-1' = 'alice'", "unix.-1: there is no such account here"),
+        ('[unix]\n"a\\u0000" = "alice"', "there is no such account here"),
+        ("[unix]\n0 = 'alice'\nroot = 'bob'", "unix.root: account 0 is that of another user above"),
+        ("[unix]\n0 = ['alice']", "unix.0: a list given, expected the name of a user"),
+    ],
+)
+def test_mistakes_in_the_tables(text: str, told: str, tmp_path: Path) -> None:
+    """Each is one line that names file and place."""
+    file = tmp_path / "policy.toml"
+    file.write_text(f"{text}\n[users]\nalice = []\nbob = []\n")
+    with pytest.raises(ConfigError) as refused:
+        read_users(AccessSettings(policy=str(file)))
+    assert str(refused.value).startswith(f"{file}: ")
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_secrets_are_not_shown(place: Place) -> None:
     """A proof in a log or a traceback shows nothing that could be used."""
-    assert "geheim" not in repr(Proof(ADDRESS, token="geheim"))
-    assert Users().policy is None
+    assert place.token not in repr(Proof(ADDRESS, token=place.token))

@@ -114,7 +114,7 @@ def test_what_was_decided_for_a_domain() -> None:
     ("text", "place", "told"),
     [
         ("role = 1", "role", "did you mean roles?"),
-        ("xyz = 1", "xyz", "there are roles, users"),
+        ("xyz = 1", "xyz", "there are roles, users, certificates, unix, limits"),
         ("roles = 1", "roles", "a int given, expected a table"),
         ("users = []", "users", "a list given, expected a table"),
         ("[roles]\nr = 1", "roles.r", "expected a table"),

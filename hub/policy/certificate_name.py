@@ -1,0 +1,147 @@
+"""`CertificateName`: what a policy says of a certificate to tell whose it is, and what a certificate says of itself.
+
+```
+"CN=alice,O=Example,C=US"        the whole subject, as RFC 4514 writes it: the most specific component first
+"CN=alice"                       the common name, whatever else the subject has
+"DNS:sensor-7.example.org"       a name among the certificate's subject alternative names,
+"URI:spiffe://example.org/s7"    of this kind
+"email:alice@example.org"
+```
+
+Nothing is matched in part: no wildcards, no case but that of hosts and of attribute types.
+
+Owner: nobody, these are values. Not here: which user it is (`hub.policy.language`), TLS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hub.errors import InvalidNameError
+from hub.topics import printable
+
+__all__ = ["CertificateName", "names_of", "parse_certificate_name"]
+
+_SUBJECT = "subject"
+_COMMON_NAME = "CN"
+
+_SHORT_TYPES = {
+    "commonname": _COMMON_NAME,
+    "surname": "SN",
+    "countryname": "C",
+    "localityname": "L",
+    "stateorprovincename": "ST",
+    "streetaddress": "STREET",
+    "organizationname": "O",
+    "organizationalunitname": "OU",
+    "domaincomponent": "DC",
+    "userid": "UID",
+}
+"""How RFC 4514 writes the types of attributes that OpenSSL spells out. All others are compared as OpenSSL has them."""
+
+_ALTERNATIVE = re.compile("(DNS|URI|email):(.+)", re.DOTALL)
+_ATTRIBUTE = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *")
+_CHARACTER = re.compile(r"""\\((?:[0-9A-Fa-f]{2}\\)*[0-9A-Fa-f]{2}|[ "#+,;<=>\\])|([^"+,;<>\\\x00])""")
+
+Attributes = tuple[tuple[str, str], ...]
+"""Pairs of type and value that stand together in one component of a subject, sorted."""
+
+
+class CertificateName(NamedTuple):
+    """One thing that a certificate says of whose it is."""
+
+    kind: str
+    """`subject`, `CN`, or a kind of alternative name."""
+    value: str | tuple[Attributes, ...]
+    """A text; of a whole subject its components, the most specific first."""
+
+
+def parse_certificate_name(text: str) -> CertificateName:
+    """Read what a policy says of a certificate.
+
+    Raises:
+        InvalidNameError: It is none of the forms above; the text says what to write.
+    """
+    alternative = _ALTERNATIVE.fullmatch(text)
+    if alternative is not None:
+        return _alternative(alternative[1], alternative[2])
+    components = tuple(_components(text))
+    if len(components) == 1 and len(components[0]) == 1 and components[0][0][0] == _COMMON_NAME:
+        return CertificateName(_COMMON_NAME, components[0][0][1])
+    return CertificateName(_SUBJECT, components)
+
+
+def names_of(certificate: Mapping[str, Any]) -> tuple[list[CertificateName], ...]:
+    """Return what a certificate says of whose it is, in the order in which it counts: subject, other names, CN.
+
+    Args:
+        certificate: As `ssl.SSLSocket.getpeercert` gives it.
+    """
+    components = [
+        tuple(sorted((_short(kind), value) for kind, value in component))
+        for component in certificate.get("subject", ())
+    ]
+    subject = CertificateName(_SUBJECT, tuple(reversed(components)))
+    others = [_alternative(*one) for one in certificate.get("subjectAltName", ()) if one[0] in {"DNS", "URI", "email"}]
+    common = [CertificateName(_COMMON_NAME, value) for one in components for kind, value in one if kind == _COMMON_NAME]
+    return [subject], others, common
+
+
+def _alternative(kind: str, value: str) -> CertificateName:
+    if kind == "DNS":
+        return CertificateName(kind, value.lower())
+    if kind == "email":
+        account, at, host = value.rpartition("@")
+        return CertificateName(kind, account + at + host.lower())
+    return CertificateName(kind, value)
+
+
+def _short(kind: str) -> str:
+    lower = kind.lower()
+    return _SHORT_TYPES.get(lower, lower.upper())
+
+
+def _components(text: str) -> Iterable[Attributes]:
+    """Cut a subject into its components."""
+    at, attributes = 0, list[tuple[str, str]]()
+    while True:
+        kind = _ATTRIBUTE.match(text, at)
+        if kind is None:
+            raise InvalidNameError(
+                f"{printable(text)} is no name of a certificate: write CN=..., a whole subject such as"
+                " CN=alice,O=Example, or DNS:..., URI:..., email:..."
+            )
+        value, at = _value(text, kind.end())
+        attributes.append((_short(kind[1]), value))
+        separator = text[at : at + 1]
+        at += 1
+        if separator != "+":
+            yield tuple(sorted(attributes))
+            attributes = []
+        if not separator:
+            return
+
+
+def _value(text: str, start: int) -> tuple[str, int]:
+    """Read the value of an attribute; return it, and where it ends."""
+    found, at, kept = bytearray(), start, 0
+    while (character := _CHARACTER.match(text, at)) is not None:
+        escape, plain = character.groups()
+        found += plain.encode() if plain else _unescaped(escape)
+        at = character.end()
+        if escape or plain != " ":
+            kept = len(found)  # spaces at the end belong to the value only where they are escaped
+    if not kept or text[at : at + 1] not in {"", ",", "+"}:
+        raise InvalidNameError(
+            f"{printable(text)}: the value at character {start} is empty, or has a character that needs a \\ before it"
+        )
+    try:
+        return found[:kept].decode(), at
+    except UnicodeDecodeError as error:
+        raise InvalidNameError(f"{printable(text)}: the value at character {start} is not UTF-8") from error
+
+
+def _unescaped(escape: str) -> bytes:
+    return bytes.fromhex(escape.replace("\\", "")) if len(escape) > 1 else escape.encode()

@@ -1,0 +1,36 @@
+"""How long whoever is not recognised waits to be told so."""
+
+from __future__ import annotations
+
+from peers.users.failures import FIRST_S, LONGEST_S, WINDOW_S, Failures
+
+
+def test_each_failure_doubles_the_time() -> None:
+    """Up to a longest one, and from the beginning after a while without any."""
+    failures = Failures()
+    delays = [failures.note("192.0.2.1:5", 1.0) for _ in range(8)]
+    assert delays == [FIRST_S * 2**n for n in range(5)] + [LONGEST_S] * 3
+    assert failures.note("192.0.2.1:6", 1.0 + WINDOW_S - 0.1) == LONGEST_S
+    assert failures.note("192.0.2.1:6", 1.0 + 2 * WINDOW_S) == FIRST_S
+
+
+def test_addresses_are_apart() -> None:
+    """But a network of 64 bits is one, and so is this machine."""
+    failures = Failures()
+    assert failures.note("192.0.2.1:5", 0.0) == failures.note("192.0.2.2:5", 0.0) == FIRST_S
+    assert failures.note("[2001:db8::1]:5", 0.0) == FIRST_S
+    assert failures.note("[2001:db8::2]:5", 0.0) == 2 * FIRST_S
+    assert failures.note("127.0.0.1:5", 0.0) == FIRST_S
+    assert failures.note("unix:/run/hub.sock", 0.0) == 2 * FIRST_S
+    assert failures.addresses == 4
+
+
+def test_the_table_is_bounded() -> None:
+    """Who failed least lately is forgotten; who goes on failing is not."""
+    failures = Failures(limit=3)
+    for number in range(100):
+        failures.note("192.0.2.1:5", 0.0)
+        failures.note(f"198.51.100.{number}:5", 0.0)
+        assert failures.addresses <= 3
+    assert failures.note("192.0.2.1:5", 0.0) == LONGEST_S
+    assert failures.note("198.51.100.0:5", 0.0) == FIRST_S

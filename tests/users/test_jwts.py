@@ -1,0 +1,318 @@
+"""JWTs: who shows a right one is recognised, and every other is refused for its reason."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import jwt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hub.settings import AccessSettings
+from peers.users.identity import Identity
+from peers.users.jwts import LEEWAY_S, Jwts, Key
+from peers.users.refusal import Reason, Refusal
+from tests.users.keys import ALGORITHMS, SECRET, private_key, public_pem, token
+
+NOW_S = 1_800_000_000.0
+ISSUER = "https://login.example.org/"
+CLAIMS = {"iss": ISSUER, "aud": "hub", "sub": "alice", "exp": NOW_S + 60, "roles": ["reader"]}
+SETTINGS = AccessSettings(jwt_issuer=ISSUER, jwt_audience="hub")
+
+
+def verifying(algorithm: str, kid: str | None = None) -> Key:
+    """What the hub needs of a key."""
+    key = private_key(algorithm)
+    return Key(algorithm.lower() if kid is None else kid, algorithm, key if key is SECRET else key.public_key())
+
+
+def all_keys() -> Jwts:
+    """A hub that takes tokens of four keys."""
+    return Jwts([verifying(algorithm) for algorithm in ALGORITHMS], SETTINGS)
+
+
+def refused(text: str, jwts: Jwts | None = None, now_s: float = NOW_S) -> Refusal:
+    """Why a token is refused."""
+    with pytest.raises(Refusal) as caught:
+        (jwts or all_keys()).identity(text, now_s)
+    assert text[-20:] not in caught.value.text
+    return caught.value
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_right_token(algorithm: str) -> None:
+    """It says who shows it, with which roles, and until when."""
+    expected = Identity("alice", frozenset({"reader"}), "jwt", NOW_S + 60 + LEEWAY_S, algorithm.lower())
+    assert all_keys().identity(token(CLAIMS, algorithm), NOW_S) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"aud": ["other", "hub"]},
+        {"nbf": NOW_S},
+        {"nbf": NOW_S + LEEWAY_S},
+        {"exp": NOW_S + 1},
+        {"exp": NOW_S - LEEWAY_S + 1},
+        {"exp": NOW_S + 0.5},
+        {"roles": "reader"},
+        {"roles": ["reader", "reader", ""]},
+        {"more": {"a": [1, None, "x"]}},
+        {"iat": NOW_S + 1000},
+    ],
+)
+def test_tokens_that_are_right_too(changed: dict[str, Any]) -> None:
+    """Several audiences, times within the leeway, one role as a text, claims that mean nothing here."""
+    identity = all_keys().identity(token(CLAIMS | changed), NOW_S)
+    assert (identity.user, identity.roles) == ("alice", {"reader"})
+
+
+def test_claims_of_other_names() -> None:
+    """The settings say which claims hold the user and his roles."""
+    settings = AccessSettings(jwt_issuer=ISSUER, jwt_audience="hub", jwt_user="email", jwt_roles="https://x.example/r")
+    jwts = Jwts([verifying("HS256")], settings)
+    claims = CLAIMS | {"email": "alice@example.org", "https://x.example/r": ["a", "b"]}
+    assert jwts.identity(token(claims), NOW_S)[:2] == ("alice@example.org", {"a", "b"})
+    assert "'email'" in refused(token(CLAIMS), jwts).text
+    del claims["https://x.example/r"]
+    assert jwts.identity(token(claims), NOW_S).roles == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"iss": None}, "another issuer"),
+        ({"iss": "https://login.example.org"}, "another issuer"),
+        ({"iss": [ISSUER]}, "another issuer"),
+        ({"iss": ""}, "another issuer"),
+        ({"aud": None}, "another audience"),
+        ({"aud": "hub2"}, "another audience"),
+        ({"aud": "Hub"}, "another audience"),
+        ({"aud": []}, "another audience"),
+        ({"aud": ["a", "b"]}, "another audience"),
+        ({"aud": [["hub"]]}, "another audience"),
+        ({"aud": {"hub": 1}}, "another audience"),
+        ({"exp": None}, "no exp"),
+        ({"exp": str(NOW_S + 60)}, "no exp"),
+        ({"exp": True}, "no exp"),
+        ({"exp": [NOW_S + 60]}, "no exp"),
+        ({"exp": -1}, "no exp"),
+        ({"exp": 10**30}, "no exp"),
+        ({"exp": 1e300}, "no exp"),
+        ({"exp": NOW_S - LEEWAY_S}, "has ended"),
+        ({"exp": 0}, "has ended"),
+        ({"nbf": NOW_S + LEEWAY_S + 1}, "not valid yet"),
+        ({"nbf": None}, "no nbf"),
+        ({"nbf": "0"}, "no nbf"),
+        ({"sub": None}, "no claim 'sub'"),
+        ({"sub": 7}, "no claim 'sub'"),
+        ({"sub": ["alice"]}, "no claim 'sub'"),
+        ({"sub": {"name": "alice"}}, "no claim 'sub'"),
+        ({"sub": ""}, "cannot be the name"),
+        ({"sub": "a/b"}, "cannot be the name"),
+        ({"sub": "alice\x00"}, "cannot be the name"),
+        ({"sub": "alice\n"}, "cannot be the name"),
+        ({"sub": "{user}"}, "cannot be the name"),
+        ({"sub": ".."}, "cannot be the name"),
+        ({"sub": "a" * 65}, "cannot be the name"),
+        ({"sub": "älice"}, "cannot be the name"),
+        ({"sub": "auth0|4711"}, "cannot be the name"),
+        ({"sub": "local"}, "gives itself"),
+        ({"sub": "anonymous"}, "gives itself"),
+        ({"roles": None}, "neither a list of roles"),
+        ({"roles": 7}, "neither a list of roles"),
+        ({"roles": {"admin": True}}, "neither a list of roles"),
+        ({"roles": [["admin"]]}, "neither a list of roles"),
+        ({"roles": ["a", 7]}, "neither a list of roles"),
+        ({"roles": ["r"] * 257}, "neither a list of roles"),
+    ],
+)
+def test_wrong_claims(changed: dict[str, Any], told: str) -> None:
+    """Each is refused; None stands for JSON's null, which is never as good as absent."""
+    refusal = refused(token(CLAIMS | changed))
+    assert told in refusal.text
+    assert refusal.reason is (Reason.ENDED if "ended" in told else Reason.JWT)
+
+
+@pytest.mark.parametrize("name", ["iss", "aud", "exp", "sub"])
+def test_claims_that_must_be_there(name: str) -> None:
+    """Without one of these, it is nobody's token."""
+    refused(token({key: value for key, value in CLAIMS.items() if key != name}))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"alice"',
+        b"7",
+        b"{",
+        b"\xff{}",
+        b"\xef\xbb\xbf" + json.dumps(CLAIMS).encode(),
+        json.dumps(CLAIMS).encode("utf-16"),
+        json.dumps(CLAIMS).encode()[:-1] + b', "sub": "root"}',
+        json.dumps(CLAIMS).encode()[:-1] + b', "x": {"a": 1, "a": 1}}',
+        json.dumps(CLAIMS).encode()[:-1] + b', "x": NaN}',
+        json.dumps(CLAIMS).replace("1800000060.0", "Infinity").encode(),
+        json.dumps(CLAIMS).replace("1800000060.0", "9" * 5000).encode(),
+        b'{"x":' * 1000 + b"1" + b"}" * 1000,
+        b"[" * 5000,
+    ],
+)
+def test_claims_that_are_none(content: bytes) -> None:
+    """Though they are signed: no JSON, no object, a name twice, numbers that are none, thousands of levels."""
+    refused(token(content))
+
+
+def test_a_token_must_not_be_large() -> None:
+    """Nothing of one that is too large is looked at, and a large one is refused for nothing else."""
+    assert all_keys().identity(token(CLAIMS | {"x": "y" * 5000}), NOW_S).user == "alice"
+    assert "characters" in refused(token(CLAIMS | {"x": "y" * 7000})).text
+    assert "characters" in refused("x" * 10_000_000).text
+    assert "a long header" in refused(token(CLAIMS, x="y" * 1000)).text
+
+
+def parts(text: str) -> tuple[str, str, str]:
+    """Its header, claims and signature."""
+    head, claims, signature = text.split(".")
+    return head, claims, signature
+
+
+def encoded(value: Any) -> str:
+    """A part of a token."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize("name", ["none", "NONE", "nOnE", "", None, 0, ["HS256"], {"a": 1}, True])
+@pytest.mark.parametrize("kid", ["hs256", "rs256", None])
+def test_no_algorithm(name: Any, kid: str | None) -> None:
+    """A token that says that it is not signed is nobody's, with a signature or without."""
+    for signature in ("", "AAAA", parts(token(CLAIMS))[2]):
+        refused(f"{encoded({'alg': name, 'kid': kid})}.{encoded(CLAIMS)}.{signature}")
+        refused(f"{encoded({'alg': name})}.{encoded(CLAIMS)}.{signature}", Jwts([verifying("RS256")], SETTINGS))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+def test_a_public_key_as_a_secret(algorithm: str) -> None:
+    """Everybody knows a public key, in each of its forms: it is never taken for the secret of an HMAC."""
+    pem = public_pem(algorithm)
+    for secret in (pem, pem.strip(), pem + b"\n", json.dumps({"kty": "RSA"}).encode()):
+        for jwts in (all_keys(), Jwts([verifying(algorithm)], SETTINGS), Jwts([verifying(algorithm, "")], SETTINGS)):
+            forged = token(CLAIMS, "HS256", key=secret, kid=algorithm.lower())
+            assert "another algorithm than that of its key" in refused(forged, jwts).text
+            refused(token(CLAIMS, "HS256", key=secret, alg=algorithm, kid=algorithm.lower()), jwts)
+
+
+@pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
+def test_another_hash_than_that_of_the_key(algorithm: str) -> None:
+    """The algorithm is the key's alone, not the family's."""
+    refused(token(CLAIMS, algorithm, key=SECRET, kid="hs256"))
+
+
+@pytest.mark.parametrize("kid", ["", "x", "HS256", "hs256 ", "../../etc/passwd", 7, None, ["hs256"], {}, "rs256"])
+def test_a_wrong_kid(kid: Any) -> None:
+    """Where there are several keys, a token names its own."""
+    refused(token(CLAIMS, kid=kid))
+
+
+def test_one_key() -> None:
+    """It is meant where a token, or the file, names none; a name that is another one's is refused."""
+    named, nameless = Jwts([verifying("HS256")], SETTINGS), Jwts([verifying("HS256", "")], SETTINGS)
+    assert named.identity(token(CLAIMS, kid=None), NOW_S).user == "alice"
+    assert nameless.identity(token(CLAIMS, kid="x"), NOW_S).user == "alice"
+    assert "a key that is not known" in refused(token(CLAIMS, kid="x"), named).text
+    for kid in (7, ["x"], {}, True):
+        refused(token(CLAIMS, kid=kid), nameless)
+        refused(token(CLAIMS, kid=kid), named)
+
+
+@pytest.mark.parametrize("odd", [{"crit": ["x"], "x": 1}, {"crit": []}, {"b64": False}, {"b64": True}, {"zip": "DEF"}])
+def test_headers_with_what_is_not_understood(odd: dict[str, Any]) -> None:
+    """A token that needs more than this hub does is refused."""
+    assert "not understood" in refused(token(CLAIMS, **odd)).text
+
+
+def test_headers_that_bring_a_key() -> None:
+    """Nobody says himself by which key he is to be believed."""
+    other = jwt.PyJWS().get_algorithm_by_name("HS256")
+    own = b"f" * 32
+    jwk = other.to_jwk(own, as_dict=True)
+    for header in ({"jwk": jwk}, {"jku": "https://evil.example/jwks"}, {"x5u": "https://evil.example/c"}):
+        assert "signature" in refused(token(CLAIMS, key=own, **header)).text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ".",
+        "..",
+        "...",
+        "x",
+        "a.b",
+        "a.b.c",
+        "a.b.c.d",
+        "a.b.c.d.e",
+        "hub",
+        "é.é.é",
+        "\ud800.\ud800.\ud800",
+        "\x00.\x00.\x00",
+        "e30.e30.e30",
+        "bnVsbA.e30.AAAA",
+        "W10.e30.AAAA",
+        base64.urlsafe_b64encode(b"[" * 700).decode() + ".e30.AAAA",
+        base64.urlsafe_b64encode(b'{"alg":"HS256","alg":"none"}').decode() + ".e30.AAAA",
+    ],
+)
+def test_what_is_no_token(text: str) -> None:
+    """It is refused without an error of another kind."""
+    with pytest.raises(Refusal):
+        all_keys().identity(text, NOW_S)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_token_that_was_changed(algorithm: str) -> None:
+    """Not one character, nor white space around it."""
+    right = token(CLAIMS, algorithm)
+    head, claims, signature = parts(right)
+    forged = encoded(CLAIMS | {"sub": "root"})
+    for text in (
+        f"{head}.{forged}.{signature}",
+        f"{head}.{claims}.",
+        f"{head}.{claims}.{signature[:-2]}",
+        f"{head}.{claims}.{signature}AA",
+        f" {right}",
+        f"{right}\n",
+        f"{right}\x00",
+        f"{head}.{claims}.{parts(token(CLAIMS | {'sub': 'bob'}, algorithm))[2]}",
+        f"{encoded({'alg': algorithm, 'kid': algorithm.lower(), 'x': 1})}.{claims}.{signature}",
+        token(CLAIMS, "HS256", key=b"x" * 32),
+    ):
+        refused(text)
+
+
+@given(st.text(alphabet="aZ0-_.= \x00é", max_size=60) | st.text(max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_any_text(text: str) -> None:
+    """Whatever is shown, it is a `Refusal`."""
+    with pytest.raises(Refusal):
+        Jwts([verifying("HS256", "")], SETTINGS).identity(text, NOW_S)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_any_claims(data: st.DataObject) -> None:
+    """Whatever is signed, it is somebody's or a `Refusal`."""
+    values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5)
+    changed = data.draw(st.dictionaries(st.sampled_from([*CLAIMS, "nbf"]), values))
+    try:
+        identity = Jwts([verifying("HS256", "")], SETTINGS).identity(token(CLAIMS | changed), NOW_S)
+    except Refusal:
+        return
+    assert identity.user == (CLAIMS | changed)["sub"]
+    assert identity.until_s > NOW_S

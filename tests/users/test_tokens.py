@@ -1,0 +1,189 @@
+"""Tokens: a text is one of a file's or it is not, and a file is right or it is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.config import ConfigError
+from peers.users.token_file import TokenFile
+from peers.users.tokens import hash_of, new_secret, read_tokens
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+SECRET = "hub_" + "aB3-" * 10 + "_xY"
+LINE = {"sha256": hash_of(SECRET), "user": "alice", "created": "2026-11-22T10:00:00Z"}
+
+
+def line(**changed: object) -> bytes:
+    """A line of a file, with other fields."""
+    return json.dumps(LINE | changed).encode()
+
+
+def test_a_secret() -> None:
+    """It has 256 random bits and says what it is."""
+    made = {new_secret() for _ in range(100)}
+    assert len(made) == 100
+    assert all(one.startswith("hub_") and len(one) == 4 + math.ceil(256 / 6) for one in made)
+
+
+def test_a_token_is_found_by_its_whole_text_alone() -> None:
+    """Another length, another case, white space, a NUL, the hash itself: none of them is the token."""
+    tokens = read_tokens(line(), "tokens")
+    found = tokens.find(SECRET)
+    assert found is not None
+    assert (found.user, found.until_s, found.id) == ("alice", math.inf, hash_of(SECRET)[:12])
+    assert tokens.of_id(found.id) is found
+    tricks = [
+        "",
+        "hub_",
+        SECRET[:-1],
+        SECRET + "a",
+        SECRET + "=",
+        SECRET[4:],
+        SECRET.upper(),
+        SECRET.lower(),
+        SECRET.swapcase(),
+        f" {SECRET}",
+        f"{SECRET} ",
+        f"{SECRET}\n",
+        f"{SECRET}\x00",
+        f"\x00{SECRET}",
+        SECRET + SECRET,
+        SECRET.replace("-", "+"),
+        SECRET.replace("_", "/"),
+        SECRET.replace("B", "В"),  # noqa: RUF001 -- Cyrillic
+        SECRET[:-1] + "Z",
+        "hub_" + "\ud800" * 10,
+        hash_of(SECRET),
+        found.id,
+        "hub_" + hash_of(SECRET),
+        "*",
+        SECRET * 1000,
+    ]
+    assert not any(tokens.find(trick) for trick in tricks)
+    assert not any(tokens.find(SECRET[:cut]) for cut in range(len(SECRET)))
+
+
+@given(st.text(max_size=70))
+def test_no_other_text_is_found(text: str) -> None:
+    """Whatever is shown."""
+    assert text == SECRET or read_tokens(line(), "tokens").find(text) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"x", "line 1: no token"),
+        (b"[]", "line 1: no token"),
+        (b"\xff", "line 1: no token"),
+        (b"\x00", "line 1: no token"),
+        (b"[" * 100_000, "line 1: no token"),
+        (b'"' + SECRET.encode() + b'"', "line 1: no token"),
+        (line()[:-1], "line 1: no token"),
+        (line() + line(), "line 1: no token"),
+        (b"# c\n\n" + line(user=7), "line 3: no token"),
+        (line(user="a/b"), "no name of a user"),
+        (line(user=""), "no name of a user"),
+        (line(user="local"), "a name that the hub gives itself"),
+        (line(roles=["a b"]), "no name of a user or role"),
+        (line(roles="admin"), "line 1: no token"),
+        (line(sha256=SECRET), "line 1: no token"),
+        (line(sha256=hash_of(SECRET).upper()), "line 1: no token"),
+        (line(sha256=hash_of(SECRET)[:-1]), "line 1: no token"),
+        (line(created="yesterday"), "line 1: no token"),
+        (line(created="2026-11-22T10:00:00"), "line 1: no token"),
+        (line(ends=0), "line 1: no token"),
+        (line(token=SECRET), "line 1: no token"),
+        (line(label="x" * 65), "line 1: no token"),
+        (line(label="a\x1b[2J"), "do not print"),
+        (line() + b"\n" + line(user="bob"), "line 2: the same token as in line 1"),
+    ],
+)
+def test_a_broken_file(content: bytes, told: str) -> None:
+    """It is one error that names the line, and shows nothing of a secret that somebody may have put there."""
+    with pytest.raises(ConfigError) as refused:
+        read_tokens(content, "tokens")
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_adding_and_revoking(tmp_path: Path) -> None:
+    """The file has hashes only, is its owner's only, and comments in it stay."""
+    path = tmp_path / "tokens"
+    file = TokenFile(str(path))
+    first, token = file.add("alice", NOW, ends=NOW + timedelta(days=1), roles=("reader",), label="laptop")
+    second, _ = file.add("bob", NOW)
+    path.write_bytes(path.read_bytes() + b"# by hand")
+    third, _ = file.add("bob", NOW)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not any(secret.encode() in path.read_bytes() for secret in (first, second, third))
+    tokens = file.read()
+    assert [tokens.find(secret) is not None for secret in (first, second, third)] == [True] * 3
+    assert tokens.find(first) == token
+    assert token.until_s == (NOW + timedelta(days=1)).timestamp()
+    assert file.revoke(token.id) == token
+    tokens = file.read()
+    assert [tokens.find(secret) is not None for secret in (first, second, third)] == [False, True, True]
+    assert b"# by hand" in path.read_bytes()
+    with pytest.raises(ConfigError, match="there is no token"):
+        file.revoke(token.id)
+    assert [one.name for one in tmp_path.iterdir()] == ["tokens"]
+
+
+def test_a_file_that_others_may_read_or_write(tmp_path: Path) -> None:
+    """It is refused, with the command that mends it, and not changed."""
+    path = tmp_path / "tokens"
+    path.write_bytes(line() + b"\n")
+    for mode in (0o644, 0o640, 0o620, 0o602, 0o610):
+        path.chmod(mode)
+        for act in (TokenFile(str(path)).read, lambda: TokenFile(str(path)).add("bob", NOW)):
+            with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+                act()
+    assert path.read_bytes() == line() + b"\n"
+    path.chmod(0o400)
+    assert len(TokenFile(str(path)).read()) == 1
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    """The text says how to make one."""
+    file = TokenFile(str(tmp_path / "tokens"))
+    for act in (file.read, lambda: file.revoke("0")):
+        with pytest.raises(ConfigError, match="hub token new USER"):
+            act()
+    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
+        TokenFile(str(tmp_path / "no" / "tokens")).add("alice", NOW)
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        TokenFile(str(tmp_path)).read()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    """What it leads to is replaced."""
+    (tmp_path / "real").touch(0o600)
+    link = tmp_path / "tokens"
+    link.symlink_to("real")
+    secret, _ = TokenFile(str(link)).add("alice", NOW)
+    assert link.is_symlink()
+    assert TokenFile(str(tmp_path / "real")).read().find(secret) is not None
+
+
+def test_several_at_once(tmp_path: Path) -> None:
+    """Nobody's change is lost."""
+    path = str(tmp_path / "tokens")
+    threads = [threading.Thread(target=lambda: TokenFile(path).add("alice", NOW)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(TokenFile(path).read()) == 20
+    assert os.listdir(tmp_path) == ["tokens"]  # noqa: PTH208
