@@ -43,8 +43,12 @@ from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
+from hub.policy.grants import User
 from hub.policy.policy import Policy, Rights
 from hub.policy.refusal import check_prefix_granted, not_granted
+from hub.quotas.limits import NO_LIMITS
+from hub.quotas.quotas import Quotas
+from hub.quotas.resource import Resource
 from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
@@ -109,6 +113,7 @@ class Core:
             takes the place of an earlier one.
         hub_id: Of this hub, for what peers must tell apart.
         memory: The budget of the process; without one there is no limit.
+        quotas: What users hold; without one each has half of what has no end.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
@@ -121,19 +126,23 @@ class Core:
         wake_at: Callable[[int], object] = _no_clock,
         hub_id: bytes = b"",
         memory: Memory | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         client, peer = limits.client, limits.peer
         # When there is a turn, how much memory there is, and how much the whole core has done.
         self._turn = Turn(wake)
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self._turn.request)
+        self.quotas = Quotas() if quotas is None else quotas
         self.counters = Counters()
         self._drops = Drops()
         # Every handler charges what waits for it here.
         self._queue_memory = WaitingMemory.of(self.memory)
         held = self._queue_memory.batches
         held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
-        self._prefixes_allowed: Allowance[str] = Allowance("prefixes", client.prefixes, peer.prefixes, self.memory, len)
+        self._prefixes_allowed: Allowance[str] = Allowance(
+            "prefixes", Resource.PREFIXES, client.prefixes, peer.prefixes, self.memory, len
+        )
         # Prefix → the handlers that subscribe to it, with those that are leaving.
         self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
         # What follows from that for far sides.
@@ -155,6 +164,8 @@ class Core:
         # Handlers that have left but still have prefixes or rules: they stand in routes, and take nothing. A handler
         # joins them as it is detached, and goes once the last of these is taken out.
         self._leaving: deque[Handler] = deque()
+        # Handlers whose users have too many connections, with what they are told as the turn ends.
+        self._turned_away: list[tuple[Handler, RejectedError]] = []
         # The number that the last handler got; none is given twice.
         self._last_id = 0
         # Which user may do what; None while nobody is asked. `adopt` puts another in its place.
@@ -173,7 +184,7 @@ class Core:
             owner_of=register.owner,
             account=self.memory.account("routes"),
         )
-        rules_allowed = Allowance("rules", client.rules, peer.rules, self.memory, characters)
+        rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
         self.names = Names(
             hub_id,
@@ -190,7 +201,7 @@ class Core:
             self._turn,
             wake_at,
             limits.requests,
-            Allowance("prefixes to serve", client.services, peer.services, self.memory, len),
+            Allowance("prefixes to serve", Resource.SERVICES, client.services, peer.services, self.memory, len),
             self.memory,
             owner_of=register.owner_of,
             hub_services=hub_services,
@@ -202,7 +213,8 @@ class Core:
         """Take a handler in and announce it.
 
         Args:
-            handler: New, without prefixes.
+            handler: New, without prefixes. Where its user has as many connections as he may have, it is closed as the
+                turn ends, with the code and the text of that.
             on_filter: For links and leaves: called now with what this hub wants, and later with each change of it.
         """
         self._last_id += 1
@@ -210,11 +222,26 @@ class Core:
         self.handlers[handler.id] = handler
         if handler.rights is not None:
             self.routes.guard()
+            self._charge_connection(handler, handler.rights.user)
         if on_filter is not None:
             asked = self.asked_of_links if handler.is_link else self._begun_for_leaves()
             asked.tell(handler, on_filter)
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
+
+    def _charge_connection(self, handler: Handler, user: User) -> None:
+        """Give a handler its user's share; what it does in this turn is nobody's where it is one too many."""
+        try:
+            handler.share = self.quotas.join(user.name, user.roles)
+        except RejectedError as error:
+            self._turned_away.append((handler, error))
+            self._turn.request()
+
+    def _turn_away(self) -> None:
+        """Close those whose users have too many connections."""
+        turned_away, self._turned_away = self._turned_away, []
+        for handler, error in turned_away:
+            handler.close(error.code, error.text)
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""
@@ -230,6 +257,8 @@ class Core:
         self.names.forget(handler)
         self.counters.forget(handler)
         self._drops.forget(handler)
+        if handler.share is not None:
+            self.quotas.leave(handler.share)
         if handler.role is not Role.LOCAL:
             self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
@@ -258,7 +287,7 @@ class Core:
             while handler.prefixes:
                 if not turn.step():
                     return
-                prefix = self._prefixes_allowed.give_back_any(handler.prefixes)
+                prefix = self._prefixes_allowed.give_back_any(handler, handler.prefixes)
                 self._remove(handler, prefix)
                 turn.spend(len(prefix) // _CHARACTERS_PER_STEP)
             if not self.rules.forget(handler, turn):
@@ -270,10 +299,12 @@ class Core:
     def adopt(self, policy: Policy | None) -> None:
         """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
 
-        Handlers keep the rights that they have, and are judged by them, until they are given others.
+        Handlers keep the rights that they have, and are judged by them, until they are given others. Its limits apply
+        to users at once; what they hold they keep.
         """
         self.policy = policy
         self.routes.adopt(policy)
+        self.quotas.adopt(NO_LIMITS if policy is None else policy.limits)
 
     # Subscriptions.
 
@@ -303,13 +334,11 @@ class Core:
             self._check_may_see(handler, prefix)
             if not len(wanted) % _CHECKED_PER_STEP:
                 yield
-        self._prefixes_allowed.check(handler, handler.prefixes, wanted)
-        for prefix in wanted:
-            if self._prefixes_allowed.take(handler.prefixes, prefix):
-                self._add(handler, prefix)
-                yield from _steps(prefix)
-                if handler.id not in self.handlers:
-                    return
+        for prefix in self._prefixes_allowed.taking(handler, handler.prefixes, wanted):
+            self._add(handler, prefix)
+            yield from _steps(prefix)
+            if handler.id not in self.handlers:
+                return
 
     def unsubscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
         """Take back one subscription for each prefix; those that the handler does not have are passed over."""
@@ -319,7 +348,7 @@ class Core:
     def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
         """Unsubscribe in steps, as `subscribing`."""
         for prefix in prefixes:
-            if self._prefixes_allowed.give_back(handler.prefixes, prefix):
+            if self._prefixes_allowed.give_back(handler, handler.prefixes, prefix):
                 self._remove(handler, prefix)
                 yield from _steps(prefix)
 
@@ -509,6 +538,8 @@ class Core:
         self._turn.begin()
         self.requests.hub_services.begin_turn()
         self.end_read()
+        if self._turned_away:
+            self._turn_away()
         if self._departing:
             self._see_off()
         if self._leaving:

@@ -35,6 +35,8 @@ from hub.memory import Memory
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Action, Domains, Rights
+from hub.quotas.quotas import Share
+from hub.quotas.resource import Resource
 from hub.request_frame import Item, as_bytes
 from hub.statistics import SAMPLE_PREFIXES, HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
@@ -47,6 +49,12 @@ WRITE_LIMIT_BYTES = 256 * 1024
 ANY_FRAME_BYTES = (1 << 32) - 1
 """The longest body that a header can tell: of a far side that has no limit of its own."""
 
+
+_ADVICE = ": read faster or choose a drop policy"
+"""What a client can do about a full queue. It is left out where the name of a user leaves no room for it."""
+
+_CLOSE_CHARACTERS = 123
+"""The text of a close is no longer than this (RFC 6455, section 5.5)."""
 
 _UNBOUNDED = WaitingMemory.of(Memory())
 """The accounts of handlers that belong to no core."""
@@ -98,6 +106,7 @@ class Handler:
         "prefixes",
         "published_messages",
         "publishes_in",
+        "share",
         "unreadable_messages",
         "writable",
     )
@@ -136,6 +145,9 @@ class Handler:
         # for what their own subscribers want, and what is not for them is left out as they are given it.
         self.narrows = self.is_peer
         self.rights = rights
+        # What its user holds, over all his handlers; None for a handler without rights, whom nothing is charged to. The
+        # core sets it as it attaches the handler.
+        self.share: Share | None = None
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
         # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
@@ -454,7 +466,7 @@ class Handler:
             return False
         waiting = self._waiting
         if waiting is None:
-            waiting = Waiting(self.limits, self._memory)
+            waiting = self._new_waiting()
         if not waiting.post(item, keep=keep):
             return False
         self._waiting = waiting
@@ -467,14 +479,16 @@ class Handler:
         self._offered_messages += batch.messages
         waiting = self._waiting
         if waiting is None:
-            waiting = self._waiting = Waiting(self.limits, self._memory)
+            waiting = self._waiting = self._new_waiting()
         if waiting.hold(batch):
             return
         if self.limits.overflow is Overflow.DISCONNECT:
-            limits = self.limits
-            self._lose_all(batch.messages, f"queue full ({limits.messages} messages, {limits.bytes} bytes)")
+            self._lose_all(batch.messages, waiting.why_full(batch))
         else:
             self._on_drop(self)
+
+    def _new_waiting(self) -> Waiting:
+        return Waiting(self.limits, self._memory, None if self.share is None else self.share[Resource.QUEUED_BYTES])
 
     def drop(self, surplus_bytes: int) -> int:
         """Drop so much of what waits by its policy, as there is too little memory; return how much that was."""
@@ -495,8 +509,8 @@ class Handler:
         self._forget_waiting()
         self._pending = []
         self._on_drop(self)
-        # With the largest numbers this is still within the 123 bytes of a close.
-        self.close(CloseCode.OVERFLOW, f"{why}, {lost} messages lost: read faster or choose a drop policy")
+        text = f"{why}, {lost} messages lost"
+        self.close(CloseCode.OVERFLOW, text + _ADVICE if len(text + _ADVICE) <= _CLOSE_CHARACTERS else text)
 
     def _forget_waiting(self) -> None:
         """Let go of everything that waits for the outlet, with what is charged for it."""

@@ -3,21 +3,24 @@
 A plain dict holds it: item → how often. `take` and `give_back` count one item, and say whether something follows from
 that: whether it is held for the first time, or no more.
 
-`Allowance` says how many different items one handler may hold, and charges memory for each of them.
+`Allowance` says how many different items one handler may hold, and charges memory, and the handler's user, for each of
+them. What is wanted in one go is taken in steps, but charged to the user before the first: so that a thousand
+connections of one user that each want a thousand cannot all find room before one of them has taken any.
 
-Owner of the dict: the caller. Invariant: an account is charged once for each item of each dict that belongs to an
-allowance. Cost: O(1) an item.
+Owner of the dict: the caller. Invariant: an account, and the user, are charged once for each item of each dict that
+belongs to an allowance. Cost: O(1) an item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Generic, TypeVar
 
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.memory import Memory
+from hub.quotas.resource import Resource
 
 __all__ = ["Allowance", "give_back", "take"]
 
@@ -35,18 +38,26 @@ class Allowance(Generic[K]):
 
     Args:
         what: What the items are, for people, such as "prefixes".
+        resource: What users are charged for them.
         per_client: Most items of a client.
         per_peer: Most items of a peer hub, or of an endpoint of a foreign network.
         memory: Must have room for them.
         characters: Tells how much text an item has.
     """
 
-    __slots__ = ("_account", "_characters", "_limits", "_memory", "_what", "refused_total")
+    __slots__ = ("_account", "_characters", "_limits", "_memory", "_resource", "_what", "refused_total")
 
-    def __init__(
-        self, what: str, per_client: int, per_peer: int, memory: Memory, characters: Callable[[K], int]
+    def __init__(  # noqa: PLR0913, PLR0917 -- all that is known of one kind
+        self,
+        what: str,
+        resource: Resource,
+        per_client: int,
+        per_peer: int,
+        memory: Memory,
+        characters: Callable[[K], int],
     ) -> None:
         self._what = what
+        self._resource = resource
         self._characters = characters
         self._memory = memory
         self._account = memory.account("subscriptions")
@@ -58,17 +69,54 @@ class Allowance(Generic[K]):
         # How many items were refused so far; those of one frame are refused together.
         self.refused_total = 0
 
-    def check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
-        """See to it that a handler does not hold too many different items.
+    def taking(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> Iterator[K]:
+        """Let a handler hold items, all or none, one with each step; those that are new to it are yielded.
+
+        The rest is not taken where the caller stops.
 
         Args:
             handler: The one that wants them.
-            held: The items that it holds.
+            held: The items that it holds; they are counted there.
             wanted: The items that it wants beside these.
 
         Raises:
-            RejectedError: It would, or there is too little memory.
+            RejectedError: With the first step: there would be too many of the handler or of its user, or there is too
+                little memory.
         """
+        self._check(handler, held, wanted)
+        reserved = self._reserve(handler, held, wanted)
+        try:
+            for item in wanted:
+                if take(held, item):
+                    self._account.charge(self._size_bytes(item))
+                    if reserved:
+                        reserved -= 1
+                    else:  # it was held when there was reserved, and given back since
+                        self._charge(handler, 1)
+                    yield item
+        finally:
+            self._charge(handler, -reserved)
+
+    def _reserve(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> int:
+        """Charge a handler's user for what is new to the handler; return how much that is."""
+        if handler.share is None:
+            return 0
+        fresh = len(set(wanted) - held.keys())
+        handler.share[self._resource].require(fresh)
+        return fresh
+
+    def _charge(self, handler: Handler, items: int) -> None:
+        """Charge a handler's user for so many items more, or less."""
+        if handler.share is None or not items:
+            return
+        usage = handler.share[self._resource]
+        if items > 0:
+            usage.add(items)
+        else:
+            usage.give_back(-items)
+
+    def _check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
+        """See to it that a handler does not hold too many different items."""
         role = handler.delivery.role
         if self._memory.is_over and role is not Role.LOCAL:
             raise self._memory.rejection()
@@ -80,24 +128,19 @@ class Allowance(Generic[K]):
             self.refused_total += len(wanted)
             raise RejectedError(CloseCode.NOT_ALLOWED, f"{total} {self._what}, the limit for {whose} is {limit}")
 
-    def take(self, held: dict[K, int], item: K) -> bool:
-        """Count an item once more; return whether it is new."""
-        is_new = take(held, item)
-        if is_new:
-            self._account.charge(self._size_bytes(item))
-        return is_new
-
-    def give_back(self, held: dict[K, int], item: K) -> bool:
+    def give_back(self, handler: Handler, held: dict[K, int], item: K) -> bool:
         """Count an item once less; return whether it is gone. What is not held is passed over."""
         is_gone = give_back(held, item)
         if is_gone:
             self._account.charge(-self._size_bytes(item))
+            self._charge(handler, -1)
         return is_gone
 
-    def give_back_any(self, held: dict[K, int]) -> K:
+    def give_back_any(self, handler: Handler, held: dict[K, int]) -> K:
         """Let go of some item, however often it is held, as its handler has left; return it."""
         item, _ = held.popitem()
         self._account.charge(-self._size_bytes(item))
+        self._charge(handler, -1)
         return item
 
     def _size_bytes(self, item: K) -> int:

@@ -10,6 +10,9 @@ drop-newest   [batch][batch](17 lost)[batch]  ← new        the gap is where th
 Invariants: 0 ≤ `messages` ≤ limit, 0 ≤ `size_bytes` ≤ limit; exactly the oldest (newest) *messages* go, also when
 they travel in batches; every lost message is part of exactly one gap.
 
+What is held is charged to the user it is for, as far as there is one: a queue is full, too, when his queues together
+are (`hub.quotas.usage`). Then the oldest, or the newest, of this queue go; what other queues of his hold stays there.
+
 Cost: O(1) a batch while the limit on messages decides: messages dropped from the front of a batch are only counted
 (`_skip`), and cut off once, when the rest is taken. Where the limit on bytes decides, a cut costs the messages that
 it drops.
@@ -25,6 +28,7 @@ from hub.batch import Batch
 from hub.errors import InternalError
 from hub.memory import HeldBatches
 from hub.overflow import QueueLimits
+from hub.quotas.usage import Usage
 
 __all__ = ["BoundedQueue"]
 
@@ -32,7 +36,17 @@ __all__ = ["BoundedQueue"]
 class BoundedQueue:
     """Batches in order, with the gaps that overflow has left between them."""
 
-    __slots__ = ("_front_gap", "_held", "_items", "_skip", "limits", "lost_messages", "messages", "size_bytes")
+    __slots__ = (
+        "_front_gap",
+        "_held",
+        "_items",
+        "_skip",
+        "_usage",
+        "limits",
+        "lost_messages",
+        "messages",
+        "size_bytes",
+    )
 
     limits: QueueLimits
 
@@ -45,9 +59,11 @@ class BoundedQueue:
     lost_messages: int
     """Messages lost since the queue was made."""
 
-    def __init__(self, limits: QueueLimits, held: HeldBatches) -> None:
+    def __init__(self, limits: QueueLimits, held: HeldBatches, usage: Usage | None = None) -> None:
         self.limits = limits
         self._held = held
+        # What the queues of its user hold together; None where nobody is charged.
+        self._usage = usage
         self.messages = 0
         self.size_bytes = 0
         self.lost_messages = 0
@@ -67,6 +83,7 @@ class BoundedQueue:
         if (
             self.messages + batch.messages > self.limits.messages
             or self.size_bytes + batch.size_bytes > self.limits.bytes
+            or (self._usage is not None and not self._usage.take(batch.size_bytes))
         ):
             return False
         self._items.append(batch)  # as `_append`, with a call less for each batch that waits
@@ -80,20 +97,21 @@ class BoundedQueue:
 
         A message that alone is over the limit goes itself, and all before it went to make room for it.
         """
-        if batch.messages > self.limits.messages or batch.size_bytes > self.limits.bytes:
+        limit_bytes = self._limit_bytes
+        if batch.messages > self.limits.messages or batch.size_bytes > limit_bytes:
             self.clear()
-            rest = self._newest_that_fit(batch)
+            rest = self._newest_that_fit(batch, limit_bytes)
             if rest is None:
                 return
             batch = rest
         self._drop_surplus_messages(self.messages + batch.messages - self.limits.messages)
-        while self.size_bytes + batch.size_bytes > self.limits.bytes:
-            self._drop_surplus_bytes(self.size_bytes + batch.size_bytes - self.limits.bytes)
+        while self.size_bytes + batch.size_bytes > limit_bytes:
+            self._drop_surplus_bytes(self.size_bytes + batch.size_bytes - limit_bytes)
         self._append(batch)
 
     def append_dropping_newest(self, batch: Batch) -> None:
         """Add as many of the first messages of `batch` as fit; the rest is lost."""
-        fit = batch.messages_within(self.limits.messages - self.messages, self.limits.bytes - self.size_bytes)
+        fit = batch.messages_within(self.limits.messages - self.messages, self._limit_bytes - self.size_bytes)
         if fit:
             head, _ = batch.split(fit)
             self._append(head)
@@ -130,7 +148,7 @@ class BoundedQueue:
             taken.append(batch)
             taken_bytes += batch.size_bytes
             self.messages -= batch.messages
-        self.size_bytes -= taken_bytes
+        self._shrink(taken_bytes)
         return taken
 
     def clear(self) -> None:
@@ -144,14 +162,19 @@ class BoundedQueue:
         self._items.clear()
         self._front_gap += self.messages + gaps
         self.lost_messages += self.messages
-        self.messages = self.size_bytes = self._skip = 0
+        self._shrink(self.size_bytes)
+        self.messages = self._skip = 0
 
     def abandon(self) -> None:
-        """Lose everything that is held, and tell no gap: whoever it was for is gone. O(1): it is let go in steps."""
+        """Lose everything that is held, and tell no gap: whoever it was for is gone. O(1): it is let go in steps.
+
+        Its user is charged no longer, though memory is: he may come again before all of it is let go.
+        """
         self._held.abandon(self._items)
         self._items = deque()
         self.lost_messages += self.messages
-        self.messages = self.size_bytes = self._skip = self._front_gap = 0
+        self._shrink(self.size_bytes)
+        self.messages = self._skip = self._front_gap = 0
 
     def drop_oldest(self, surplus_bytes: int) -> None:
         """Lose the oldest batches, so many bytes of them, and what else is in the last of them."""
@@ -172,19 +195,38 @@ class BoundedQueue:
             gap += last.messages
             self.lost_messages += last.messages
             self.messages -= last.messages
-            self.size_bytes -= last.size_bytes
+            self._shrink(last.size_bytes)
             self._held.let_go(last)
         if self._items and isinstance(self._items[-1], int):
             gap += self._items.pop()  # type: ignore[operator]
         if gap:
             self._items.append(gap)
 
+    @property
+    def _limit_bytes(self) -> int:
+        """How much may be held now. Where other queues of the user hold too much, it is what is held already."""
+        if self._usage is None:
+            return self.limits.bytes
+        return min(self.limits.bytes, self.size_bytes + self._usage.room)
+
     def _append(self, batch: Batch) -> None:
         """Add a batch that fits."""
         self._items.append(batch)
         self._held.hold(batch)
         self.messages += batch.messages
-        self.size_bytes += batch.size_bytes
+        self._grow(batch.size_bytes)
+
+    def _grow(self, size_bytes: int) -> None:
+        """Hold so much more, for which there is room."""
+        self.size_bytes += size_bytes
+        if self._usage is not None:
+            self._usage.add(size_bytes)
+
+    def _shrink(self, size_bytes: int) -> None:
+        """Hold so much less."""
+        self.size_bytes -= size_bytes
+        if self._usage is not None:
+            self._usage.give_back(size_bytes)
 
     def _lose(self, messages: int) -> None:
         """Take note that messages which were held are lost now."""
@@ -227,7 +269,7 @@ class BoundedQueue:
 
     def _discard_first(self) -> None:
         first = self._first()
-        self.size_bytes -= first.size_bytes
+        self._shrink(first.size_bytes)
         self._items.popleft()
         self._held.let_go(first)
         self._skip = 0
@@ -243,11 +285,11 @@ class BoundedQueue:
         if rest is not None:
             self._items.appendleft(rest)
             self._held.hold(rest)
-            self.size_bytes += rest.size_bytes
+            self._grow(rest.size_bytes)
 
-    def _newest_that_fit(self, batch: Batch) -> Batch | None:
+    def _newest_that_fit(self, batch: Batch, limit_bytes: int) -> Batch | None:
         """Lose the oldest messages of a batch that is too large alone; return the rest."""
-        beyond = batch.messages_beyond(self.limits.bytes) if batch.size_bytes > self.limits.bytes else 0
+        beyond = batch.messages_beyond(limit_bytes) if batch.size_bytes > limit_bytes else 0
         beyond = max(beyond, batch.messages - self.limits.messages)
         head, rest = batch.split(beyond)
         self._front_gap += head.messages

@@ -4,7 +4,7 @@ No overflow policy drops any of them: each request has exactly one answer, so wh
 whoever asked is told so (`hub.requests.requests`).
 
 Owner: one `hub.waiting.Waiting`, beside the queue of messages. It has the limits of that queue for itself; what is
-added with `keep` is bounded by the requests that are pending.
+added with `keep` is bounded by the requests that are pending. Whoever is to get it is charged for it, as for messages.
 
 Cost: O(1) an item.
 """
@@ -15,6 +15,7 @@ from collections import deque
 
 from hub.memory import Account
 from hub.overflow import QueueLimits
+from hub.quotas.usage import Usage
 from hub.request_frame import Item
 
 __all__ = ["ITEM_OVERHEAD_BYTES", "RequestQueue"]
@@ -26,7 +27,7 @@ ITEM_OVERHEAD_BYTES = 200
 class RequestQueue:
     """The items of one handler, in the order in which they will be written."""
 
-    __slots__ = ("_account", "_items", "_limits", "requests", "size_bytes")
+    __slots__ = ("_account", "_items", "_limits", "_usage", "requests", "size_bytes")
 
     requests: int
     """How many requests and replies are held; those of a batch are added up one by one."""
@@ -34,9 +35,11 @@ class RequestQueue:
     size_bytes: int
     """How much memory they take, bytes."""
 
-    def __init__(self, limits: QueueLimits, account: Account) -> None:
+    def __init__(self, limits: QueueLimits, account: Account, usage: Usage | None = None) -> None:
         self._limits = limits
         self._account = account
+        # What the queues of its user hold together; None where nobody is charged.
+        self._usage = usage
         # What waits, the oldest first.
         self._items: deque[Item] = deque()
         self.requests = 0
@@ -60,6 +63,11 @@ class RequestQueue:
         size_bytes = self.size_bytes + item.size_bytes + ITEM_OVERHEAD_BYTES
         if not keep and (requests > self._limits.messages or size_bytes > self._limits.bytes):
             return False
+        if self._usage is not None:
+            if keep:
+                self._usage.add(size_bytes - self.size_bytes)
+            elif not self._usage.take(size_bytes - self.size_bytes):
+                return False
         self._items.append(item)
         self.requests = requests
         self._account.charge(size_bytes - self.size_bytes)
@@ -79,12 +87,18 @@ class RequestQueue:
             taken.append(item)
             taken_bytes += item.size_bytes + ITEM_OVERHEAD_BYTES
             self.requests -= item.requests
-        self.size_bytes -= taken_bytes
-        self._account.charge(-taken_bytes)
+        self._let_go(taken_bytes)
         return taken
 
     def clear(self) -> None:
         """Throw everything away."""
         self._items.clear()
-        self._account.charge(-self.size_bytes)
-        self.requests = self.size_bytes = 0
+        self._let_go(self.size_bytes)
+        self.requests = 0
+
+    def _let_go(self, size_bytes: int) -> None:
+        """Hold so much less."""
+        self.size_bytes -= size_bytes
+        self._account.charge(-size_bytes)
+        if self._usage is not None:
+            self._usage.give_back(size_bytes)

@@ -24,6 +24,7 @@ from hub.batch import Batch
 from hub.memory import Account, HeldBatches, Memory
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
+from hub.quotas.usage import Usage
 from hub.request_frame import Item
 from hub.request_queue import RequestQueue
 
@@ -50,11 +51,13 @@ class Waiting:
     Args:
         limits: Of each of the two, and what happens when that of messages is full.
         memory: It is charged for what waits.
+        usage: What waits for all handlers of the same user; it is charged, too. None where nobody is.
     """
 
-    __slots__ = ("_limits", "_memory", "_queue", "_requests")
+    __slots__ = ("_limits", "_memory", "_queue", "_requests", "_usage")
 
-    def __init__(self, limits: QueueLimits, memory: WaitingMemory) -> None:
+    def __init__(self, limits: QueueLimits, memory: WaitingMemory, usage: Usage | None = None) -> None:
+        self._usage = usage
         self._limits = limits
         self._memory = memory
         # None until a message has to wait.
@@ -72,7 +75,7 @@ class Waiting:
         """Let a request or a reply wait, if there is room or `keep` is set; return whether it does."""
         requests = self._requests
         if requests is None:
-            requests = self._requests = RequestQueue(self._limits, self._memory.requests)
+            requests = self._requests = RequestQueue(self._limits, self._memory.requests, self._usage)
         return requests.add(item, keep=keep)
 
     def hold(self, batch: Batch) -> bool:
@@ -84,7 +87,7 @@ class Waiting:
         """
         queue = self._queue
         if queue is None:
-            queue = self._queue = BoundedQueue(self._limits, self._memory.batches)
+            queue = self._queue = BoundedQueue(self._limits, self._memory.batches, self._usage)
         if queue.append_whole(batch):
             return True
         match self._limits.overflow:
@@ -111,6 +114,20 @@ class Waiting:
         return self._queue.take(limit_bytes) if self._queue is not None else []
 
     # What is dropped.
+
+    def why_full(self, batch: Batch) -> str:
+        """Return why `hold` has not taken messages: the queue is full, or all queues of its user are."""
+        limits, usage, queue = self._limits, self._usage, self._queue
+        if (
+            usage is not None
+            and queue is not None
+            and (
+                queue.messages + batch.messages <= limits.messages
+                and queue.size_bytes + batch.size_bytes <= limits.bytes
+            )
+        ):
+            return f"queues of {usage.user} full ({usage.held} bytes)"
+        return f"queue full ({limits.messages} messages, {limits.bytes} bytes)"
 
     def drop(self, surplus_bytes: int) -> None:
         """Drop so much of the messages, as there is too little memory: the newest where the policy says so."""

@@ -34,6 +34,7 @@ from hub.names.claim import Announced, Change, Claim, Standing, Tell, Wish, unto
 from hub.names.contest import Contest
 from hub.names.grammar import check_name
 from hub.names.register import Register
+from hub.quotas.resource import Resource
 from hub.turn import Turn
 
 __all__ = ["Names", "NamesStatistics", "OnNames"]
@@ -142,7 +143,7 @@ class Names:
         if contest is None or contest.owner is None:
             self._check_room(handler, name, None)
             contest = self.register.open(name)
-            self._names.setdefault(handler, {})[name] = None
+            self._remember_name(handler, name)
         elif contest.held is None or contest.held.handler is not handler:
             return self._wait(handler, contest, contest.owner, claim)
         else:
@@ -160,7 +161,7 @@ class Names:
             raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is owned by {owner}")
         if earlier is None:
             self._check_room(handler, name, contest)
-            self._names.setdefault(handler, {})[name] = None
+            self._remember_name(handler, name)
             self._waiting += 1
             time_us = max(claim.time_us, owner.time_us + 1)  # a clock that is slow must not come before the owner
         else:
@@ -181,6 +182,7 @@ class Names:
         if contest is not None and len(contest.waiting) >= queue:
             text = f"name {name}: {queue} clients wait for it, which is the limit; it is owned by {contest.owner}"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+        _check_share(handler)
 
     def release(self, handler: Handler, name: str) -> None:
         """Give a name up, or wait for it no longer.
@@ -225,11 +227,21 @@ class Names:
             self._forget_name(owner.handler, name)
             self._take_out(owner.handler, name)
 
+    def _remember_name(self, handler: Handler, name: str) -> None:
+        """Take note that a handler has something of a name, and charge its user for it, once."""
+        names = self._names.setdefault(handler, {})
+        if name not in names:
+            names[name] = None
+            if handler.share is not None:
+                handler.share[Resource.NAMES].add(1)
+
     def _forget_name(self, handler: Handler, name: str) -> None:
         names = self._names[handler]
         del names[name]
         if not names:
             del self._names[handler]
+        if handler.share is not None:
+            handler.share[Resource.NAMES].give_back(1)
 
     # Peer hubs.
 
@@ -276,10 +288,12 @@ class Names:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
         contest = self.register.get(name)
-        names = self._names.setdefault(link, {})
-        if name not in names and len(names) >= self.limits.per_peer:
-            text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
-            raise RejectedError(CloseCode.NOT_ALLOWED, text)
+        names = self._names.get(link, {})
+        if name not in names:
+            if len(names) >= self.limits.per_peer:
+                text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
+                raise RejectedError(CloseCode.NOT_ALLOWED, text)
+            _check_share(link)
         if contest is None:
             if self._memory.is_over:
                 raise self._memory.rejection()
@@ -288,7 +302,7 @@ class Names:
                 raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
             contest = self.register.open(name)
         self._far += name not in names
-        names[name] = None
+        self._remember_name(link, name)
         contest.put_far(Claim(name, link, labels, announced.time_us, self._links[link][0], announced.owner))
         self._settle(name, contest)
 
@@ -299,11 +313,9 @@ class Names:
             while names := self._names.get(handler):
                 if not self._turn.step(_STEPS_PER_NAME):
                     return
-                name = names.popitem()[0]
-                if not names:
-                    del self._names[handler]
+                name = next(reversed(names))
+                self._forget_name(handler, name)
                 self._take_out(handler, name)
-            self._names.pop(handler, None)  # empty where all that a link announced was refused
             self._leaving.popleft()
 
     @property
@@ -369,3 +381,13 @@ class Names:
             lost_total=self._lost_total,
             unheard_total=self._unheard_total,
         )
+
+
+def _check_share(handler: Handler) -> None:
+    """See to it that the user of a handler may have one more name.
+
+    Raises:
+        RejectedError: He may not.
+    """
+    if handler.share is not None:
+        handler.share[Resource.NAMES].check(1)

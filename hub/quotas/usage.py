@@ -146,6 +146,16 @@ class Usage:
         if not self.take(amount):
             raise self.rejection(amount)
 
+    def check(self, amount: int) -> None:
+        """See to it that he may take so much more; `add` takes it then.
+
+        Raises:
+            RejectedError: He may not hold it.
+        """
+        if amount > self.room:
+            self.refuse()
+            raise self.rejection(amount)
+
     def rejection(self, amount: int) -> RejectedError:
         """Return why so much more was refused: the resource, the limit, and who has it."""
         whole = self._whole

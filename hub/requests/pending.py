@@ -35,6 +35,8 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from hub.handler import Handler
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage
 from hub.request_frame import TRANSACTIONS
 
 __all__ = ["Block", "Participant", "PureBlock", "Spans"]
@@ -186,6 +188,7 @@ class Participant:
         "owed",
         "owed_requests",
         "served",
+        "usage",
     )
 
     handler: Handler
@@ -210,6 +213,10 @@ class Participant:
     served: dict[str, int]
     """Prefix → how often it said that it serves it; kept by `hub.requests.services`."""
 
+    usage: Usage | None
+    """What its user has pending, over all his handlers; `hub.requests.requests` charges it for what this one has asked.
+    None where nobody is charged."""
+
     gone: bool
     """True once its handler has left: it gets no further request, and what is pending is settled in steps."""
 
@@ -222,6 +229,7 @@ class Participant:
         self.owed_requests = 0
         self.issued_total = 0
         self.served = {}
+        self.usage = None if handler.share is None else handler.share[Resource.PENDING_REQUESTS]
         self.gone = False
 
     def take_ids(self, count: int) -> int:

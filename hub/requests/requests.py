@@ -173,6 +173,9 @@ class Requests:
         elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
+        elif asker.usage is not None and asker.usage.room < count:
+            asker.usage.refuse()
+            self._fail(asker, request.first, count, Status.OVERFLOW, asker.usage.rejection(count).text)
         elif request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
             self.hub_services.answer(handler, request, partial(self._reply_itself, asker, request))
         else:
@@ -203,13 +206,15 @@ class Requests:
         block = Block(asker, responder, request.first, issued, count, bucket)
         block.enter()
         self._pending += count
+        if asker.usage is not None:
+            asker.usage.add(count)
         if not issued % _CHARGED_TOGETHER:
             self._account.update(self._pending * _PENDING_BYTES)
         handler = responder.handler
         if handler.post(Request(request.target, issued, timeout_ms, request.values, request.flags)):
             return
         block.leave()
-        self._pending -= count
+        self._settle(asker, count)
         if handler.takes(request):
             text = "the service does not keep up: its queue is full"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
@@ -243,8 +248,11 @@ class Requests:
             block = participant.owed.singles.get(reply.first)
             if block is not None:
                 block.leave()
-                self._pending -= 1
-                self._reply(block.asker, Reply(block.first, status, reply.values, reply.flags), 1)
+                asker = block.asker
+                self._pending -= 1  # as `_settle`, with a call less for each request
+                if asker.usage is not None:
+                    asker.usage.give_back(1)
+                self._reply(asker, Reply(block.first, status, reply.values, reply.flags), 1)
                 return None
         return self._answer_many(participant, reply, count)
 
@@ -253,7 +261,7 @@ class Requests:
         runs = AnswerRuns()
         for place, block, start, stop in _blocks(participant, reply.first, count):
             for begin, end in block.settle(start, stop):
-                self._pending -= end - begin
+                self._settle(block.asker, end - begin)
                 runs.add(block.asker, (block.first + begin) % TRANSACTIONS, end - begin, place + begin - start)
         refused = self._unpended(participant, reply.first, count, runs.requests)
         whole = len(runs.runs) == 1 and runs.requests == count
@@ -271,6 +279,12 @@ class Requests:
         for run, (values, flags) in zip(runs.runs, pieces, strict=True):
             self._reply(run.asker, Reply(run.first, reply.status, values, flags), run.count)
         return refused
+
+    def _settle(self, asker: Participant, count: int) -> None:
+        """Take note that so many requests of somebody are pending no longer."""
+        self._pending -= count
+        if asker.usage is not None:
+            asker.usage.give_back(count)
 
     def _unpended(self, participant: Participant, first: int, count: int, settled: int) -> Refused | None:
         """Count the replies that nobody waits for; return what the service is told of them."""
@@ -347,7 +361,7 @@ class Requests:
                 owed.append(block)
             elif block.left:
                 self.counters.abandoned += block.left
-                self._pending -= block.left
+                self._settle(block.asker, block.left)
                 block.leave()
         self._fail_all(owed, Status.RESPONDER_GONE, "the service was lost before it answered")
 
@@ -358,7 +372,7 @@ class Requests:
             if block.left:
                 for begin, end in block.pending():
                     runs.add(block.asker, (block.first + begin) % TRANSACTIONS, end - begin)
-                self._pending -= block.left
+                self._settle(block.asker, block.left)
                 block.leave()
         for run in runs.runs:
             self._fail(run.asker, run.first, run.count, status, text)

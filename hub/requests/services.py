@@ -122,18 +122,16 @@ class Services:
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
-        self._allowed.check(participant.handler, participant.served, prefixes)
-        for prefix in prefixes:
-            if self._allowed.take(participant.served, prefix):
-                self._add(participant, prefix)
-                yield
-                if participant.gone:
-                    return
+        for prefix in self._allowed.taking(participant.handler, participant.served, prefixes):
+            self._add(participant, prefix)
+            yield
+            if participant.gone:
+                return
 
     def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Take back one for each prefix, in steps; those that are not served are passed over."""
         for prefix in prefixes:
-            if self._allowed.give_back(participant.served, prefix):
+            if self._allowed.give_back(participant.handler, participant.served, prefix):
                 self._remove(participant, prefix)
                 yield
 
@@ -143,7 +141,7 @@ class Services:
         while participant.served:
             if not turn.step():
                 return False
-            self._remove(participant, self._allowed.give_back_any(participant.served))
+            self._remove(participant, self._allowed.give_back_any(participant.handler, participant.served))
         return True
 
     def choose(self, topic: bytes, *, near_only: bool) -> Participant | None:

@@ -72,15 +72,12 @@ class RuleSubscriptions:
         """
         wanted = list(rules)
         held = self._held.get(handler, {})
-        self.allowed.check(handler, held, wanted)
-        if wanted:
+        for rule in self.allowed.taking(handler, held, wanted):
             self._held[handler] = held
-        for rule in wanted:
-            if self.allowed.take(held, rule):
-                self._add(handler, rule)
-                yield
-                if handler.closed:
-                    return
+            self._add(handler, rule)
+            yield
+            if handler.closed:
+                return
 
     def unsubscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Take back one subscription for each rule; those that the handler does not have are passed over."""
@@ -91,7 +88,7 @@ class RuleSubscriptions:
         """Unsubscribe in steps, as `subscribing` subscribes."""
         held = self._held.get(handler, {})
         for rule in rules:
-            if self.allowed.give_back(held, rule):
+            if self.allowed.give_back(handler, held, rule):
                 self._remove(handler, rule)
                 yield
         if not held:
@@ -110,7 +107,7 @@ class RuleSubscriptions:
         while held:
             if not turn.step():
                 return False
-            self._remove(handler, self.allowed.give_back_any(held))
+            self._remove(handler, self.allowed.give_back_any(handler, held))
         del self._held[handler]
         return True
 

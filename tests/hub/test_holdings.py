@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
+from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.memory import Memory
+from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.quotas import Quotas
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage
 from tests.hub.fakes import handler_of
 
 ITEMS = ("", "/a", "/a/long/one")
@@ -19,7 +24,12 @@ ITEMS = ("", "/a", "/a/long/one")
 
 def allowance(memory: Memory | None = None) -> Allowance[str]:
     """Two items a client, three a peer."""
-    return Allowance("prefixes", 2, 3, memory or Memory(), len)
+    return Allowance("prefixes", Resource.PREFIXES, 2, 3, memory or Memory(), len)
+
+
+def take(one: Allowance[str], handler: Handler, held: dict[str, int], *wanted: str) -> list[str]:
+    """Take all that is wanted; return what is new."""
+    return list(one.taking(handler, held, wanted))
 
 
 def charged(*items: str) -> int:
@@ -27,7 +37,7 @@ def charged(*items: str) -> int:
     memory = Memory()
     one = allowance(memory)
     for item in items:
-        one.take({}, item)
+        take(one, handler_of(), {}, item)
     return memory.charged_bytes
 
 
@@ -35,19 +45,21 @@ def charged(*items: str) -> int:
 def test_counts_and_charges(steps: list[tuple[str, str]]) -> None:
     """Each item counts as often as it was taken, and is charged once, from the first time to the last."""
     memory = Memory()
-    one, held = allowance(memory), dict[str, int]()
+    one, held, handler = allowance(memory), dict[str, int](), handler_of(role=Role.LOCAL)
+    handler.share = Quotas().join("alice", frozenset())
     model: Counter[str] = Counter()
     for step, item in steps:
         if step == "take":
-            assert one.take(held, item) is (not model[item])
+            assert take(one, handler, held, item) == ([] if model[item] else [item])
             model[item] += 1
         elif step == "give back":
-            assert one.give_back(held, item) is (model[item] == 1)
+            assert one.give_back(handler, held, item) is (model[item] == 1)
             model[item] -= model[item] > 0
         elif held:
-            del model[one.give_back_any(held)]
+            del model[one.give_back_any(handler, held)]
         assert held == +model
         assert memory.charged_bytes == charged(*held)
+        assert handler.share[Resource.PREFIXES].held == len(held)
 
 
 def test_longer_items_cost_more() -> None:
@@ -59,16 +71,15 @@ def test_longer_items_cost_more() -> None:
 def test_limits(role: Role, most: int | None) -> None:
     """Different items count, those that are held and those that are wanted; in this process there is no limit."""
     one, handler = allowance(), handler_of(role=role)
-    held = {"0": 7}
-    one.check(handler, held, ["0", "0", "1"])
+    assert take(one, handler, {"0": 7}, "0", "0", "1") == ["1"]
     assert one.refused_total == 0
     wanted = [str(number) for number in range(1, 5)]
     if most is None:
-        one.check(handler, held, wanted)
+        assert take(one, handler, {"0": 7}, *wanted) == wanted
         return
-    one.check(handler, held, wanted[: most - 1])
+    assert take(one, handler, {"0": 7}, *wanted[: most - 1]) == wanted[: most - 1]
     with pytest.raises(RejectedError, match=f"{most + 1} prefixes, the limit for a .* is {most}") as caught:
-        one.check(handler, held, wanted[:most])
+        take(one, handler, {"0": 7}, *wanted[:most])
     assert caught.value.code == CloseCode.NOT_ALLOWED
     assert one.refused_total == most
 
@@ -79,7 +90,55 @@ def test_no_memory() -> None:
     memory.is_over = True
     one = allowance(memory)
     with pytest.raises(RejectedError) as caught:
-        one.check(handler_of(), {}, ["/a"])
+        take(one, handler_of(), {}, "/a")
     assert caught.value.code == CloseCode.TRY_AGAIN_LATER
     assert memory.statistics().refused_total == 1
-    one.check(handler_of(role=Role.LOCAL), {}, ["/a"])
+    assert take(one, handler_of(role=Role.LOCAL), {}, "/a") == ["/a"]
+
+
+def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
+    """Two handlers of one user who may hold so many items."""
+    handlers = [handler_of(), handler_of()]
+    share = Quotas(limits=QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: most})})).join("alice", frozenset())
+    for handler in handlers:
+        handler.share = share
+    return Allowance("prefixes", Resource.PREFIXES, 10, 10, Memory(), len), handlers, share[Resource.PREFIXES]
+
+
+def test_the_limit_of_a_user() -> None:
+    """What all handlers of a user hold counts, each by itself; all of it is taken, or none."""
+    one, (first, second), usage = shared(3)
+    held: list[dict[str, int]] = [{}, {}]
+    assert take(one, first, held[0], "a", "b", "a") == ["a", "b"]
+    with pytest.raises(RejectedError, match=r"user alice has 2 prefixes, 2 more are too many"):
+        take(one, second, held[1], "a", "b")
+    assert held == [{"a": 2, "b": 1}, {}]
+    assert take(one, second, held[1], "a") == ["a"]
+    assert take(one, first, held[0], "b") == []
+    assert usage.held == 3
+
+
+def test_what_is_wanted_is_charged_before_the_first_step() -> None:
+    """Two that want much at once cannot both find room; what one does not take after all is there for others."""
+    one, (first, second), usage = shared(3)
+    held: dict[str, int] = {}
+    steps = one.taking(first, held, ["a", "b", "c"])
+    assert next(steps) == "a"
+    assert usage.held == 3
+    with pytest.raises(RejectedError):
+        take(one, second, {}, "x")
+    del steps
+    assert (held, usage.held) == ({"a": 1}, 1)
+    assert take(one, second, {}, "x") == ["x"]
+
+
+def test_what_is_given_back_between_the_steps() -> None:
+    """An item that was held as the steps began, and is given back before its own, is charged again."""
+    one, (first, _), usage = shared(3)
+    held = dict.fromkeys(take(one, first, {}, "b"), 1)
+    steps = one.taking(first, held, ["a", "b"])
+    assert next(steps) == "a"
+    assert one.give_back(first, held, "b")
+    assert usage.held == 1
+    assert list(steps) == ["b"]
+    assert (held, usage.held) == ({"a": 1, "b": 1}, 2)

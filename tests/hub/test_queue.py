@@ -19,6 +19,8 @@ from hub.frame import BATCH_COUNT, HEADER_BYTES
 from hub.memory import HeldBatches, Memory
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage, Whole
 from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame, shapes
 
 KEY_BYTES = len("/t")
@@ -184,18 +186,22 @@ class NaiveQueue:
 
 
 class QueueAgainstNaive(RuleBasedStateMachine):
-    """Both drop policies, under bounds in messages, in bytes and in both."""
+    """Both drop policies, under bounds in messages, in bytes and in both; that in bytes may be one of the user's."""
 
     @initialize(
         messages=st.sampled_from((1, 2, 5, 16, ROOMY.messages)),
         limit_bytes=st.sampled_from((1, 180, 250, 600, 1500, 4000, ROOMY.bytes)),
         overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
+        is_users=st.booleans(),
     )
-    def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
+    def start(self, messages: int, limit_bytes: int, overflow: Overflow, *, is_users: bool) -> None:
         """Begin with an empty queue."""
         self.limits = QueueLimits(messages, limit_bytes, overflow)
         self.memory = Memory()
-        self.real = BoundedQueue(self.limits, HeldBatches(self.memory.account("queues")))
+        whole = Whole(Resource.QUEUED_BYTES, ROOMY.bytes)
+        self.usage = Usage(whole, "alice", limit_bytes if is_users else ROOMY.bytes, lambda: None)
+        limits = QueueLimits(messages, ROOMY.bytes if is_users else limit_bytes, overflow)
+        self.real = BoundedQueue(limits, HeldBatches(self.memory.account("queues")), self.usage)
         self.naive = NaiveQueue(self.limits)
         self.offered = 0
         self.taken = 0
@@ -259,7 +265,7 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         assert 0 <= self.real.messages <= self.limits.messages
         assert self.naive.size_bytes <= self.real.size_bytes <= self.limits.bytes
         assert self.offered == self.taken + self.real.messages + self.real.lost_messages
-        assert self.memory.charged_bytes == self.real.size_bytes
+        assert self.memory.charged_bytes == self.usage.held == self.real.size_bytes
 
     def teardown(self) -> None:
         """What is left is told in order; every lost message was part of one gap."""
