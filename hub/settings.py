@@ -3,8 +3,8 @@
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.keys`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
-vouches for the values. No key but `shm.over_bytes` uses 0 for "none"; `limits.memory_bytes` uses it for "as much as
-there is allows".
+vouches for the values. No key but `shm.over_bytes` uses 0 for "none"; `limits.memory_bytes` and
+`quotas.queued_bytes` use it for "as much as there is allows".
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = [
     "LogSettings",
     "NamesSettings",
     "QueueMaximum",
+    "QuotaSettings",
     "Settings",
     "SharedMemorySettings",
     "TlsSettings",
@@ -329,6 +330,20 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 100_000
 
 
+class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What there is to be shared out among users, where no other key says it; see docs/quotas.md."""
+
+    queued_bytes: Annotated[
+        int,
+        _between("bytes", 0, 16 * _TIB, "What may wait for slow clients of all users; 0 is half of the hub's memory."),
+    ] = 0
+    prefixes: Annotated[int, _between("prefixes", 1, 10**9, "Prefixes that all users together may subscribe to.")] = (
+        10_000_000
+    )
+    rules: Annotated[int, _between("rules", 1, 10**9, "Rules that all users together may subscribe by.")] = 10_000_000
+    services: Annotated[int, _between("prefixes", 1, 10**9, "Prefixes that all users together may serve.")] = 10_000_000
+
+
 class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether and how what the hub carries is recorded."""
 
@@ -453,6 +468,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     access: AccessSettings = AccessSettings()
     zeek: ZeekSettings = ZeekSettings()
     names: NamesSettings = NamesSettings()
+    quotas: QuotaSettings = QuotaSettings()
     journal: JournalSettings = JournalSettings()
     shm: SharedMemorySettings = SharedMemorySettings()
     unix: UnixSettings = UnixSettings()

@@ -86,6 +86,10 @@ class Flags:
     names_queue: Annotated[str | None, _help("names.queue")] = None
     names_total: Annotated[str | None, _help("names.total")] = None
     names_per_peer: Annotated[str | None, _help("names.per_peer")] = None
+    quotas_queued_bytes: Annotated[str | None, _help("quotas.queued_bytes")] = None
+    quotas_prefixes: Annotated[str | None, _help("quotas.prefixes")] = None
+    quotas_rules: Annotated[str | None, _help("quotas.rules")] = None
+    quotas_services: Annotated[str | None, _help("quotas.services")] = None
     shm_over_bytes: Annotated[str | None, _help("shm.over_bytes")] = None
     shm_descriptors: Annotated[str | None, _help("shm.descriptors")] = None
     shm_client_descriptors: Annotated[str | None, _help("shm.client_descriptors")] = None

@@ -18,6 +18,8 @@ from hub.events import messages_lost
 from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
 from hub.memory import Memory
 from hub.overflow import QueueLimits
+from hub.quotas.quotas import Quotas
+from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.broker.stores import covers_stores
 from peers.journal.no_journal import NoJournal
@@ -89,6 +91,7 @@ class Node:
             wake_at=self._expire_at,
             hub_id=self.id,
             memory=self.memory,
+            quotas=Quotas(totals(settings, self.memory.limit_bytes)),
         )
         self.keepalive = Keepalive(self.loop.time())
         self.events = CommonShare(EVENTS_PER_TURN, self.after_turn)
@@ -233,6 +236,26 @@ class Node:
     def wall_us(self) -> int:
         """Return the time, µs since 1970."""
         return time.time_ns() // 1000
+
+
+_QUEUED_PARTS = 2
+"""What users may have in queues is one of so many parts of the hub's memory, where nothing else is set."""
+
+
+def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
+    """Return how much there is of everything for all users together."""
+    quotas = settings.quotas
+    return {
+        Resource.CONNECTIONS: settings.limits.connections,
+        Resource.PREFIXES: quotas.prefixes,
+        Resource.RULES: quotas.rules,
+        Resource.SERVICES: quotas.services,
+        Resource.NAMES: settings.names.total,
+        Resource.PENDING_REQUESTS: settings.requests.pending_total,
+        Resource.QUEUED_BYTES: quotas.queued_bytes or memory_bytes // _QUEUED_PARTS,
+        Resource.DESCRIPTORS: settings.shm.descriptors,
+        Resource.STAGED_BYTES: settings.journal.staged_bytes,
+    }
 
 
 def core_limits(settings: Settings) -> CoreLimits:
