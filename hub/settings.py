@@ -172,6 +172,12 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _LIVE,
     ] = 64 * _KIB
     handshake_s: Annotated[float, _between("seconds", 0.1, 3600.0, "Time for the handshake, then closed."), _LIVE] = 5.0
+    tls_handshakes: Annotated[
+        int, _between("handshakes", 1, 100_000, "TLS handshakes at one time; one more ends the oldest."), _LIVE
+    ] = 256
+    tls_handshake_s: Annotated[
+        float, _between("seconds", 0.1, 3600.0, "Time for a TLS handshake, then closed."), _LIVE
+    ] = 5.0
     ping_after_s: Annotated[float, _between("seconds", 0.1, 86_400.0, "Silence after which a ping is sent."), _LIVE] = (
         20.0
     )

@@ -47,6 +47,8 @@ class Flags:
     limits_frame_bytes: Annotated[str | None, _help("limits.frame_bytes")] = None
     limits_handshake_bytes: Annotated[str | None, _help("limits.handshake_bytes")] = None
     limits_handshake_s: Annotated[str | None, _help("limits.handshake_s")] = None
+    limits_tls_handshakes: Annotated[str | None, _help("limits.tls_handshakes")] = None
+    limits_tls_handshake_s: Annotated[str | None, _help("limits.tls_handshake_s")] = None
     limits_ping_after_s: Annotated[str | None, _help("limits.ping_after_s")] = None
     limits_ping_timeout_s: Annotated[str | None, _help("limits.ping_timeout_s")] = None
     limits_frame_s: Annotated[str | None, _help("limits.frame_s")] = None

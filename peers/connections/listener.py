@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -43,14 +42,12 @@ class Listener:
             acceptor.close()
 
 
-async def bind(  # noqa: PLR0913, PLR0917 -- all but the first three have a sensible default
+async def bind(
     endpoint: Endpoint,
     make: Callable[[], asyncio.BaseProtocol],
     loop: asyncio.AbstractEventLoop,
-    tls: ssl.SSLContext | None = None,
     on_shed: Callable[[], None] = lambda: None,
     unix_mode: int = UNIX_MODE,
-    on_tls_failure: Callable[[str, str], None] = lambda _address, _reason: None,
 ) -> tuple[Listener, Endpoint]:
     """Listen on `endpoint`.
 
@@ -58,10 +55,8 @@ async def bind(  # noqa: PLR0913, PLR0917 -- all but the first three have a sens
         endpoint: Where; port 0 picks one.
         make: Called for each connection, returns its protocol.
         loop: The loop to run on.
-        tls: The context for TLS, None without.
         on_shed: Called for each connection that is closed because no descriptor is left.
         unix_mode: Permissions of a Unix socket.
-        on_tls_failure: Called with the address of each far side whose TLS handshake failed, and why.
 
     Returns:
         The listener, and the endpoint with the port that was picked.
@@ -80,7 +75,7 @@ async def bind(  # noqa: PLR0913, PLR0917 -- all but the first three have a sens
             )
             for family, _, _, _, address in dict.fromkeys(found):
                 sockets.append(_listen_on_address(family, address, endpoint.port or _port_of(sockets)))
-        acceptors = [Acceptor(one, make, loop, tls, on_shed=on_shed, on_tls_failure=on_tls_failure) for one in sockets]
+        acceptors = [Acceptor(one, make, loop, on_shed=on_shed) for one in sockets]
     except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
         for one in sockets:
             one.close()

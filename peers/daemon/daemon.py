@@ -43,6 +43,7 @@ from peers.node.memory import MemoryWatch
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import refresh, server_context
+from peers.transport.tls_transport import TlsTransport
 from peers.users.users import read_users
 from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
@@ -113,10 +114,8 @@ class Daemon:
                     endpoint,
                     self._maker(endpoint),
                     self.node.loop,
-                    self._tls_of(endpoint),
                     self._shed,
                     mode,
-                    self._peerings.fail_tls if endpoint.scheme.is_zeek else self._fail_tls,
                 )
                 self._servers.append(server)
                 self.endpoints.append(bound)
@@ -137,6 +136,7 @@ class Daemon:
         node.draining = True
         node.ready = False
         self._close_servers()
+        node.handshakes.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -189,6 +189,15 @@ class Daemon:
         self._log.warning("TLS handshake failed", address=address, reason=reason)
 
     def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes a connection of a listener, behind its handshake where there is TLS."""
+        make, context = self._plain_maker(endpoint), self._tls_of(endpoint)
+        if context is None:
+            return make
+        handshakes = self.node.handshakes
+        fail = self._peerings.fail_tls if endpoint.scheme.is_zeek else self._fail_tls
+        return lambda: TlsTransport(context, make, handshakes, fail)
+
+    def _plain_maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
         loopback = _is_loopback(endpoint)
         if endpoint.scheme.is_websocket:
             return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
@@ -247,16 +256,19 @@ class Daemon:
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
         shared = self.node.settings.shm.descriptors if listens_unix else 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = limits.connections + limits.newcomers + RESERVED_DESCRIPTORS + shared
+        needed = limits.connections + limits.newcomers + limits.tls_handshakes + RESERVED_DESCRIPTORS + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
             soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         places.limit, places.newcomers_limit = limits.connections, limits.newcomers
         places.address_limit = limits.connections_per_address
+        self.node.handshakes.limit = limits.tls_handshakes
+        self.node.handshakes.limit_s = limits.tls_handshake_s
         if soft != resource.RLIM_INFINITY and soft < needed:
             shared = min(shared, soft // _SHARED_PART)
             room = max(2, soft - RESERVED_DESCRIPTORS - shared)
             places.newcomers_limit = min(limits.newcomers, max(1, room // _NEWCOMERS_PART))
+            self.node.handshakes.limit = min(limits.tls_handshakes, places.newcomers_limit)
             places.limit = min(limits.connections, room - places.newcomers_limit)
             self._log.warning(
                 "fewer connections than set",

@@ -7,9 +7,8 @@ accepted ──admit──▶ newcomer ──settle (HELLO, handshake)──▶ 
 ```
 
 A stranger can open thousands of connections a second and say nothing on them. Such connections must never keep others
-out, so there is a limit for newcomers alone: at that limit, the newcomer that has been silent for longest gives way to
-the next one. If the next one's address holds a large part of these places, one of its own gives way instead. Settled
-connections are never evicted; when they hold all places, one more is refused.
+out, so there is a limit for newcomers alone: at that limit, one of them gives way to the next (`peers.node.newcomers`).
+Settled connections are never evicted; when they hold all places, one more is refused.
 
 Owner: the event loop. Invariants: at most `limit` connections are admitted, newcomers included; at most
 `newcomers_limit` are newcomers, those that were refused included; so at most the sum of both are open. Cost: O(1) for
@@ -23,12 +22,10 @@ from collections import Counter
 from typing import Protocol
 
 from hub.settings import Limits
+from peers.node.newcomers import Newcomers
 from peers.transport.host import host_of
 
 __all__ = ["Admission", "Admitted"]
-
-_SHARE = 4
-"""An address that holds more than one in so many of the newcomers' places must give way itself."""
 
 
 class Admitted(Protocol):
@@ -48,8 +45,6 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self.limit = limits.connections
         """Most connections that are admitted. The daemon lowers it where the process may open too few descriptors."""
-        self.newcomers_limit = limits.newcomers
-        """Most newcomers; the daemon lowers it for the same reason."""
         self.address_limit = limits.connections_per_address
         """Most admitted connections from one address."""
         self.accepted = 0
@@ -63,10 +58,8 @@ class Admission:
         self.connections: dict[Admitted, str] = {}
         """Each admitted connection, until it is released, with the host that it counts for (see `host_of`), which is
         empty if it counts for none."""
-        self._newcomers: dict[Admitted, str] = {}
-        """Each connection that is neither settled nor released, refused ones included, with its host; oldest first."""
-        self._newcomers_of: dict[str, dict[Admitted, None]] = {}
-        """The same newcomers by their host, oldest first. A host without newcomers has no entry."""
+        self._newcomers: Newcomers[Admitted] = Newcomers(limits.newcomers)
+        """Each connection that is neither settled nor released, refused ones included."""
         self._connections_of: Counter[str] = Counter()
         """How many connections of each host are admitted. A host without connections has no entry."""
 
@@ -74,6 +67,15 @@ class Admission:
     def newcomers(self) -> int:
         """How many connections are not settled."""
         return len(self._newcomers)
+
+    @property
+    def newcomers_limit(self) -> int:
+        """Most newcomers; the daemon lowers it where the process may open too few descriptors."""
+        return self._newcomers.limit
+
+    @newcomers_limit.setter
+    def newcomers_limit(self, limit: int) -> None:
+        self._newcomers.limit = limit
 
     def admit(self, connection: Admitted, address: str) -> str:
         """Give a new connection a place.
@@ -83,9 +85,10 @@ class Admission:
             it is released, for it takes a moment to tell it why.
         """
         host = host_of(address)
-        self._make_way(host)
-        self._newcomers[connection] = host
-        self._newcomers_of.setdefault(host, {})[connection] = None
+        oldest = self._newcomers.giving_way(host)
+        if oldest is not None:
+            self._evict(oldest)
+        self._newcomers.add(connection, host)
         refusal = self._refusal(host)
         if refusal:
             self.refused += 1
@@ -99,12 +102,7 @@ class Admission:
 
     def settle(self, connection: Admitted) -> None:
         """Take note that the far side has said who it is: from now on nobody else gets its place."""
-        host = self._newcomers.pop(connection, None)
-        if host is not None:
-            theirs = self._newcomers_of[host]
-            del theirs[connection]
-            if not theirs:
-                del self._newcomers_of[host]
+        self._newcomers.remove(connection)
 
     def release(self, connection: Admitted) -> None:
         """Free the place of a connection that is over."""
@@ -131,14 +129,6 @@ class Admission:
             return f"{self.limit} connections are open, which is the limit"
         self._evict(oldest)
         return ""
-
-    def _make_way(self, host: str) -> None:
-        """Make sure that there is room for one more newcomer."""
-        if len(self._newcomers) < self.newcomers_limit:
-            return
-        theirs = self._newcomers_of.get(host, {})
-        crowded = len(theirs) > self.newcomers_limit // _SHARE
-        self._evict(next(iter(theirs if crowded else self._newcomers)))
 
     def _evict(self, connection: Admitted) -> None:
         self.evicted += 1

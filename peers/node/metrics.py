@@ -22,6 +22,9 @@
 | `hub_links_lost_messages_total` | counter | `known`: `exactly`, `at_most` | lost with links to peer hubs |
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
+| `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
+| `hub_tls_handshakes_limit` | gauge | | how many there may be |
+| `hub_tls_handshakes_evicted_total` | counter | | handshakes that had to give way to others |
 | `hub_tls_failures_total` | counter | | connections to a `tls://` or `wss://` listener whose TLS handshake failed |
 | `hub_users_open` | gauge | | 1 where nobody is asked who he is, and everybody may do everything |
 | `hub_users_recognised_total` | counter | `how`: `token`, ... (`peers.users.identity`) | recognised |
@@ -188,6 +191,10 @@ class HubCollector:
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
         yield from _lost_with_links(node.accounts)
+        shaking = node.handshakes
+        yield _gauge("hub_tls_handshakes", "TLS handshakes that go on.", len(shaking))
+        yield _gauge("hub_tls_handshakes_limit", "How many of them there may be.", shaking.limit)
+        yield _counter("hub_tls_handshakes_evicted", "TLS handshakes that had to give way to others.", shaking.evicted)
         yield _counter("hub_tls_failures", "TLS handshakes of clients and peer hubs that failed.", node.tls_failures)
         yield _counter("hub_zeek_tls_failures", "TLS handshakes of Zeeks that failed.", node.zeek_tls_failures)
         yield _counter("hub_zeek_store_commands_dropped", "Commands for data stores.", node.zeek_store_commands)

@@ -28,6 +28,7 @@ from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
 from peers.node.departures import Departures
+from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
@@ -97,9 +98,10 @@ class Node:
         self.events = CommonShare(EVENTS_PER_TURN, self.after_turn)
         self.changes = CommonShare(CHANGES_PER_TURN, self.after_turn)
         self.links = Links(self.id, self.keepalive, self.after_turn)
-        self.zeek_tls_failures = 0
+        self.handshakes = Handshakes(settings.limits, self.loop)
         self.tls_failures = 0
         """How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start."""
+        self.zeek_tls_failures = 0
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
         self.zeek_store_commands = 0
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""

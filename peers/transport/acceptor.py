@@ -1,7 +1,7 @@
 """`Acceptor`: a listening socket whose connections are accepted a few at a time.
 
 ```
-readable ─▶ accept, at most ACCEPTS_PER_TURN ─▶ transport and protocol, with TLS behind its handshake
+readable ─▶ accept, at most ACCEPTS_PER_TURN ─▶ transport and protocol
         └─ no descriptor is left ─▶ the spare one is given up, and whoever waits is accepted and closed at once
 ```
 
@@ -9,8 +9,8 @@ asyncio itself accepts all connections that wait, which may be a thousand in one
 logs a traceback for each connection and leaves them in the queue, so that those who dialled learn nothing. uvloop does
 the same without the tracebacks.
 
-Owner: the event loop. Invariants: at most `HANDSHAKES_LIMIT` TLS handshakes of a listener go on at one time; a
-descriptor is kept, so that whoever cannot be served is told so by the end of its connection.
+Owner: the event loop. Invariant: a descriptor is kept, so that whoever cannot be served is told so by the end of its
+connection. Not here: TLS, which is a matter of the protocol that is made (`peers.transport.tls_transport`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,12 @@ import asyncio
 import errno
 import os
 import socket
-import ssl
 from collections.abc import Callable
-from typing import Any
 
-from peers.transport.tls import NO_TLS
-
-__all__ = ["ACCEPTS_PER_TURN", "HANDSHAKES_LIMIT", "TLS_HANDSHAKE_S", "Acceptor"]
+__all__ = ["ACCEPTS_PER_TURN", "Acceptor"]
 
 ACCEPTS_PER_TURN = 16
 """Most connections that one listener accepts in one turn: less than a millisecond of work."""
-
-HANDSHAKES_LIMIT = 256
-"""Most TLS handshakes of one listener at one time; whoever comes beyond them is closed. They do not count as
-connections yet, so no other limit covers them."""
-
-TLS_HANDSHAKE_S = 5.0
-"""Time for the TLS handshake, seconds. The handshake of the protocol comes after it and has a limit of its own."""
 
 _PAUSE_S = 0.1
 """How long nobody is accepted after a connection could neither be accepted nor closed, seconds."""
@@ -52,28 +41,22 @@ class Acceptor:
         listening: A socket that is bound and listens; the acceptor owns it from now on, and closes it.
         make: Called for each connection; returns its protocol.
         loop: The loop to run on.
-        tls: The context for TLS; None for connections without TLS.
         on_shed: Called for each connection that was closed because no descriptor was left.
-        on_tls_failure: Called with the address of each far side whose TLS handshake failed, and why.
     """
 
-    def __init__(  # noqa: PLR0913 -- all but the first three have a sensible default
+    def __init__(
         self,
         listening: socket.socket,
         make: Callable[[], asyncio.BaseProtocol],
         loop: asyncio.AbstractEventLoop,
-        tls: ssl.SSLContext | None = None,
         *,
         on_shed: Callable[[], None] = lambda: None,
-        on_tls_failure: Callable[[str, str], None] = lambda _address, _reason: None,
     ) -> None:
         listening.setblocking(False)
         self._listening = listening
         self._make = make
         self._loop = loop
-        self._tls = tls
         self._on_shed = on_shed
-        self._on_tls_failure = on_tls_failure
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         """The spare descriptor. `_shed` gives it up in order to accept and close a connection; it is -1 from then until
         it can be opened again."""
@@ -97,16 +80,13 @@ class Acceptor:
         self._listening.close()
         if self._resuming is not None:
             self._resuming.cancel()
-        if self._tls is not None:  # a handshake may take seconds; without TLS it is a matter of two turns
-            for task in self._opening:
-                task.cancel()
         if self._spare >= 0:
             os.close(self._spare)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                connection, address = self._listening.accept()
+                connection, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -116,34 +96,21 @@ class Acceptor:
                     self._pause()
                     return
             else:
-                self._take_in(connection, address)
+                self._take_in(connection)
 
-    def _take_in(self, connection: socket.socket, address: Any) -> None:
-        if self._tls is not None and len(self._opening) >= HANDSHAKES_LIMIT:
-            connection.close()
-            self._on_shed()
-            return
+    def _take_in(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         if connection.family != socket.AF_UNIX:  # asyncio does so only for sockets that name their protocol
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.create_task(self._open(connection, address), name="accept")
+        task = self._loop.create_task(self._open(connection), name="accept")
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open(self, connection: socket.socket, address: Any) -> None:
+    async def _open(self, connection: socket.socket) -> None:
         try:
-            if self._tls is None:
-                await self._loop.connect_accepted_socket(self._make, connection)
-            else:
-                await self._loop.connect_accepted_socket(
-                    self._make, connection, ssl=self._tls, ssl_handshake_timeout=TLS_HANDSHAKE_S
-                )
-        except asyncio.CancelledError:
+            await self._loop.connect_accepted_socket(self._make, connection)
+        except (asyncio.CancelledError, OSError):  # the loop ends, or the far side is gone already
             connection.close()
-        except OSError as error:  # errors of TLS are among them: the handshake failed, or took too long
-            connection.close()
-            if self._tls is not None:
-                self._on_tls_failure(f"{address[0]}:{address[1]}", _why(error))
 
     def _shed(self) -> bool:
         """Accept and close one connection that waits; return whether that was possible."""
@@ -174,11 +141,3 @@ class Acceptor:
                 self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
                 return
         self._loop.add_reader(self._listening, self._accept)
-
-
-def _why(error: OSError) -> str:
-    """Say why a TLS handshake failed, in the words of OpenSSL where it has some."""
-    reason = str(getattr(error, "reason", None) or error.strerror or error) or "the far side went away"
-    if reason in NO_TLS:
-        return f"{reason}: the far side speaks without TLS"
-    return reason

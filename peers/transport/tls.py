@@ -75,6 +75,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context.set_ciphers(_CIPHERS)
     refresh(context, settings)
     context.verify_mode = _VERIFICATION[clients]
+    context.options |= ssl.OP_NO_RENEGOTIATION  # of 1.2: it lets a far side order handshakes without end
+    context.num_tickets = 0  # for resuming, which saves no more than the tickets cost, but with a key of RSA
     return context
 
 

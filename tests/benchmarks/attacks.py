@@ -13,16 +13,19 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import NamedTuple
 
 from attacking import crowds, floods, hoards
 from attacking.pair import Lateness, watch
+from brokers.certificate import Certificate, new_certificate
+from network import add_address, enter_own_network
 
 from peers.bench.running_hub import RunningHub
 from peers.bench.worker import raise_descriptor_limit
@@ -50,6 +53,7 @@ ATTACKS: dict[str, Attack] = {
     "many-prefixes": hoards.many_prefixes,
     "stalled-readers": hoards.stalled_readers,
     "silent-strangers": crowds.silent_strangers,
+    "silent-handshakes": crowds.silent_handshakes,
     "idle-clients-and-metrics": crowds.idle_clients_and_metrics,
     "clients-that-leave": crowds.clients_that_leave,
     "clients-that-say-goodbye": crowds.clients_that_say_goodbye,
@@ -62,6 +66,13 @@ _ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"}
 """Attacks that are told the URL of WebSockets, too, behind a space."""
 
 
+_OVER_TLS = frozenset({"silent-handshakes"})
+"""Attacks that are told the URL with TLS, the file of the authority, and the address that they come from."""
+
+_ATTACKER = "10.9.0.1"
+"""Of another address than all others, which are of loopback. Where there is no such network, it is one of theirs."""
+
+
 class Outcome(NamedTuple):
     """One attack on one loop."""
 
@@ -72,12 +83,16 @@ class Outcome(NamedTuple):
 
 
 @contextmanager
-def running_hub(loop: str) -> Iterator[RunningHub]:
-    """Start a hub with that loop and precedence, for a `with` statement."""
+def running_hub(loop: str, certificate: Certificate | None) -> Iterator[RunningHub]:
+    """Start a hub with that loop and precedence, for a `with` statement; given a certificate, with TLS."""
     program = ("-m", "peers.cli")
     if loop == "asyncio":  # the hub takes uvloop wherever it can be imported
         program = ("-c", "import sys; sys.modules['uvloop'] = None; from peers.cli import main; main()")
-    hub = RunningHub.start(("tcp", "ws"), program=program)
+    if certificate is None:
+        hub = RunningHub.start(("tcp", "ws"), program=program)
+    else:
+        files = ("--tls-certificate", certificate.certificate, "--tls-key", certificate.key)
+        hub = RunningHub.start(("tcp", "tls"), files, program=program)
     try:
         _place(hub.pid, 0, -5)
         yield hub
@@ -92,6 +107,16 @@ def _place(pid: int, cpu: int, nice: int) -> None:
         os.setpriority(os.PRIO_PROCESS, pid, nice)
 
 
+def _attacker() -> str:
+    """Return the address that an attacker comes from, as another machine would; empty where there is only loopback."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((_ATTACKER, 0))
+        except OSError:
+            return ""
+    return _ATTACKER
+
+
 def _attack(name: str, url: str, over: Event) -> None:
     _place(os.getpid(), 1, 5)
     ATTACKS[name](url, over.is_set)
@@ -99,10 +124,14 @@ def _attack(name: str, url: str, over: Event) -> None:
 
 def run(loop: str, name: str, seconds: float) -> Outcome:
     """Let one attack run beside the pair."""
-    with running_hub(loop) as hub:
+    with ExitStack() as stack:
+        certificate = stack.enter_context(new_certificate()) if name in _OVER_TLS else None
+        hub = stack.enter_context(running_hub(loop, certificate))
         over = multiprocessing.Event()
         tcp = hub.url("tcp")
         url = f"{tcp} {hub.url('ws')}" if name in _ON_BOTH_PORTS else tcp
+        if certificate is not None:
+            url = f"{tcp} {hub.url('tls')} {certificate.ca} {_attacker()}"
         attacker = multiprocessing.Process(target=_attack, args=(name, url, over), daemon=True)
         attacker.start()
         end_s = time.monotonic() + seconds
@@ -139,6 +168,9 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, help="where the table goes, beside the terminal")
     arguments = parser.parse_args()
     raise_descriptor_limit()
+    if _OVER_TLS & set(arguments.only.split(",")):
+        enter_own_network()
+        add_address(_ATTACKER)
     _place(os.getpid(), 1, -5)
     outcomes = []
     for name in arguments.only.split(","):

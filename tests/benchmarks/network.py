@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import shutil
 import socket
 import struct
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["enter_own_network"]
+__all__ = ["add_address", "enter_own_network"]
 
 _CLONE_NEWNET = 0x4000_0000
 _SET_FLAGS = 0x8914
@@ -44,3 +46,16 @@ def enter_own_network() -> str:
                 break
     place = "loopback in a namespace of its own" if own else "the machine's loopback (not root)"
     return f"{place}, TCP congestion control {_CONTROL.read_text().strip()}"
+
+
+def add_address(address: str) -> bool:
+    """Give the loopback interface of a network of our own another address, which is none of 127.0.0.0/8.
+
+    Returns:
+        Whether that was possible: it needs `ip`, of iproute2.
+    """
+    program = shutil.which("ip")
+    if program is None:
+        return False
+    done = subprocess.run([program, "address", "add", f"{address}/32", "dev", "lo"], check=False, capture_output=True)
+    return done.returncode == 0

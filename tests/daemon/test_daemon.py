@@ -218,6 +218,8 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
     "queue.overflow": lambda daemon: daemon._queue(daemon.endpoints[0]).overflow,
     "limits.connections": lambda daemon: min(daemon.node.admission.limit, daemon.node.settings.limits.connections),
     "limits.connections_per_address": lambda daemon: daemon.node.admission.address_limit,
+    "limits.tls_handshakes": lambda daemon: daemon.node.handshakes.limit,
+    "limits.tls_handshake_s": lambda daemon: daemon.node.handshakes.limit_s,
     "limits.newcomers": lambda daemon: daemon.node.admission.newcomers_limit,
 }
 """Where a live key is not read from the node's settings each time that it is used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import ssl
@@ -20,6 +21,7 @@ from hub.errors import ConnectionLostError
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
+from peers.node.metrics import exposition
 from peers.transport.tls import TlsError
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartDaemon, StartProcess
@@ -266,18 +268,49 @@ async def test_one_side_without_tls(  # noqa: PLR0917 -- fixtures and parameters
 # Silence, and certificates that change.
 
 
-async def test_a_silent_handshake(
-    start_daemon: StartDaemon, authority: Authority, hub_files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_handshake(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
     """Whoever says nothing is closed after its time, is counted, and keeps nobody waiting."""
-    monkeypatch.setattr("peers.transport.acceptor.TLS_HANDSHAKE_S", 0.5)
-    hub = await start(start_daemon, hub_files, "tls")
+    hub = await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict(), limits={"tls_handshake_s": 0.5})
     silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(20)]
     assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
     for reader, writer in silent:
         assert await reader.read() == b""
         writer.close()
     await eventually(lambda: hub.node.tls_failures == 20)
+
+
+async def test_silent_handshakes_keep_nobody_out(
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files
+) -> None:
+    """However many say nothing, whoever speaks gets in; those that gave way are counted."""
+    hub = await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict(), limits={"tls_handshakes": 8})
+    silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(50)]
+    await eventually(lambda: hub.node.handshakes.evicted == 42)
+    assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
+    figures = exposition(hub.node).decode()
+    assert "hub_tls_handshakes 7.0" in figures
+    assert "hub_tls_handshakes_limit 8.0" in figures
+    assert "hub_tls_handshakes_evicted_total 43.0" in figures
+    assert hub.node.tls_failures == 0
+    for _, writer in silent:
+        writer.close()
+
+
+async def test_the_hub_stops_within_handshakes(start_daemon: StartDaemon, hub_files: Files) -> None:
+    """They end, and nothing is left of them: no task, no timer, no socket."""
+    hub = await start(start_daemon, hub_files, "tls")
+    silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(3)]
+    silent[0][1].write(b"\x16\x03\x01\x02")
+    await eventually(lambda: len(hub.node.handshakes) == 3)
+    tasks = asyncio.all_tasks()
+    await hub.stop()
+    assert not len(hub.node.handshakes)
+    assert not hub.node.handshakes._timers
+    assert asyncio.all_tasks() <= tasks
+    for reader, writer in silent:
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
 
 
 async def test_a_new_certificate(

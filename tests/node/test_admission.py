@@ -104,7 +104,7 @@ def test_nothing_is_kept_of_who_has_gone() -> None:
         admission.release(one)
     assert not admission.connections
     assert not admission._newcomers
-    assert not admission._newcomers_of
+    assert not admission._newcomers._of
     assert not admission._connections_of
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import resource
+import socket
+import ssl
+import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -13,12 +17,14 @@ from websockets.frames import Opcode
 
 from attacking.line import Line
 from peers.wire.control import encode_close
+from peers.wire.hello import Hello
 from tests.hubs.raw_websocket import frame, text, upgrade
 
 __all__ = [
     "clients_that_leave",
     "clients_that_say_goodbye",
     "idle_clients_and_metrics",
+    "silent_handshakes",
     "silent_strangers",
     "websockets_that_leave",
 ]
@@ -49,6 +55,49 @@ def silent_strangers(url: str, until: Until) -> None:
         if len(alive) == len(lines):
             time.sleep(0.1)
         lines = alive
+
+
+def silent_handshakes(url: str, until: Until) -> None:
+    """10,000 connections of one address that never begin their TLS handshake; somebody of another address does.
+
+    What became of the latter is said at the end.
+    """
+    _raise_limit()
+    _, secured, ca, source = url.split(" ")
+    lines: list[Line] = []
+    taken_ms: list[float] = []
+    tried, due_s = 0, time.monotonic()
+    while not until():
+        for _ in range(100):
+            with suppress(OSError):
+                lines.append(Line(secured, "", source=source))
+        lines = lines[-_SILENT:]  # those that go are closed
+        if time.monotonic() >= due_s:
+            due_s += 0.2
+            tried += 1
+            begun_s = time.monotonic()
+            with suppress(OSError):
+                _shake(secured, ca)
+                taken_ms.append((time.monotonic() - begun_s) * 1e3)
+    longest_ms = max(taken_ms, default=math.nan)
+    sys.stderr.write(f"{tried} of another address tried, {len(taken_ms)} got in, in {longest_ms:.0f} ms at most\n")
+
+
+def _shake(url: str, ca: str) -> None:
+    """Shake hands and leave.
+
+    Raises:
+        OSError: There was no handshake.
+    """
+    host, _, port = url.partition("://")[2].rpartition(":")
+    context = ssl.create_default_context(cafile=ca)
+    with (
+        socket.create_connection((host, int(port)), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        connection.sendall(Hello(protocol=1, role="client").encode())
+        if not connection.recv(1):
+            raise ConnectionError("closed")
 
 
 def idle_clients_and_metrics(url: str, until: Until) -> None:

@@ -15,6 +15,7 @@ from peers.connections.dialler import Dialler
 from peers.connections.listener import bind
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls_transport import TlsTransport
 from tests.connections.broker.scripted import LOW, Endpointlike
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
@@ -37,13 +38,16 @@ class ZeekHub(Hub):
         endpoint = Endpoint.parse(url)
         tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
         queue = endpoint.queue.applied_to(self.node.settings.queue)
-        listener, self.zeek_endpoint = await bind(
-            endpoint,
-            lambda: self._make_zeek(queue),
-            asyncio.get_running_loop(),
-            tls,
-            on_tls_failure=self.peerings.fail_tls,
-        )
+
+        def make() -> asyncio.BaseProtocol:
+            return self._make_zeek(queue)
+
+        def make_secured() -> asyncio.BaseProtocol:
+            assert tls is not None
+            return TlsTransport(tls, make, self.node.handshakes, self.peerings.fail_tls)
+
+        loop = asyncio.get_running_loop()
+        listener, self.zeek_endpoint = await bind(endpoint, make if tls is None else make_secured, loop)
         self._listeners.append(listener)
 
     def _make_zeek(self, queue: QueueLimits) -> Connection:

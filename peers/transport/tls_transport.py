@@ -1,0 +1,301 @@
+"""`TlsTransport`: TLS between a socket of a listener and what is spoken on it.
+
+```
+socket ◀─▶ the loop's transport ◀─▶ TlsTransport (TlsSession) ◀─▶ the protocol that `make` returns
+```
+
+To the loop it is a protocol, to what is spoken a transport. There is no buffer of its own for what is written: it is
+encrypted at once, and the loop's transport says when that is too much, so that everything that holds for a connection
+without TLS (pauses, limits, lingering) holds for one with it.
+
+Owner: the event loop. Invariants: before the end of the handshake nothing is made of what is spoken; then nothing more
+is read than one read brought, until its step is taken (`Handshakes`), so that a handshake that is slow or silent holds
+20 KiB and what one read brings. Cost: two calls and one copy for a read or a write, beside OpenSSL's work.
+
+Not here: how many handshakes there may be, for how long, and in which order (`peers.node.handshakes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
+
+from peers.transport.tls import NO_TLS
+from peers.transport.tls_session import TlsSession
+from peers.transport.transport import NO_TRANSPORT, far_address
+
+__all__ = ["Handshakes", "TlsTransport"]
+
+_TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
+    "ssl_object": lambda of: of,
+    "sslcontext": lambda of: of.context,
+    "peercert": lambda of: of.getpeercert(),
+    "cipher": lambda of: of.cipher(),
+}
+
+
+class Handshakes(Protocol):
+    """Who may shake hands, and when."""
+
+    def begin(self, one: TlsTransport) -> None:
+        """A handshake begins; it calls `time_out` when its time is over, or `abort` if it must give way."""
+
+    def is_due(self, one: TlsTransport) -> None:
+        """Something has come for a handshake: `shake` is called when it is its turn."""
+
+    def end(self, one: TlsTransport) -> None:
+        """A handshake is over, however."""
+
+
+class TlsTransport(asyncio.Transport, asyncio.Protocol):
+    """One connection.
+
+    Args:
+        context: Of the listener.
+        make: Called when the handshake is done; returns the protocol that is spoken.
+        handshakes: Those that go on at this time.
+        on_failure: Called with the address of the far side and the reason if there is no handshake.
+    """
+
+    __slots__ = (
+        "_ends",
+        "_handshakes",
+        "_is_choked",
+        "_make",
+        "_on_failure",
+        "_protocol",
+        "_session",
+        "_tcp",
+        "address",
+    )
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        make: Callable[[], asyncio.BaseProtocol],
+        handshakes: Handshakes,
+        on_failure: Callable[[str, str], None],
+    ) -> None:
+        super().__init__()
+        self._session = TlsSession(context)
+        self._make = make
+        self._handshakes = handshakes
+        self._on_failure = on_failure
+        self._tcp: asyncio.Transport = NO_TRANSPORT
+        self._protocol: asyncio.Protocol | None = None
+        """What is spoken; None before the end of the handshake and after that of the connection."""
+        self._is_choked = False
+        """Whether the loop's transport holds too much."""
+        self._ends = False
+        """Becomes True when this side has said that nothing more comes, or has closed."""
+        self.address = ""
+        """Of the far side; known once the connection is made."""
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the far side's first word."""
+        self._tcp = cast("asyncio.Transport", transport)
+        self.address = far_address(transport)
+        self._handshakes.begin(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Go on with the handshake when it is its turn; after it, hand on what was said."""
+        self._session.feed(data)
+        if self._protocol is None:
+            if not self._ends:
+                self._tcp.pause_reading()
+                self._handshakes.is_due(self)
+        else:
+            self._hand_on()
+
+    def eof_received(self) -> bool:
+        """The far side is gone, or says that nothing more comes."""
+        if self._protocol is not None:
+            self._hand_on_end()
+        return False
+
+    def pause_writing(self) -> None:
+        """The loop's transport has too much to write."""
+        self._is_choked = True
+        if self._protocol is not None:
+            self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It takes more again."""
+        self._is_choked = False
+        if self._protocol is not None:
+            self._protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(exc)
+        elif not self._ends:
+            self._fail("the far side went away")
+        self._handshakes.end(self)
+        self._ends = True
+
+    # The handshake.
+
+    def shake(self) -> None:
+        """Take the next step, as what has come allows."""
+        if self.is_closing():
+            return
+        try:
+            is_done = self._session.shake()
+        except (ssl.SSLError, OSError) as error:
+            self._send_outgoing()
+            self._fail(_why(error))
+            self._tcp.close()
+            return
+        self._send_outgoing()
+        if is_done:
+            self._open()
+        if not self.is_closing() and not self._tcp.is_reading():
+            self._tcp.resume_reading()
+
+    def time_out(self) -> None:
+        """The handshake has taken too long."""
+        self._fail("the handshake has taken too long")
+        self._tcp.abort()
+
+    def _open(self) -> None:
+        """The handshake is done: from now on the far side is somebody."""
+        self._handshakes.end(self)
+        self._protocol = protocol = cast("asyncio.Protocol", self._make())
+        protocol.connection_made(self)
+        if self._is_choked:
+            protocol.pause_writing()
+        self._hand_on()
+
+    def _fail(self, reason: str) -> None:
+        self._ends = True
+        self._handshakes.end(self)
+        self._on_failure(self.address, reason)
+
+    # Reading.
+
+    def _hand_on(self) -> None:
+        """Hand on what was said."""
+        try:
+            said = self._session.read()
+        except ssl.SSLError as error:
+            self._send_outgoing()
+            self._break(error)
+            return
+        self._send_outgoing()  # an answer to a change of keys
+        if said and self._protocol is not None:
+            self._protocol.data_received(said)
+        if self._session.has_ended and self._protocol is not None:
+            self._hand_on_end()
+
+    def _hand_on_end(self) -> None:
+        if self._protocol is not None and not self.is_closing() and not self._protocol.eof_received():
+            self.close()
+
+    def _break(self, error: ssl.SSLError) -> None:
+        """End a connection whose far side sends what is no TLS; what is spoken learns why."""
+        protocol, self._protocol = self._protocol, None
+        self._ends = True
+        self._tcp.close()
+        if protocol is not None:
+            protocol.connection_lost(error)
+
+    def pause_reading(self) -> None:
+        """Read nothing from the socket."""
+        self._tcp.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._tcp.resume_reading()
+
+    def is_reading(self) -> bool:
+        """Return whether anything is read."""
+        return self._tcp.is_reading()
+
+    # Writing.
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt and write."""
+        if self._ends or not data:
+            return
+        written = self._session.write(data)
+        if len(written) == 1:
+            self._tcp.write(written[0])
+        else:
+            self._tcp.writelines(written)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write all of it as one, since each write makes a record."""
+        self.write(b"".join(list_of_data))
+
+    def _send_outgoing(self) -> None:
+        outgoing = self._session.outgoing()
+        if outgoing and not self._tcp.is_closing():
+            self._tcp.write(outgoing)
+
+    def can_write_eof(self) -> bool:
+        """TLS 1.3 has ends of one direction, and OpenSSL has them for 1.2, too."""
+        return True
+
+    def write_eof(self) -> None:
+        """Say that nothing more comes from this side, and read on."""
+        if not self._ends:
+            self._ends = True
+            self._session.end()
+            self._send_outgoing()
+            self._tcp.write_eof()
+
+    def close(self) -> None:
+        """Write what is left, and close."""
+        if not self._ends:
+            self._ends = True
+            self._session.end()
+            self._send_outgoing()
+        self._tcp.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._ends = True
+        self._tcp.abort()
+
+    def is_closing(self) -> bool:
+        """Return whether it is closed, or about to be."""
+        return self._tcp.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how much is not written yet, bytes."""
+        return self._tcp.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return when the protocol is told to go on and to pause, bytes."""
+        return self._tcp.get_write_buffer_limits()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Say how much may wait to be written, bytes."""
+        self._tcp.set_write_buffer_limits(high, low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what TLS has agreed on (`peercert`, `cipher`, `ssl_object`), or what the socket's transport knows."""
+        told = _TOLD_BY_SESSION.get(name)
+        return self._tcp.get_extra_info(name, default) if told is None else told(self._session.object)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return what is spoken."""
+        return self if self._protocol is None else self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Speak something else from now on."""
+        self._protocol = cast("asyncio.Protocol", protocol)
+
+
+def _why(error: OSError) -> str:
+    """Say why a handshake failed, in the words of OpenSSL where it has some."""
+    reason = str(getattr(error, "reason", None) or error.strerror or error)
+    if reason in NO_TLS:
+        return f"{reason}: the far side speaks without TLS"
+    return reason

@@ -1,0 +1,116 @@
+"""TLS handshakes: how many, for how long, in which order; nobody keeps others out, nobody has a turn for himself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from hub.settings import Limits
+from peers.node.handshakes import STEPS_PER_TURN, Handshakes
+from peers.transport.tls_transport import TlsTransport
+from tests.hubs.eventually import eventually
+
+FAR = "198.51.100.7:5000"
+
+
+class Shaking:
+    """Notes what happens to it."""
+
+    def __init__(self, address: str = FAR) -> None:
+        self.address = address
+        self.aborted = 0
+        self.late = 0
+        self.steps = 0
+
+    def abort(self) -> None:
+        """It had to give way."""
+        self.aborted += 1
+
+    def time_out(self) -> None:
+        """It has taken too long."""
+        self.late += 1
+
+    def shake(self) -> None:
+        """It is its turn."""
+        self.steps += 1
+
+
+def handshakes(limit: int = 8, limit_s: float = 60.0) -> Handshakes:
+    """So many."""
+    return Handshakes(Limits(tls_handshakes=limit, tls_handshake_s=limit_s), asyncio.get_running_loop())
+
+
+def arrive(places: Handshakes, count: int, address: str = FAR) -> list[Shaking]:
+    """Let so many begin."""
+    each = [Shaking(address) for _ in range(count)]
+    for one in each:
+        places.begin(cast("TlsTransport", one))
+    return each
+
+
+def end(places: Handshakes, each: list[Shaking]) -> None:
+    """Let them end."""
+    for one in each:
+        places.end(cast("TlsTransport", one))
+        places.end(cast("TlsTransport", one))
+
+
+async def test_an_address_that_floods_gives_way_itself() -> None:
+    """Ten thousand silent ones of one address, and another one's handshake goes on."""
+    places = handshakes(limit=256)
+    (honest,) = arrive(places, 1, "192.0.2.1:1")
+    flood = arrive(places, 10_000)
+    assert not honest.aborted
+    (late,) = arrive(places, 1, "192.0.2.2:1")
+    assert not late.aborted
+    assert len(places) == 256
+    assert sum(one.aborted for one in flood) == places.evicted == 10_000 + 2 - 256
+    end(places, [honest, late, *flood])
+    assert not len(places)
+    assert not places._timers
+
+
+async def test_many_addresses_give_way_in_their_order() -> None:
+    """Where no address has much, the oldest goes."""
+    places = handshakes(limit=8)
+    each = [arrive(places, 1, f"198.51.100.{number}:1")[0] for number in range(10)]
+    assert [one.aborted for one in each] == [1, 1] + [0] * 8
+    end(places, each)
+
+
+async def test_a_handshake_that_takes_too_long() -> None:
+    """It is told so; one that has ended is not."""
+    places = handshakes(limit_s=0.1)
+    done, late = arrive(places, 2)
+    end(places, [done])
+    await eventually(lambda: late.late)
+    assert (done.late, late.late) == (0, 1)
+    end(places, [late])
+
+
+async def test_a_turn_has_a_share_of_steps() -> None:
+    """Those beyond it wait for the next turn, in their order."""
+    places = handshakes(limit=100)
+    each = arrive(places, 2 * STEPS_PER_TURN + 3)
+    for one in each:
+        places.is_due(cast("TlsTransport", one))
+    counts = []
+    while not each[-1].steps:
+        await asyncio.sleep(0)
+        counts.append(sum(one.steps for one in each))
+        assert [one.steps for one in each] == sorted((one.steps for one in each), reverse=True)
+    taken = [after - before for before, after in zip([0, *counts], counts, strict=False)]
+    assert max(taken) == STEPS_PER_TURN
+    assert counts[-1] == len(each)
+    end(places, each)
+
+
+async def test_the_hub_stops() -> None:
+    """All are ended, and so is one that was accepted in that moment."""
+    places = handshakes()
+    each = arrive(places, 3)
+    places.close()
+    (late,) = arrive(places, 1)
+    assert [one.aborted for one in (*each, late)] == [1] * 4
+    assert not len(places)
+    assert not places._timers

@@ -1,0 +1,154 @@
+"""TLS without I/O: whatever the pieces in which bytes come, both sides understand each other, or it is said why not."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.transport.tls_session import TlsSession
+from tests.hubs.authority import Authority, Files
+from tests.transport.tls_ends import FarEnd, listening_context
+
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """What a listener shows."""
+    return Authority(tmp_path_factory.mktemp("authority")).issue("127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def context(files: Files) -> ssl.SSLContext:
+    """Of a listener."""
+    return listening_context(files)
+
+
+def shaken(context: ssl.SSLContext, far: FarEnd, piece: int = 10**6, tail: bytes = b"") -> TlsSession:
+    """Shake hands, in pieces of this many bytes; `tail` comes with the last of them."""
+    near = TlsSession(context)
+    is_done = False
+    while not is_done:
+        said = far.shake()
+        if far.is_shaken and tail:
+            said, tail = said + far.say(tail), b""
+        for start in range(0, len(said), piece):
+            near.feed(said[start : start + piece])
+            is_done = near.shake()
+        far.hear(near.outgoing())
+    far.shake()
+    return near
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("piece", [1, 7, 100, 10**6])
+def test_a_handshake_in_pieces(context: ssl.SSLContext, version: ssl.TLSVersion, piece: int) -> None:
+    """It is done however it is cut, and both talk then."""
+    far = FarEnd(version)
+    near = shaken(context, far, piece)
+    near.feed(far.say(b"from there"))
+    assert near.read() == b"from there"
+    assert near.read() == b""
+    far.hear(b"".join(near.write(b"from here")))
+    assert far.understand() == b"from here"
+
+
+@given(said=st.lists(st.binary(max_size=40_000), max_size=6), cuts=st.lists(st.integers(1, 70_000), min_size=1))
+def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: list[int]) -> None:
+    """Whole, in order, in whatever pieces, in both directions."""
+    far = FarEnd()
+    near = shaken(context, far)
+    sent = b"".join(far.say(one) for one in said if one)
+    heard, place = b"", 0
+    while sent:
+        size = cuts[place % len(cuts)]
+        near.feed(sent[:size])
+        heard += near.read()
+        sent, place = sent[size:], place + 1
+    assert heard == b"".join(said)
+    for one in said:
+        if one:
+            far.hear(b"".join(near.write(one)))
+    assert far.understand() == heard
+
+
+def test_much_at_once(context: ssl.SSLContext) -> None:
+    """What is larger than a slice is whole, and is sent in pieces of one."""
+    far = FarEnd()
+    near = shaken(context, far)
+    much = bytes(range(256)) * 4096
+    near.feed(far.say(much))
+    assert near.read() == much
+    pieces = near.write(memoryview(much))
+    assert len(pieces) == 16
+    far.hear(b"".join(pieces))
+    assert far.understand() == much
+
+
+def test_what_comes_with_the_last_word_of_the_handshake(context: ssl.SSLContext) -> None:
+    """It is not lost: a client need not wait before it speaks."""
+    far = FarEnd()
+    near = shaken(context, far, tail=b"at once" * 20_000)
+    assert near.read() == b"at once" * 20_000
+
+
+def test_the_far_side_ends(context: ssl.SSLContext) -> None:
+    """What it said before is there, and nothing after it."""
+    far = FarEnd()
+    near = shaken(context, far)
+    near.feed(far.say(b"last") + far.end() + b"what is no TLS")
+    assert near.read() == b"last"
+    assert near.has_ended
+    assert near.read() == b""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_this_side_ends(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
+    """The far side learns it, and what that still says can be read."""
+    far = FarEnd(version)
+    near = shaken(context, far)
+    said = far.say(b"one")
+    near.end()
+    near.feed(said + far.say(b"two"))
+    assert near.read() == b"onetwo"
+    far.hear(near.outgoing())
+    assert far.understand() == b""
+    assert far.object.pending() == 0
+    near.end()
+    assert not near.has_ended
+
+
+def test_changed_bytes(context: ssl.SSLContext) -> None:
+    """Whatever was changed on its way is an error, and nothing of it is read."""
+    far = FarEnd()
+    near = shaken(context, far)
+    record = bytearray(far.say(b"true"))
+    record[-1] ^= 1
+    near.feed(bytes(record))
+    with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"):
+        near.read()
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(100)])
+def test_what_is_no_tls(context: ssl.SSLContext, said: bytes) -> None:
+    """It is an error at once."""
+    near = TlsSession(context)
+    near.feed(said)
+    with pytest.raises(ssl.SSLError):
+        near.shake()
+
+
+def test_a_far_side_without_a_common_version(files: Files) -> None:
+    """It is told so."""
+    strict = listening_context(files)
+    strict.minimum_version = ssl.TLSVersion.TLSv1_3
+    near, far = TlsSession(strict), FarEnd(ssl.TLSVersion.TLSv1_2)
+    near.feed(far.shake())
+    with pytest.raises(ssl.SSLError):
+        near.shake()
+    far.hear(near.outgoing())
+    with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
+        far.object.do_handshake()

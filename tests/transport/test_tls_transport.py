@@ -1,0 +1,275 @@
+"""TLS between a socket and what is spoken on it: all that holds for a connection without TLS holds for one with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import socket
+import ssl
+import weakref
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from hub.settings import Limits
+from peers.node.handshakes import Handshakes
+from peers.transport.acceptor import Acceptor
+from peers.transport.tls_transport import TlsTransport
+from tests.hubs.authority import Authority
+from tests.hubs.eventually import eventually
+from tests.transport.tls_ends import listening_context
+
+
+class Spoken(asyncio.Protocol):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.transport: TlsTransport
+        self.said = b""
+        self.has_ended = False
+        self.lost: list[Exception | None] = []
+        self.pauses: list[bool] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is done."""
+        assert isinstance(transport, TlsTransport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Something was said."""
+        self.said += data
+
+    def eof_received(self) -> bool:
+        """Nothing more comes."""
+        self.has_ended = True
+        return False
+
+    def pause_writing(self) -> None:
+        """Too much waits."""
+        self.pauses.append(True)
+
+    def resume_writing(self) -> None:
+        """It takes more."""
+        self.pauses.append(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self.lost.append(exc)
+
+
+class Listening:
+    """A listener with TLS: who came, and whose handshake failed."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        self.spoken: list[Spoken] = []
+        self.failures: list[tuple[str, str]] = []
+        self.handshakes = Handshakes(Limits(tls_handshake_s=60), loop)
+        sock = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = sock.getsockname()
+        self._acceptor = Acceptor(sock, lambda: TlsTransport(context, self._make, self.handshakes, self._fail), loop)
+
+    def _make(self) -> Spoken:
+        self.spoken.append(Spoken())
+        return self.spoken[-1]
+
+    def _fail(self, address: str, reason: str) -> None:
+        self.failures.append((address, reason))
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Spoken]:
+        """A client, and what is spoken with it."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        known = len(self.spoken)
+        reader, writer = await asyncio.open_connection(*self.address, ssl=context)
+        await eventually(lambda: len(self.spoken) > known)
+        return reader, writer, self.spoken[-1]
+
+    async def close(self) -> None:
+        """End all of it."""
+        self._acceptor.close()
+        self.handshakes.close()
+        for one in self.spoken:
+            one.transport.abort()
+        await eventually(lambda: all(one.lost for one in self.spoken))
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    """Of a listener."""
+    return listening_context(Authority(tmp_path_factory.mktemp("authority")).issue("127.0.0.1"))
+
+
+@pytest.fixture
+async def listening(context: ssl.SSLContext) -> AsyncIterator[Listening]:
+    """A listener."""
+    one = Listening(context)
+    yield one
+    await one.close()
+
+
+async def plain(listening: Listening) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that has not begun with TLS, and is waited for."""
+    reader, writer = await asyncio.open_connection(*listening.address)
+    await eventually(lambda: len(listening.handshakes))
+    return reader, writer
+
+
+async def test_a_conversation(listening: Listening) -> None:
+    """Both sides say much, and end; what was agreed on can be asked for, and the address is the socket's."""
+    reader, writer, spoken = await listening.connect()
+    assert not len(listening.handshakes)
+    much = bytes(range(256)) * 8192
+    writer.write(much)
+    spoken.transport.write(much)
+    spoken.transport.writelines([b"and ", b"", b"more"])
+    assert await reader.readexactly(len(much) + 8) == much + b"and more"
+    await eventually(lambda: len(spoken.said) == len(much))
+    assert spoken.said == much
+    assert spoken.transport.get_extra_info("peername") == writer.get_extra_info("sockname")
+    assert spoken.transport.get_extra_info("peercert") is None
+    assert spoken.transport.get_extra_info("cipher") == writer.get_extra_info("cipher")
+    assert spoken.transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+    assert spoken.transport.get_extra_info("sslcontext").verify_mode is ssl.CERT_NONE
+    assert spoken.transport.get_extra_info("nothing", 7) == 7
+    assert spoken.transport.get_protocol() is spoken
+    writer.close()
+    await eventually(lambda: spoken.lost)
+    assert spoken.has_ended
+    assert spoken.lost == [None]
+    assert not listening.failures
+    spoken.transport.write(b"too late")
+    spoken.transport.close()
+
+
+async def test_this_side_closes(listening: Listening) -> None:
+    """The far side has all that was written, and then the end."""
+    reader, writer, spoken = await listening.connect()
+    spoken.transport.write(b"a" * 300_000)
+    spoken.transport.close()
+    assert spoken.transport.is_closing()
+    assert await reader.read(-1) == b"a" * 300_000
+    writer.close()
+    await eventually(lambda: spoken.lost)
+    assert spoken.lost == [None]
+
+
+async def test_this_side_has_nothing_more_to_say(listening: Listening) -> None:
+    """The far side reads to the end, and what it says meanwhile is heard; what this side writes then is not sent."""
+    reader, writer, spoken = await listening.connect()
+    spoken.transport.write(b"the last word")
+    assert spoken.transport.can_write_eof()
+    spoken.transport.write_eof()
+    spoken.transport.write_eof()
+    spoken.transport.write(b"one more")
+    assert not spoken.transport.is_closing()
+    writer.write(b"still here")
+    assert await reader.read(-1) == b"the last word"
+    await eventually(lambda: spoken.said == b"still here")
+    writer.close()
+
+
+async def test_a_far_side_that_does_not_read(listening: Listening) -> None:
+    """What is spoken is paused as without TLS, and goes on when the far side has read."""
+    reader, writer, spoken = await listening.connect()
+    assert spoken.transport.get_write_buffer_limits()[1] > 0
+    spoken.transport.set_write_buffer_limits(high=100_000)
+    written = 0
+    while not spoken.pauses:
+        spoken.transport.write(bytes(1_000_000))
+        written += 1_000_000
+        await asyncio.sleep(0)
+    assert spoken.pauses == [True]
+    assert spoken.transport.get_write_buffer_size() > 100_000
+    assert len(await reader.readexactly(written)) == written
+    await eventually(lambda: spoken.pauses == [True, False])
+    writer.close()
+
+
+async def test_nothing_is_read_for_a_while(listening: Listening) -> None:
+    """Whoever is spoken to may stop to listen, and hear the rest later."""
+    _, writer, spoken = await listening.connect()
+    spoken.transport.pause_reading()
+    assert not spoken.transport.is_reading()
+    writer.write(bytes(20_000_000))
+    await asyncio.sleep(0.05)
+    assert len(spoken.said) < 1_000_000
+    spoken.transport.resume_reading()
+    await eventually(lambda: len(spoken.said) == 20_000_000)
+    writer.close()
+
+
+async def test_the_far_side_speaks_without_tls(listening: Listening) -> None:
+    """Nothing is made of it, and it is said what it did."""
+    reader, writer = await plain(listening)
+    writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    await eventually(lambda: listening.failures)
+    ((address, reason),) = listening.failures
+    assert address == "{}:{}".format(*writer.get_extra_info("sockname"))
+    assert reason == "HTTP_REQUEST: the far side speaks without TLS"
+    await reader.read(-1)
+    writer.close()
+    assert not listening.spoken
+    assert not len(listening.handshakes)
+
+
+async def test_the_far_side_goes_away_in_the_handshake(listening: Listening) -> None:
+    """It is said, once, and its place is free."""
+    _, writer = await plain(listening)
+    writer.write(b"\x16\x03\x01")
+    writer.close()
+    await eventually(lambda: listening.failures)
+    await eventually(lambda: not len(listening.handshakes))
+    assert [reason for _, reason in listening.failures] == ["the far side went away"]
+
+
+async def test_a_handshake_that_takes_too_long(listening: Listening) -> None:
+    """It is ended, and it is said why."""
+    listening.handshakes.limit_s = 0.05
+    reader, writer = await plain(listening)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read(-1) == b""
+    assert [reason for _, reason in listening.failures] == ["the handshake has taken too long"]
+    writer.close()
+
+
+@pytest.mark.parametrize("said", [b"what is no TLS", b"\x17\x03\x03\x00\x20" + bytes(32)])
+async def test_what_is_no_tls_after_the_handshake(listening: Listening, said: bytes) -> None:
+    """The connection ends, and what is spoken learns why: nobody has said so in TLS."""
+    _, writer, spoken = await listening.connect()
+    sock = writer.get_extra_info("socket")
+    with socket.socket(fileno=socket.dup(sock.fileno())) as beside:
+        beside.setblocking(True)
+        beside.sendall(said)
+        await eventually(lambda: spoken.lost)
+    assert isinstance(spoken.lost[0], ssl.SSLError)
+    assert spoken.said == b""
+    writer.transport.abort()
+
+
+async def test_a_socket_that_is_torn(listening: Listening) -> None:
+    """Without a last word in TLS it is the end all the same."""
+    _, writer, spoken = await listening.connect()
+    writer.transport.abort()
+    await eventually(lambda: spoken.lost)
+    assert len(spoken.lost) == 1
+
+
+@pytest.mark.parametrize("end", [TlsTransport.close, TlsTransport.abort])
+async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport], None]) -> None:
+    """A connection that is over is freed at once, and not when garbage is collected."""
+    _, writer, spoken = await listening.connect()
+    gc.disable()
+    try:
+        gone = [weakref.ref(spoken), weakref.ref(spoken.transport.get_extra_info("ssl_object"))]
+        end(spoken.transport)
+        lost = spoken.lost
+        await eventually(lambda: lost)
+        writer.close()
+        listening.spoken.clear()
+        del spoken
+        await eventually(lambda: all(one() is None for one in gone))
+    finally:
+        gc.enable()
