@@ -1,7 +1,7 @@
 """`Newcomers`: those who have come and not said yet who they are, and who of them gives way to one more.
 
-The one that has been there for longest gives way. If the address of the next one holds a large part of the places, one
-of its own does, so that nobody can push others out by coming often.
+The one that has been there for longest gives way. Where an address holds a large part of the places, one of its own
+does, so that nobody can push others out by coming often.
 
 Owner of the state: whoever has the places (`peers.node.admission`, `peers.node.handshakes`). Cost: O(1) for each.
 """
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 __all__ = ["Newcomers"]
 
 _SHARE = 4
-"""An address that holds more than one in so many of the places must give way itself."""
+"""An address that holds more than one in so many of the places must give way itself. There are at most three such."""
 
 One = TypeVar("One")
 
@@ -32,6 +32,8 @@ class Newcomers(Generic[One]):
         """Each newcomer with the host it counts for; oldest first."""
         self._of: dict[str, dict[One, None]] = {}
         """The same newcomers by their host, oldest first. A host without newcomers has no entry."""
+        self._crowding: dict[str, None] = {}
+        """The hosts that hold a large part."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -49,14 +51,16 @@ class Newcomers(Generic[One]):
         """Return who must go so that there is room for one more from a host; None if there is room."""
         if len(self._hosts) < self.limit:
             return None
-        theirs = self._of.get(host, {})
-        crowded = len(theirs) > self.limit // _SHARE
-        return next(iter(theirs if crowded else self._hosts))
+        crowding = host if host in self._crowding else next(iter(self._crowding), None)
+        return next(iter(self._hosts if crowding is None else self._of[crowding]))
 
     def add(self, one: One, host: str) -> None:
         """Give one more a place."""
         self._hosts[one] = host
-        self._of.setdefault(host, {})[one] = None
+        theirs = self._of.setdefault(host, {})
+        theirs[one] = None
+        if len(theirs) > self.limit // _SHARE:
+            self._crowding[host] = None
 
     def remove(self, one: One) -> None:
         """Free the place of one, if it has one."""
@@ -64,5 +68,7 @@ class Newcomers(Generic[One]):
         if host is not None:
             theirs = self._of[host]
             del theirs[one]
+            if len(theirs) <= self.limit // _SHARE:
+                self._crowding.pop(host, None)
             if not theirs:
                 del self._of[host]
