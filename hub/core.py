@@ -32,7 +32,7 @@ from hub.batch import Batch
 from hub.delivery import Delivery, Role, receivers
 from hub.drops import Drops
 from hub.errors import CloseCode, ClosedError, RejectedError
-from hub.events import Event, client_joined, client_left, name_event, peer_joined, peer_left
+from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
 from hub.frame import Frame, encode_frame
 from hub.handler import Handler
 from hub.holdings import Allowance
@@ -50,7 +50,7 @@ from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.relief import relieve
-from hub.requests.hub_services import HubServices
+from hub.requests.hub_services import HubServices, is_admin
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
 from hub.stretch import Stretch
@@ -516,7 +516,8 @@ class Core:
 
     def _subscribers_here(self, topic: str) -> list[Handler]:
         wanting = self.routes.find(topic).handlers
-        return [handler for handler in wanting if handler.delivery.hears_of_hub(handler.prefixes)]
+        here = [handler for handler in wanting if handler.delivery.hears_of_hub(handler.prefixes)]
+        return here if topic != AUDIT_TOPIC else [handler for handler in here if is_admin(handler)]
 
     # The turn.
 

@@ -9,9 +9,10 @@
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/unreadable` | messages had no form in what a handler reads, once a second at most | and `lost`, `total` |
+| `$hub/audit` | somebody did, or was refused, something | see `peers.node.audit` |
 | `$hub/statistics` | once a second, while somebody subscribes | see `peers.daemon` |
 
-They go to subscribers of this hub only, never over a link.
+They go to subscribers of this hub only, never over a link; `$hub/audit` to admins only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hub.names.claim import Claim
 from hub.topics import RESERVED
 
 __all__ = [
+    "AUDIT_TOPIC",
     "STATISTICS_TOPIC",
     "Event",
     "PeerCodes",
@@ -37,6 +39,7 @@ __all__ = [
     "unreadable",
 ]
 
+AUDIT_TOPIC = RESERVED + "audit"
 STATISTICS_TOPIC = RESERVED + "statistics"
 
 

@@ -167,6 +167,11 @@ class Policy:
             domains = self._domains[met] = Domains(self, *met)
         return domains
 
+    @property
+    def users(self) -> Mapping[str, frozenset[str]]:
+        """The users that it names, with their roles."""
+        return self._users
+
     def rights(self, user: str, roles: Iterable[str] = ()) -> Rights:
         """Return the rights of a user.
 

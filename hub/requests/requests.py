@@ -39,7 +39,7 @@ from hub.requests.deadlines import Deadlines
 from hub.requests.hub_services import HubServices
 from hub.requests.pending import Block, Participant
 from hub.requests.services import Services
-from hub.topics import RESERVED
+from hub.topics import RESERVED, printable
 from hub.turn import Turn
 
 __all__ = ["Refused", "Requests"]
@@ -112,6 +112,8 @@ class Requests:
         # One joins when it leaves, and goes with its last block.
         self._leaving: deque[tuple[Participant, Iterator[Block]]] = deque()
         self.counters = RequestCounters()
+        # Called with a handler, a reason and a number, where so many of its requests are not allowed.
+        self.on_not_allowed: Callable[[Handler, str, int], object] = _ignore
         self._owner_of = owner_of
         self.hub_services = hub_services
 
@@ -184,6 +186,12 @@ class Requests:
 
     def _reply_itself(self, asker: Participant, request: Request, status: Status, values: bytes, flags: int) -> None:
         """Give the answer of the hub itself, at once or in a later turn."""
+        if status is Status.NOT_ALLOWED:
+            self.on_not_allowed(
+                asker.handler,
+                f"request {printable(request.target.decode(errors='replace'))}: not allowed",
+                request.requests,
+            )
         self._reply(asker, Reply(request.first, status, values, flags), request.requests)
 
     def _ask_one(self, asker: Participant, request: Request, count: int, now_ms: int) -> None:
@@ -409,6 +417,10 @@ def _blocks(participant: Participant, first: int, count: int) -> Iterator[tuple[
         stop = min(block.count, start + count - place)
         yield place, block, start, stop
         place += stop - start
+
+
+def _ignore(_: Handler, __: str, ___: int) -> None:
+    """Stand in where nobody wants to know."""
 
 
 def _unasked(count: int) -> Refused:

@@ -72,6 +72,7 @@ class BridgeConversation:
     )
 
     changes: frozenset[type] = frozenset()
+    scheme = "zeek+ws"
     unsaid = "the far side closed without Close"
     is_held = False
     is_quiet = False

@@ -104,6 +104,7 @@ class BrokerConversation:
     )
 
     changes: frozenset[type] = frozenset({PeerKnown, Peered, FilterChanged})
+    scheme = "zeek"
     unsaid = "the far side closed without a goodbye"
     is_held = False
     is_quiet = False

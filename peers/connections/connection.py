@@ -71,6 +71,10 @@ _REFILL_BELOW = TURN_EVENTS // 2
 """A share that falls below this is filled up after the turn. Above it no callback is worth its while."""
 
 
+_SECURE = {"tcp": "tls", "ws": "wss"}
+"""What is said in place of a scheme where TLS is beneath it."""
+
+
 class Connection(asyncio.Protocol):
     """One socket.
 
@@ -114,6 +118,7 @@ class Connection(asyncio.Protocol):
         "is_choked",
         "lost",
         "reason",
+        "since_s",
     )
 
     def __init__(  # noqa: PLR0915 -- one statement for each field of the state
@@ -171,6 +176,8 @@ class Connection(asyncio.Protocol):
         """Whether the far side has ever been a part of the hub."""
         self.due_s = -1
         self.reason, self.address = "", address
+        self.since_s = 0.0
+        """Since when the socket is open, of the loop's clock."""
         self.lost: asyncio.Future[None] | None = None
         """Done when the far side is no part of the hub any more, though it may still be reading why; set by a dialler
         that waits for that."""
@@ -184,7 +191,7 @@ class Connection(asyncio.Protocol):
         """Count the connection in."""
         self._transport = cast("asyncio.Transport", transport)
         self.address = self.address or far_address(self._transport)
-        self._liveness.heard_s = self._now_s()
+        self._liveness.heard_s = self.since_s = self._now_s()
         refusal = self._node.enter(self) if self._is_dialled else self._node.admit(self)
         self._node.keepalive.watch(self, self._liveness.heard_s + self._node.settings.limits.handshake_s)
         try:
@@ -270,6 +277,19 @@ class Connection(asyncio.Protocol):
     def transport(self) -> asyncio.Transport:
         """Where it reads and writes."""
         return self._transport
+
+    @property
+    def protocol(self) -> str:
+        """What is spoken, as the scheme of a URL."""
+        scheme = self.conversation.scheme
+        is_secure = self._transport.get_extra_info("sslcontext") is not None
+        return _SECURE.get(scheme, scheme) if is_secure else scheme
+
+    @property
+    def how(self) -> str:
+        """How the far side was recognised; empty if nobody was asked."""
+        identity = getattr(self, "identity", None)
+        return "" if identity is None else str(identity.how)
 
     def go_on_with(self, transport: asyncio.Transport) -> None:
         """Read and write there from now on. Nothing was written yet, and the old one is closed."""

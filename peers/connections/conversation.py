@@ -73,6 +73,10 @@ class Conversation(Protocol):
         """The state of the protocol; always the same object."""
 
     @property
+    def scheme(self) -> str:
+        """What is spoken, as the scheme of a URL without TLS."""
+
+    @property
     def changes(self) -> frozenset[type]:
         """The events that change what the hub knows of somebody, see `peers.node.common_share`."""
 

@@ -49,6 +49,7 @@ class _Ended:
     __slots__ = ()
 
     session = _EndedSession()
+    scheme = ""
     changes: frozenset[type] = frozenset()
     far_name = ""
     is_open = False

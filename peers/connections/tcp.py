@@ -158,6 +158,11 @@ class TcpConversation:
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
 
     @property
+    def scheme(self) -> str:
+        """TCP, or a Unix socket."""
+        return "unix" if self._connection.address.startswith("unix:") else "tcp"
+
+    @property
     def far_name(self) -> str:
         """What the far side calls itself, empty before HELLO."""
         return self.session.far.name if self.session.far is not None else ""
@@ -244,6 +249,8 @@ class TcpConversation:
 
     def refuse_messages(self, error: RejectedError, messages: int) -> None:
         """Tell the far side that messages within its runs were not taken."""
+        if error.code == CloseCode.NOT_ALLOWED and self._connection.handler is not None:
+            self._node.audit.refused(self._connection.handler, "publish", error, messages)
         self.session.rejected_messages += messages
         self.session.refuse(error.code, error.text, messages)
 

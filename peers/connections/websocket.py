@@ -87,6 +87,7 @@ class WebSocketConversation:
         "session",
     )
 
+    scheme = "ws"
     changes = CHANGES | {Head, Request, Hello}
     unsaid = "the client closed without Close"
     is_held = False

@@ -26,6 +26,7 @@ import structlog
 from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
+from peers.admin.services import add_services
 from peers.connections import broker_tls
 from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.broker import broker_connection
@@ -73,6 +74,7 @@ class Daemon:
 
     def __init__(self, loaded: Loaded, name: str) -> None:
         self.node = Node(loaded.settings, name=name)
+        add_services(self.node)
         self._peerings = Peerings(self.node)
         # Where it listens, with the ports that were picked for port 0; filled by `start`.
         self.endpoints: list[Endpoint] = []
@@ -293,6 +295,7 @@ class Daemon:
         node = self.node
         self._tick = node.loop.call_at(self._next_tick_s(), self._second)  # first: a bug below must not stop the clock
         node.keepalive.tick(node.loop.time())
+        node.audit.tick()
         for event in node.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)

@@ -14,7 +14,9 @@ from typing import Protocol, cast
 import structlog
 
 from hub.core import Core
+from hub.errors import CloseCode, RejectedError
 from hub.events import messages_lost
+from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
 from hub.memory import Memory
 from hub.overflow import QueueLimits
@@ -26,6 +28,7 @@ from peers.journal.no_journal import NoJournal
 from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission
+from peers.node.audit import Audit
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
 from peers.node.departures import Departures
 from peers.node.handshakes import Handshakes
@@ -45,6 +48,17 @@ class Connected(Protocol):
 
     address: str
     """Where its far side is, as `peers.transport.transport` shows it."""
+
+    since_s: float
+    """Since when it is open, of the loop's clock."""
+
+    @property
+    def how(self) -> str:
+        """How its far side was recognised (`peers.users.identity`); empty if nobody was asked."""
+
+    @property
+    def protocol(self) -> str:
+        """What is spoken on it, as the scheme of a URL."""
 
     @property
     def has_unread(self) -> bool:
@@ -131,6 +145,8 @@ class Node:
         """Set by the end of the last connection; None unless `wait_released` waits for that."""
         self._expiry: asyncio.TimerHandle | None = None
         """The timer for the request that times out first; None before the first request."""
+        self.audit = Audit(self.core.announce, time.time)
+        self.core.requests.on_not_allowed = self._audit_requests
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
@@ -201,6 +217,9 @@ class Node:
         if self.connections:
             self._released = asyncio.Event()
             await self._released.wait()
+
+    def _audit_requests(self, handler: Handler, text: str, requests: int) -> None:
+        self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)
 
     def _tell_loss(self, loss: Loss) -> None:
         """Log and announce that messages were lost with a link, or, if their number is 0, that all have arrived."""

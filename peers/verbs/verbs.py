@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from hub.errors import RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler
 from hub.request_frame import Item, Reply, Request
@@ -77,6 +77,20 @@ CHANGES: frozenset[type] = frozenset(
     {SubscriptionChange, ServiceChange, RuleChange, NameClaim, NameRelease, NamesHeard, Rest}
 )
 """The verbs that change what the hub knows of somebody: all connections together have a share for them."""
+
+
+_ACTIONS: dict[type, str] = {
+    Publication: "publish",
+    SubscriptionChange: "subscribe",
+    RuleChange: "subscribe",
+    ServiceChange: "serve",
+    NameClaim: "claim",
+    NameRelease: "claim",
+    Fetch: "journal",
+    Stage: "publish",
+    Commit: "publish",
+}
+"""What the audit calls each verb that may be refused."""
 
 
 class Verbs:
@@ -161,8 +175,16 @@ class Verbs:
         try:
             return self._do(change)
         except INVALID as error:
-            self._far.reject(rejection(error), change.request)
+            told = rejection(error)
+            self._audit(change, told)
+            self._far.reject(told, change.request)
             return 0
+
+    def _audit(self, what: _Change | Publication | Rest, error: RejectedError, count: int = 1) -> None:
+        """Tell the audit of what the far side may not do."""
+        if error.code == CloseCode.NOT_ALLOWED:
+            action = _ACTIONS[type(what.change if isinstance(what, Rest) else what)]
+            self._node.audit.refused(self._handler, action, error, count)
 
     def _do(self, change: _Change | Rest) -> int:
         handler, core = self._handler, self._node.core
@@ -213,6 +235,7 @@ class Verbs:
         try:
             route = publish(self._node, self._handler, publication)
         except RejectedError as error:
+            self._audit(publication, error, messages)
             if publication.confirm:
                 self.journal.refuse(error, request, messages)
             else:

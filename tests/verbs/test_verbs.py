@@ -16,6 +16,7 @@ from hub.names.claim import Change, Wish
 from hub.request_frame import Item, Reply, Request, Status
 from hub.settings import Limits
 from peers.journal.no_journal import NoJournal
+from peers.node.audit import Audit
 from peers.verbs.publish import Publication, to_be_confirmed
 from peers.verbs.verbs import STEPS_OF_CLIENT, STEPS_OF_PEER, Verb, Verbs
 from peers.wire.names import NameClaim, NameRelease
@@ -90,6 +91,7 @@ class Desk:
             settings=SimpleNamespace(limits=Limits()),
             now_ms=lambda: 0,
             wall_us=lambda: 1,
+            audit=Audit(self.turn.core.announce, lambda: 1.0),
         )
         self.verbs = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
 

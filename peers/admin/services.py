@@ -1,0 +1,19 @@
+"""`add_services`: what an admin may ask of every hub. Owner: the core, which keeps them."""
+
+from __future__ import annotations
+
+from hub.topics import RESERVED
+from peers.admin.kick import kick
+from peers.admin.users import users
+from peers.admin.who import who
+from peers.node.node import Node
+
+__all__ = ["add_services"]
+
+
+def add_services(node: Node) -> None:
+    """Let a node answer admins."""
+    services = node.core.requests.hub_services
+    services.add(RESERVED + "who", who(node), for_admins=True)
+    services.add(RESERVED + "users", users(node), for_admins=True)
+    services.add(RESERVED + "kick", kick(node), for_admins=True)

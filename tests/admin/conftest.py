@@ -1,0 +1,30 @@
+"""Hubs that answer admins, in the test's own loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.policy.language import read_policy
+from peers.admin.services import add_services
+from tests.hubs.fixtures import StartHub, default_url, pytest_asyncio_loop_factories, start_hub, uncaught
+from tests.hubs.hub import Hub
+
+__all__ = ["default_url", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
+
+
+@pytest.fixture
+async def hub(start_hub: StartHub) -> Hub:
+    """One hub, as the daemon sets it up."""
+    hub = await start_hub()
+    add_services(hub.node)
+    return hub
+
+
+POLICY = read_policy({"users": {"ada": ["admin"], "bob": ["member"], "eve": ["reader"]}}, "a test")
+
+
+def give_rights(hub: Hub, **users: str) -> None:
+    """Say who the clients of a hub are, by their names."""
+    for handler in hub.node.core.handlers.values():
+        if handler.name in users:
+            handler.rights = POLICY.rights(users[handler.name])

@@ -1,0 +1,193 @@
+"""`$hub/who`, `$hub/users` and `$hub/kick` of a hub that listens."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hub.delivery import Role
+from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from peers.admin import who as who_module
+from peers.admin.steps import in_steps
+from peers.client import Client, connect
+from tests.admin.conftest import POLICY, give_rights
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import Hub
+
+
+async def test_who(hub: Hub) -> None:
+    """Each connection with its name, what is spoken, since when, and what it has done; the journal is none."""
+    websocket = await hub.listen("ws://127.0.0.1:0")
+    async with (
+        connect(hub.endpoint.location, name="asks") as client,
+        connect(websocket.location, name="web") as other,
+        other.subscribe("/a", "/b") as messages,
+    ):
+        hub.node.core.attach(Handler(hub.connections[0], role=Role.LOCAL, limits=QueueLimits(), name="journal"))
+        client.publish_nowait("/a", 1)
+        assert len(await messages.batch()) == 1
+        first, second = await client.request("$hub/who", None)
+        assert (first["name"], first["protocol"], first["user"], first["how"]) == ("asks", "tcp", "", "")
+        assert (second["name"], second["protocol"], second["prefixes"]) == ("web", "ws", 2)
+        assert first["published_messages"] == 1
+        assert second["delivered_messages"] == 1
+        assert 0 <= time.time() - first["since"] < 60
+        assert first["address"].startswith("127.0.0.1:")
+
+
+async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer holds so many; the next begins behind the last id."""
+    monkeypatch.setattr(who_module, "PAGE", 2)
+    clients = [await connect(hub.endpoint.location, name=str(number)) for number in range(3)]
+    give_rights(hub, **{"0": "ada", "1": "bob", "2": "bob"})
+    page = await clients[0].request("$hub/who", None)
+    assert [one["name"] for one in page] == ["0", "1"]
+    page = await clients[0].request("$hub/who", {"after": page[-1]["id"]})
+    assert [(one["name"], one["user"]) for one in page] == [("2", "bob")]
+    assert [one["name"] for one in await clients[0].request("$hub/who", {"user": "bob"})] == ["1", "2"]
+    for client in clients:
+        await client.close()
+
+
+BAD: dict[str, list[Any]] = {
+    "$hub/who": [7, {"before": 1}, {"after": "x"}],
+    "$hub/users": [7, {"after": 1}],
+    "$hub/kick": [None, {}, {"id": 1, "user": "bob"}, {"id": "x"}, {"id": 4711}, {"user": "nobody"}],
+}
+
+
+@pytest.mark.parametrize("topic", BAD)
+async def test_what_makes_no_sense(hub: Hub, topic: str) -> None:
+    """It fails, with one line that says what is expected, or whom there is not."""
+    async with connect(hub.endpoint.location) as client:
+        for value in BAD[topic]:
+            with pytest.raises(RequestFailedError, match=r"expected|there is no connection") as failed:
+                await client.request(topic, value)
+            assert "\n" not in str(failed.value)
+        assert len(await client.request("$hub/who", None)) == 1
+
+
+@pytest.mark.parametrize("topic", BAD)
+async def test_who_is_no_admin(hub: Hub, topic: str) -> None:
+    """It is refused, whatever it asks."""
+    async with connect(hub.endpoint.location, name="bob") as client:
+        give_rights(hub, bob="bob")
+        for value in [None, *BAD[topic]]:
+            with pytest.raises(NotAllowedError):
+                await client.request(topic, value)
+
+
+async def test_users(hub: Hub) -> None:
+    """Who is connected, as one, with what all connections of it hold; without a user, all together."""
+    async with (
+        connect(hub.endpoint.location, name="ada") as client,
+        connect(hub.endpoint.location, name="bob"),
+        connect(hub.endpoint.location, name="bobby") as bobby,
+        connect(hub.endpoint.location),
+    ):
+        give_rights(hub, ada="ada", bob="bob", bobby="bob")
+        bobby.publish_nowait("/a", 1)
+        await eventually(lambda: sum(one.published_messages for one in hub.node.core.handlers.values()) == 1)
+        nobody, ada, bob = await client.request("$hub/users", None)
+        assert (nobody["user"], nobody["connections"], nobody["roles"]) == ("", 1, [])
+        assert (ada["user"], ada["connections"], ada["roles"]) == ("ada", 1, ["admin"])
+        assert (bob["user"], bob["connections"], bob["published_messages"]) == ("bob", 2, 1)
+        assert await client.request("$hub/users", {"after": "ada"}) == [bob]
+
+
+async def closed_with(client: Client) -> tuple[int, str]:
+    """How a client has ended."""
+    with pytest.raises(RejectedError) as ended:
+        await client.wait_closed()
+    return ended.value.code, ended.value.text
+
+
+async def test_kicking(hub: Hub) -> None:
+    """By id, or all of a user but who asks: they are told 4403 and the text, and do not come back."""
+    async with connect(hub.endpoint.location, name="ada") as client:
+        others = [await connect(hub.endpoint.location, name=name) for name in ("one", "two", "three", "four")]
+        give_rights(hub, ada="ada", one="bob", two="bob", three="eve", four="ada")
+        assert await client.request("$hub/kick", {"user": "bob", "text": "go"}) == {"kicked": 2}
+        for other in others[:2]:
+            assert await closed_with(other) == (CloseCode.FORBIDDEN, "go")
+        (three,) = await client.request("$hub/who", {"user": "eve"})
+        assert await client.request("$hub/kick", {"id": three["id"]}) == {"kicked": 1}
+        assert await closed_with(others[2]) == (CloseCode.FORBIDDEN, "closed by an admin")
+        assert await client.request("$hub/kick", {"user": "ada"}) == {"kicked": 1}
+        assert (await closed_with(others[3]))[0] == CloseCode.FORBIDDEN
+        assert len(await client.request("$hub/who", None)) == 1
+
+
+async def test_kicking_in_steps(hub: Hub) -> None:
+    """Many connections are closed over several turns, and all of them are."""
+    for number in range(120):
+        handler = Handler(_Silent(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
+        hub.node.core.attach(handler)
+        handler.rights = None
+    give_rights(hub, **{f"n{number}": "bob" for number in range(120)})
+    many = [one for one in hub.node.core.handlers.values() if one.name.startswith("n")]
+    async with connect(hub.endpoint.location) as client:
+        assert await client.request("$hub/kick", {"user": "bob"}) == {"kicked": 120}
+    assert all(one.closed for one in many)
+
+
+class _Silent:
+    """Where nothing is written."""
+
+    def send(self, batches: list[Any]) -> None: ...
+
+    def send_gap(self, lost_messages: int) -> None: ...
+
+    def close(self, code: int, text: str) -> None: ...
+
+
+async def test_a_service_with_a_bug(hub: Hub) -> None:
+    """Whoever asks is told, and the loop goes on."""
+
+    def broken() -> Any:
+        yield
+        raise ZeroDivisionError
+
+    services = hub.node.core.requests.hub_services
+    services.add("$hub/broken", lambda *_: in_steps(hub.node, broken()))
+    async with connect(hub.endpoint.location) as client:
+        with pytest.raises(RequestFailedError, match="please report it"):
+            await client.request("$hub/broken", None)
+        assert len(await client.request("$hub/who", None)) == 1
+
+
+async def test_what_is_refused_is_told(hub: Hub) -> None:
+    """To admins, on `$hub/audit`: requests, publications and subscriptions, each with who it was."""
+    async with (
+        connect(hub.endpoint.location, name="ada") as client,
+        connect(hub.endpoint.location, name="eve", on_rejected=lambda _: None) as eve,
+        client.subscribe("$hub/audit") as audit,
+    ):
+        hub.node.core.adopt(POLICY)
+        give_rights(hub, ada="ada", eve="eve")
+        with pytest.raises(NotAllowedError):
+            await eve.request("$hub/who", None)
+        eve.publish_nowait("/a", 1)
+        with pytest.raises(RejectedError):
+            await eve.subscribe("$hub/audit").open()
+        told = []
+        while len(told) < 3:
+            told += [message.value for message in await audit.batch()]
+        assert {(one["action"], one["user"], one["count"]) for one in told} == {
+            ("request", "eve", 1),
+            ("publish", "eve", 1),
+            ("subscribe", "eve", 1),
+        }
+        assert {one["name"] for one in told} == {"eve"}
+        assert await client.request("$hub/kick", {"user": "eve"}) == {"kicked": 1}
+        (kick,) = [message.value for message in await audit.batch()]
+        assert (kick["what"], kick["user"], kick["of"], kick["connections"]) == (
+            "kick",
+            "ada",
+            {"id": None, "user": "eve"},
+            1,
+        )

@@ -1,0 +1,107 @@
+"""What is told on `$hub/audit`, to whom, and how often."""
+
+from __future__ import annotations
+
+from hub.core import Core
+from hub.delivery import Role
+from hub.errors import CloseCode, RejectedError
+from hub.events import AUDIT_TOPIC, Event
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.policy.language import read_policy
+from peers.node.audit import KINDS, Audit
+from tests.hub.fakes import FakeOutlet
+from tests.hubs.slow_journal import SlowJournal
+
+POLICY = read_policy({"users": {"ada": ["admin"], "bob": ["member"]}}, "a test")
+REFUSED = RejectedError(CloseCode.NOT_ALLOWED, "publish '/a': not granted")
+
+
+def handler_of(user: str) -> Handler:
+    """A client of this user."""
+    return Handler(
+        FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), name="n", address="x:1", rights=POLICY.rights(user)
+    )
+
+
+class Heard:
+    """An audit, and what it tells."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.audit = Audit(self.events.append, lambda: 12.5)
+
+    def take(self) -> list[dict[str, object]]:
+        """What was told since the last time, without what is the same each time."""
+        told, self.events[:] = [dict(event.value) for event in self.events], []
+        for one in told:
+            assert one.pop("at") == 12.5
+        return told
+
+
+def test_refusals_are_summed_up() -> None:
+    """The first of a kind at once, then once a second with their number; afterwards the next is a first one again."""
+    heard = Heard()
+    bob = handler_of("bob")
+    for count in (1, 5, 5):
+        heard.audit.refused(bob, "publish", REFUSED, count)
+    who = {"user": "bob", "id": 0, "name": "n", "address": "x:1", "text": REFUSED.text}
+    assert heard.take() == [{"what": "refused", "action": "publish", "count": 1} | who]
+    heard.audit.tick()
+    assert heard.take() == [{"what": "refused", "action": "publish", "count": 10} | who]
+    heard.audit.tick()
+    heard.audit.tick()
+    assert heard.take() == []
+    heard.audit.refused(bob, "publish", REFUSED)
+    assert len(heard.take()) == 1
+    assert heard.audit.refused_total == 12
+
+
+def test_kinds_are_told_apart() -> None:
+    """By user, by action, and by reason; so many at most, and the rest together."""
+    heard = Heard()
+    for user in ("ada", "bob"):
+        for what in ("publish", "subscribe"):
+            heard.audit.refused(handler_of(user), what, REFUSED)
+    assert len(heard.take()) == 4
+    for number in range(KINDS):
+        heard.audit.turned_away("x:1", f"reason {number}")
+    assert len(heard.take()) == KINDS - 4
+    heard.audit.tick()
+    assert heard.take() == [{"what": "refused", "action": "others", "count": 4}]
+
+
+def test_who_may_do_everything_is_refused_for_other_reasons() -> None:
+    """Without rights there is nothing to tell: too many prefixes are no matter of rights."""
+    heard = Heard()
+    handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits())
+    heard.audit.refused(handler, "subscribe", REFUSED)
+    heard.audit.tick()
+    assert heard.take() == []
+
+
+def test_what_admins_do() -> None:
+    """It is told each time, with who it was."""
+    heard = Heard()
+    heard.audit.did(handler_of("ada"), "reload", changed=["queue.messages"])
+    heard.audit.did(None, "reload", changed=[])
+    first, second = heard.take()
+    assert (first["what"], first["user"], first["changed"]) == ("reload", "ada", ["queue.messages"])
+    assert (second["user"], second["name"]) == ("", "signal")
+
+
+async def test_admins_hear_of_it() -> None:
+    """Of those with rights only admins; the journal, too, if its topics name it."""
+    core = Core(lambda: None)
+    journal = SlowJournal(core, AUDIT_TOPIC)
+    outlets: dict[str, FakeOutlet] = {}
+    for user in ("ada", "bob", ""):
+        outlets[user] = FakeOutlet()
+        handler = Handler(outlets[user], role=Role.CLIENT, limits=QueueLimits(), name=user)
+        core.attach(handler)
+        core.subscribe(handler, [AUDIT_TOPIC])
+        handler.rights = POLICY.rights(user) if user else None
+    Audit(core.announce, lambda: 12.5).did(None, "drain")
+    core.flush()
+    assert {user: len(outlet.batches) for user, outlet in outlets.items()} == {"ada": 1, "bob": 0, "": 1}
+    assert len(journal.entries) == 1
