@@ -34,7 +34,7 @@ connections = 2
 Nothing is guessed and nothing passed over: an unknown key, a role that does not exist, a path that could mean something
 else than it says is one error, which names the place.
 
-Owner: nobody. Cost: 3 µs a path. Not here: files (`peers.users.users` reads them).
+Owner: nobody. Cost: 2 µs a path. Not here: files (`peers.users.users` reads them).
 """
 
 from __future__ import annotations

@@ -66,15 +66,14 @@ def parse_path(text: str, separator: str = TOPICS) -> Path:
     check_prefix(text)
     if not text:
         raise InvalidTopicError(f"the path is empty; write {EVERYTHING!r} for everything")
-    shown = printable(text)
     if text.endswith(separator):
-        bare = printable(text.rstrip(separator) or EVERYTHING)
+        bare, shown = printable(text.rstrip(separator) or EVERYTHING), printable(text)
         raise InvalidTopicError(f"path {shown} ends with {separator!r}; write {bare}, which covers what is beneath it")
     components = tuple(text.split(separator))
     checked = components[1:] if text.startswith(TOPICS) else components
     if not _ODD.isdisjoint(checked) or _MARKS.search(text):
         for component in checked:
-            _check(component, shown, separator)
+            _check(component, printable(text), separator)
     return Path(components, text)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch
+from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch, undisturbed
 from tests.garbage import set_aside
 
 
@@ -64,3 +64,16 @@ def test_young_garbage_is_not_frozen() -> None:
     del cycle
     watch.tick(0, 0)
     assert seen() is None
+
+
+def test_nothing_is_collected_while_something_large_is_made() -> None:
+    """Neither by the collector itself nor by a tick; what was made is not walked over afterwards, either."""
+    watch = GarbageWatch()
+    collections = [each["collections"] for each in gc.get_stats()]
+    with undisturbed():
+        alive = [[number] for number in range(100_000)]
+        watch.tick(10, 0)
+        assert [each["collections"] for each in gc.get_stats()] == collections
+    assert len(gc.get_objects()) < 1_000
+    assert gc.isenabled()
+    assert len(alive) == 100_000
