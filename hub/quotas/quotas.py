@@ -27,7 +27,10 @@ from hub.quotas.rate import Rate
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
 
-__all__ = ["Quotas", "Share", "ShareStatistics", "WholeStatistics"]
+__all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
+
+USERS_SHOWN = 32
+"""How many users are shown by themselves, in metrics and in `$hub/statistics`; the others are shown together."""
 
 UNBOUNDED = 1 << 62
 """What there is of a resource of which nobody has said how much there is."""

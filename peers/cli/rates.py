@@ -22,7 +22,17 @@ import msgspec
 
 from hub.errors import CloseCode, ProtocolError
 
-__all__ = ["Activity", "Assembly", "HandlerCounters", "Snapshot", "Sort", "Total", "activities", "total"]
+__all__ = [
+    "Activity",
+    "Assembly",
+    "HandlerCounters",
+    "Snapshot",
+    "Sort",
+    "Total",
+    "UserHoldings",
+    "activities",
+    "total",
+]
 
 
 class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +54,18 @@ class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
 
 
+class UserHoldings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hub says of one user, or of several together (`hub.quotas.quotas.ShareStatistics`)."""
+
+    user: str
+    """Empty for several."""
+    users: int
+    held: dict[str, int]
+    """By resource."""
+    refused_total: int
+    held_back_s: float
+
+
 class _Part(msgspec.Struct, frozen=True):
     hub: str
     at_s: float
@@ -52,6 +74,7 @@ class _Part(msgspec.Struct, frozen=True):
     some: tuple[HandlerCounters, ...]
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
+    users: tuple[UserHoldings, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +87,22 @@ class Snapshot:
     memory_bytes: int = 0
     """How much memory the hub takes; 0 where it does not say."""
     memory_limit_bytes: int = 0
+    users: tuple[UserHoldings, ...] = ()
+    """Those who hold most, and the others together; empty where there are none, or the hub does not say."""
 
 
 class Assembly:
     """Puts the messages of one look at a hub together."""
 
-    __slots__ = ("_handlers", "_head")
+    __slots__ = ("_handlers", "_head", "_users")
 
     def __init__(self) -> None:
         # The hub and the time of the look that is being put together.
         self._head: tuple[str, float] = ("", -1.0)
         # The handlers of that look so far, without a gap; a part that is not the next one is passed over.
         self._handlers: list[HandlerCounters] = []
+        # The users of that look: its first part has them.
+        self._users: tuple[UserHoldings, ...] = ()
 
     def feed(self, value: Any) -> Snapshot | None:
         """Take the value of one `$hub/statistics` message; return the snapshot that it completes.
@@ -91,12 +118,15 @@ class Assembly:
         if head != self._head:
             self._head = head
             self._handlers = []
+            self._users = part.users
         if part.first != len(self._handlers):
             return None
         self._handlers.extend(part.some)
         if len(self._handlers) < part.handlers:
             return None
-        return Snapshot(part.hub, part.at_s, tuple(self._handlers), part.memory_bytes, part.memory_limit_bytes)
+        return Snapshot(
+            part.hub, part.at_s, tuple(self._handlers), part.memory_bytes, part.memory_limit_bytes, self._users
+        )
 
 
 class Activity(NamedTuple):

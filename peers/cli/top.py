@@ -1,7 +1,8 @@
 """`hub top`: a live table of a hub's handlers: who, which prefixes, how fast, what waits, what was lost.
 
 The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
-`peers.cli.rates`. On a terminal the table is drawn in place, elsewhere one follows the other.
+`peers.cli.rates`. Where the hub has users, a second table shows what those hold who hold most. On a terminal they are
+drawn in place, elsewhere they follow one another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -21,12 +22,12 @@ from rich.text import Text
 from hub.errors import CloseCode, ConnectionLostError
 from peers.cli.errors import FlagError
 from peers.cli.notices import Notices
-from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, activities, total
+from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, UserHoldings, activities, total
 from peers.cli.texts import escaped
 from peers.cli.url import HubFlags
 from peers.client import Client, connect
 
-__all__ = ["handler_table", "top"]
+__all__ = ["handler_table", "top", "user_table"]
 
 _TOPIC = "$hub/statistics"
 
@@ -45,6 +46,12 @@ _WIDE_COLUMNS = 120
 
 _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
+
+_USER_ROWS = 6
+"""Users shown where the table is drawn in place: most of the terminal is for handlers."""
+
+_USER_FRAME_LINES = 3
+"""Lines of their table beside its rows: an empty one, title and header."""
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -76,14 +83,18 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> 
         if not live:
             async for before, now in pairs:
                 console.print(handler_table(now, activities(before, now, sort), wide=console.width >= _WIDE_COLUMNS))
+                if now.users:
+                    console.print(user_table(now.users))
                 if once:
                     return
         with Live(console=console, auto_refresh=False, screen=True) as screen:
             async for before, now in pairs:
-                rows = max(1, console.height - _FRAME_LINES)
+                users = now.users[:_USER_ROWS]
+                rows = max(1, console.height - _FRAME_LINES - (len(users) + _USER_FRAME_LINES if users else 0))
                 wide = console.width >= _WIDE_COLUMNS
                 found = activities(before, now, sort)
-                screen.update(handler_table(now, found, limit_rows=rows, wide=wide), refresh=True)
+                table = handler_table(now, found, limit_rows=rows, wide=wide)
+                screen.update(Group(table, user_table(users)) if users else table, refresh=True)
 
 
 async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snapshot, Snapshot], None]:
@@ -156,6 +167,29 @@ def handler_table(
         cells = [Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns]
         table.add_row(*cells, style=_style(row))
     return table
+
+
+def user_table(users: Sequence[UserHoldings]) -> Table:
+    """Return the table of what users hold: a column for each resource that somebody holds."""
+    table = Table(
+        title="\nusers", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
+    )
+    resources = list(dict.fromkeys(resource for one in users for resource in one.held))
+    table.add_column("user", no_wrap=True)
+    for header in (*resources, "refused", "held back"):
+        table.add_column(header.replace("_", " "), justify="right", no_wrap=True)
+    for one in users:
+        name = escaped(one.user) if one.user else f"({one.users:,} others)"
+        amounts = [_amount(resource, one.held.get(resource, 0)) for resource in resources]
+        table.add_row(Text(name), *amounts, f"{one.refused_total:,}", f"{one.held_back_s:,.1f} s")
+    return table
+
+
+def _amount(resource: str, amount: int) -> str:
+    """Return how much somebody holds."""
+    if not amount:
+        return ""
+    return _size(amount) if resource.endswith("_bytes") else f"{amount:,}"
 
 
 @dataclass(frozen=True, slots=True)

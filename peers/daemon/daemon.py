@@ -26,6 +26,7 @@ import structlog
 from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
+from hub.quotas.quotas import USERS_SHOWN
 from peers.admin.services import add_services
 from peers.connections import broker_tls
 from peers.connections.bridge_dialler import bridge_dialler
@@ -342,8 +343,11 @@ class Daemon:
             "handlers": len(handlers),
             "memory_bytes": memory.resident_bytes,
             "memory_limit_bytes": memory.limit_bytes,
+            "users": [share._asdict() for share in core.quotas.largest(USERS_SHOWN)],
         }
         for first in range(0, max(1, len(handlers)), _HANDLERS_PER_MESSAGE):
+            if first:
+                totals.pop("users", None)
             some = [one.statistics()._asdict() for one in handlers[first : first + _HANDLERS_PER_MESSAGE]]
             core.announce(Event(STATISTICS_TOPIC, totals | {"first": first, "some": some}))
             yield first

@@ -30,6 +30,10 @@
 | `hub_users_recognised_total` | counter | `how`: `token`, ... (`peers.users.identity`) | recognised |
 | `hub_users_refused_total` | counter | `reason`: `nothing`, `token`, ... (`peers.users.refusal`) | not recognised |
 | `hub_users_slowed` | gauge | | addresses that failed lately, whose next failure is answered later |
+| `hub_quota_users` | gauge | | users who have a connection, or something else that is charged to them |
+| `hub_quota_limit`, `hub_quota_held` | gauge | `resource`: `connections`, ... | what there is, and what users hold |
+| `hub_quota_refused_total` | counter | `resource` | times that one was refused more, or lost messages for it |
+| `hub_quota_user_held` | gauge | `user`, `resource` | of the 32 who hold most; of the others: `user=""` |
 | `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
 | `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
@@ -112,6 +116,7 @@ from hub.memory import MemoryStatistics
 from hub.metrics import CoreStatistics
 from hub.names.names import NamesStatistics
 from hub.overflow import Overflow
+from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
@@ -140,6 +145,7 @@ class HubCollector:
         statistics = self._node.core.statistics()
         yield from self._connections()
         yield from _users(self._node.access)
+        yield from _shares(self._node.core.quotas)
         yield from self._handlers(statistics)
         yield from _messages(statistics)
         yield _counter(
@@ -235,6 +241,24 @@ def _users(access: Access) -> Iterator[Metric]:
         refused.add_metric((reason.value,), access.refused[reason])
     yield refused
     yield _gauge("hub_users_slowed", "Addresses that failed lately.", access.failures.addresses)
+
+
+def _shares(quotas: Quotas) -> Iterator[Metric]:
+    yield _gauge("hub_quota_users", "Users who have a connection, or something else that is charged.", len(quotas))
+    wholes = quotas.statistics()
+    total = GaugeMetricFamily("hub_quota_limit", "How much there is for all users together.", labels=("resource",))
+    held = GaugeMetricFamily("hub_quota_held", "What users hold of it.", labels=("resource",))
+    refused = CounterMetricFamily("hub_quota_refused", "Times that somebody was refused more.", labels=("resource",))
+    for resource, whole in wholes.items():
+        total.add_metric((resource,), whole.total)
+        held.add_metric((resource,), whole.held)
+        refused.add_metric((resource,), whole.refused_total)
+    yield from (total, held, refused)
+    of_user = GaugeMetricFamily("hub_quota_user_held", "The same, by user.", labels=("user", "resource"))
+    for share in quotas.largest(USERS_SHOWN):
+        for resource, amount in share.held.items():
+            of_user.add_metric((share.user, resource), amount)
+    yield of_user
 
 
 def _memory(statistics: MemoryStatistics) -> Iterator[Metric]:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from hub.errors import ProtocolError
+from hub.quotas.quotas import ShareStatistics
 from hub.statistics import HandlerStatistics
-from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, activities, total
+from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, UserHoldings, activities, total
 
 
 def counters(number: int, **changes: Any) -> dict[str, Any]:
@@ -50,6 +51,22 @@ def names(rows: list[Activity]) -> list[int]:
 def test_the_counters_are_those_of_the_hub() -> None:
     """What the hub announces of a handler is understood, field by field."""
     assert set(HandlerCounters.__struct_fields__) == set(HandlerStatistics._fields)
+
+
+def test_the_holdings_are_those_of_the_hub() -> None:
+    """What the hub announces of a user is understood, field by field."""
+    assert UserHoldings.__struct_fields__ == ShareStatistics._fields
+
+
+def test_the_first_message_of_a_look_has_the_users() -> None:
+    """They are those of the look, however many messages follow."""
+    assembly = Assembly()
+    users = [ShareStatistics("alice", 1, {"rules": 3}, 2, 1.5)._asdict()]
+    assert assembly.feed(part(1.0, 2, 0, counters(1)) | {"users": users}) is None
+    found = assembly.feed(part(1.0, 2, 1, counters(2)))
+    assert found is not None
+    assert found.users == (UserHoldings(user="alice", users=1, held={"rules": 3}, refused_total=2, held_back_s=1.5),)
+    assert assembly.feed(part(2.0, 1, 0, counters(1))) == snapshot(2.0, counters(1))
 
 
 def test_one_message_can_be_a_whole_look() -> None:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from peers.cli.rates import HandlerCounters, Snapshot, activities
-from peers.cli.top import handler_table
+from peers.cli.rates import HandlerCounters, Snapshot, UserHoldings, activities
+from peers.cli.top import handler_table, user_table
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, start, wait_subscribed
 from tests.cli.test_rates import counters
 
@@ -46,6 +46,25 @@ def test_a_row_says_who_and_how_much() -> None:
         "id role name address prefixes in/s out/s MB/s queued bytes dropped lately policy state",
         "7 client sensor 127.0.0.1:1 3: /a (everything) … 1,500 20 2.5 8,192 64.0 MiB 17 +17 drop-oldest paused",
         "total 1,500 20 2.5 8,192 64.0 MiB 17 +17",
+    ]
+
+
+def test_users_are_shown_with_what_they_hold() -> None:
+    """A column for each resource that somebody holds; those who are not shown by themselves are counted."""
+    users = (
+        UserHoldings(
+            user="al\x1b", users=1, held={"connections": 2, "queued_bytes": 5 << 20}, refused_total=7, held_back_s=1.5
+        ),
+        UserHoldings(user="", users=1200, held={"rules": 3}, refused_total=0, held_back_s=0),
+    )
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(user_table(users))
+    assert [" ".join(line.split()) for line in console.export_text().splitlines()] == [
+        "",
+        "users",
+        "user connections queued bytes rules refused held back",
+        "al\\u001b 2 5.0 MiB 7 1.5 s",
+        "(1,200 others) 3 0 0.0 s",
     ]
 
 

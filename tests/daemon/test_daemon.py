@@ -260,6 +260,7 @@ async def test_statistics_of_many(start_daemon: StartDaemon, connect: Connect) -
     found = [value for _, value in await watcher.values(3)]
     assert {value["handlers"] for value in found} == {601}
     assert [value["first"] for value in found] == [0, 256, 512]
+    assert [value.get("users") for value in found] == [[], None, None]
     assert sorted(one["id"] for value in found for one in value["some"]) == list(range(1, 602))
 
 

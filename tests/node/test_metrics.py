@@ -19,6 +19,7 @@ from hub.errors import NotRecognisedError
 from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
+from hub.quotas.resource import Resource
 from hub.settings import JournalSettings, Settings
 from peers.journal.journal import Journal
 from peers.node import metrics
@@ -280,3 +281,21 @@ async def test_users(node: Node) -> None:
     assert value(families, "hub_users_refused_total", reason="nothing") == 1
     assert value(families, "hub_users_refused_total", reason="jwt") == 0
     assert value(families, "hub_users_slowed") == 1
+
+
+async def test_what_users_hold(node: Node) -> None:
+    """Each resource by itself, and those users who hold most of one."""
+    rights = read_policy({}, "policy").rights("alice", ("member",))
+    for _ in range(2):
+        handler = Handler(Sink(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
+        node.core.attach(handler)
+        node.core.subscribe(handler, ["/a", "/b"])
+    assert handler.share is not None
+    assert not handler.share[Resource.RULES].take(10**9)
+    families = scrape(node)
+    assert value(families, "hub_quota_users") == 1
+    assert value(families, "hub_quota_limit", resource="prefixes") == 10_000_000
+    assert value(families, "hub_quota_held", resource="prefixes") == 4
+    assert value(families, "hub_quota_refused_total", resource="rules") == 1
+    assert value(families, "hub_quota_user_held", user="alice", resource="connections") == 2
+    assert {one.labels["resource"] for one in families["hub_quota_user_held"].samples} == {"connections", "prefixes"}
