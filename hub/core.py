@@ -329,11 +329,15 @@ class Core:
         """
         self._check_attached(handler)
         wanted: list[str] = []
+        rights = handler.rights
         for prefix in prefixes:
             wanted.append(check_prefix(prefix))
             self._check_may_see(handler, prefix)
             if not len(wanted) % _CHECKED_PER_STEP:
                 yield
+        if handler.rights is not rights:  # it was given others meanwhile
+            for prefix in wanted:
+                self._check_may_see(handler, prefix)
         for prefix in self._prefixes_allowed.taking(handler, handler.prefixes, wanted):
             self._add(handler, prefix)
             yield from _steps(prefix)

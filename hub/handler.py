@@ -247,6 +247,16 @@ class Handler:
         return Action.BRING if self.is_peer else Action.PUBLISH
 
     @property
+    def requesting(self) -> Action:
+        """What it does when it asks something, and what it must be granted for that."""
+        return Action.BRING if self.is_peer else Action.REQUEST
+
+    @property
+    def serving(self) -> Action:
+        """What it does when it gets what is asked, and what it must be granted for that."""
+        return Action.TAKE if self.is_peer else Action.SERVE
+
+    @property
     def seeing(self) -> Action:
         """What it does when it gets what it subscribes to, and what it must be granted for that."""
         return Action.TAKE if self.is_peer else Action.SUBSCRIBE

@@ -83,7 +83,7 @@ class Allowance(Generic[K]):
             RejectedError: With the first step: there would be too many of the handler or of its user, or there is too
                 little memory.
         """
-        self._check(handler, held, wanted)
+        self.check(handler, held, wanted)
         reserved = self._reserve(handler, held, wanted)
         try:
             for item in wanted:
@@ -115,8 +115,12 @@ class Allowance(Generic[K]):
         else:
             usage.give_back(-items)
 
-    def _check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
-        """See to it that a handler does not hold too many different items."""
+    def check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
+        """See to it that a handler would not hold too many different items; `taking` does so itself.
+
+        Raises:
+            RejectedError: There would be too many, or there is too little memory.
+        """
         role = handler.delivery.role
         if self._memory.is_over and role is not Role.LOCAL:
             raise self._memory.rejection()

@@ -10,7 +10,7 @@ Frozen. Cost: O(log n) a question, about 0.4 µs.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hub.journal.listing import listed_texts
 
@@ -22,11 +22,13 @@ class Wanted:
 
     Args:
         prefixes: One or more.
+        may_read: Whether a topic is granted to the reader; None: all are.
     """
 
-    __slots__ = ("_prefixes",)
+    __slots__ = ("_may_read", "_prefixes")
 
-    def __init__(self, prefixes: Iterable[str]) -> None:
+    def __init__(self, prefixes: Iterable[str], may_read: Callable[[str], bool] | None = None) -> None:
+        self._may_read = may_read
         # In their order, without those that another one covers.
         self._prefixes: list[str] = []
         for prefix in sorted(prefixes):
@@ -36,10 +38,14 @@ class Wanted:
     @property
     def is_all(self) -> bool:
         """Return whether every topic is wanted."""
-        return self._prefixes == [""]
+        return self._prefixes == [""] and self._may_read is None
 
     def holds(self, topic: str) -> bool:
-        """Return whether a topic is wanted."""
+        """Return whether a topic is wanted, and granted."""
+        return self._begins(topic) and (self._may_read is None or self._may_read(topic))
+
+    def _begins(self, topic: str) -> bool:
+        """Return whether a topic begins with one of the prefixes."""
         place = bisect_right(self._prefixes, topic)
         return place > 0 and topic.startswith(self._prefixes[place - 1])
 
@@ -50,8 +56,11 @@ class Wanted:
         return bytes([self.holds(topic) for topic in topics])
 
     def may_hold(self, listed: bytes) -> bool:
-        """Return whether a block with this listing (`hub.journal.listing`) may hold a topic that is wanted."""
-        return self.is_all or any(self.holds(text) or self._continues(text) for text in listed_texts(listed))
+        """Return whether a block with this listing (`hub.journal.listing`) may hold a topic that is wanted.
+
+        What is granted is not asked: a listing has beginnings of topics, and says nothing of what may be read.
+        """
+        return self.is_all or any(self._begins(text) or self._continues(text) for text in listed_texts(listed))
 
     def _continues(self, text: str) -> bool:
         """Return whether one of the prefixes begins with `text`: then what begins with `text` may be wanted."""

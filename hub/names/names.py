@@ -34,6 +34,8 @@ from hub.names.claim import Announced, Change, Claim, Standing, Tell, Wish, unto
 from hub.names.contest import Contest
 from hub.names.grammar import check_name
 from hub.names.register import Register
+from hub.policy.policy import Action
+from hub.policy.refusal import check_granted
 from hub.quotas.resource import Resource
 from hub.turn import Turn
 
@@ -123,13 +125,14 @@ class Names:
 
         Raises:
             InvalidNameError: The name, or a label, is none.
-            RejectedError: Somebody else owns it, or there are too many.
+            RejectedError: Somebody else owns it, it is not granted, or there are too many.
             ClosedError: The handler has left.
         """
         if handler.closed:
             raise ClosedError("the handler is not attached to this hub")
         try:
             name, labels = check_name(wish.name), check_labels(wish.labels)
+            check_granted(handler.rights, Action.CLAIM, name)
             claim = Claim(name, handler, labels, now_us, self._hub, handler.id, wish.queue, tell)
             return self._claim(handler, claim)
         except (InvalidNameError, RejectedError):
@@ -287,6 +290,7 @@ class Names:
     def _hear(self, link: Handler, announced: Announced) -> None:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
+        check_granted(link.rights, Action.CLAIM, name)
         contest = self.register.get(name)
         names = self._names.get(link, {})
         if name not in names:

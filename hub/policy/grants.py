@@ -25,15 +25,15 @@ Not here: what the language looks like (`hub.policy.language`), who has which ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hub.policy.path import EVERYTHING, OWN, TOPICS, USER, Path
 
-__all__ = ["Domain", "Grant", "Grants", "User"]
+__all__ = ["Domain", "Grant", "Grants", "User", "allows_by"]
 
 _SEARCHED_NODES = 200
 """How many nodes are looked at for the text of a refusal, 0.4 µs each: examples are enough there."""
@@ -194,6 +194,26 @@ class Grants:
             for allowed in (root.allow, root.allow_beneath)
         )
 
+    def paths(self, user: User, limit: int) -> list[tuple[str, bool]] | None:
+        """Return every path that decides something for a user, with his name in it, and whether it allows.
+
+        Grants of these paths alone, all of one role, decide the same for him.
+
+        Returns:
+            The paths; None if more than `limit` nodes would have to be looked at for them.
+        """
+        found: list[tuple[str, bool]] = []
+        for looked_at, node in enumerate(_walk((self._root, self._own), user.roles)):
+            if looked_at >= limit:
+                return None
+            path = node.path.replace(USER, user.name)
+            found += [
+                (path, allowed)
+                for allowed, roles in ((True, node.allow), (False, node.deny))
+                if not user.roles.isdisjoint(roles)
+            ]
+        return found
+
     def decisive(self, domain: Domain, user: User) -> Grant | None:
         """Return the grant that decides for a user; None where none is met, so that nothing is allowed."""
         for level in domain:
@@ -265,6 +285,24 @@ def _step(met: list[_Met], component: str) -> list[_Met]:
         if named is not None and name in (None, component):
             reached.append((named, component))
     return reached
+
+
+def allows_by(paths: Iterable[tuple[str, bool]]) -> Callable[[str], bool]:
+    """Return a function that decides about topics as `Grants.paths` says, for another process."""
+    grants, role = Grants(), "reader"
+    for path, allowed in paths:
+        grants.add(role, Path(() if path == EVERYTHING else tuple(path.split(TOPICS)), path), allowed=allowed)
+    user = User("", frozenset({role}))
+    return lambda topic: grants.allows(grants.domain(topic), user)
+
+
+def _walk(nodes: Iterable[_Node], roles: frozenset[str]) -> Iterator[_Node]:
+    """Yield nodes and all beneath them, but for the branches in which none of these roles stands."""
+    for node in nodes:
+        yield node
+        if roles.isdisjoint(node.allow_beneath) and roles.isdisjoint(node.denied_beneath):
+            continue
+        yield from _walk(chain(node.children.values(), () if node.named is None else (node.named,)), roles)
 
 
 def _is_allowed(levels: Iterable[Level], user: User) -> bool:

@@ -198,7 +198,17 @@ class Rights:
         is_admin: Whether he may administer the hub.
     """
 
-    __slots__ = ("__weakref__", "_grants", "_targets", "brings_in", "is_admin", "policy", "publishes_in", "user")
+    __slots__ = (
+        "__weakref__",
+        "_grants",
+        "asks",
+        "brings_in",
+        "brings_to",
+        "is_admin",
+        "policy",
+        "publishes_in",
+        "user",
+    )
 
     def __init__(self, user: User, policy: Policy, grants: Mapping[Action, Grants], *, is_admin: bool) -> None:
         self.user = user
@@ -209,8 +219,9 @@ class Rights:
         # already (`may_in`). What is not in there is refused, or not known.
         self.publishes_in: set[Domains] = set()
         self.brings_in: set[Domains] = set()
-        # What he may ask, and what he may bring requests for, as it stands on the wire, likewise.
-        self._targets: dict[Action, set[bytes]] = {}
+        # Targets that he may ask, and that he may bring requests for, as they stand on the wire, likewise (`may_ask`).
+        self.asks: set[bytes] = set()
+        self.brings_to: set[bytes] = set()
 
     def may(self, action: Action, topic: str) -> bool:
         """Return whether he may do it to a topic (a name, for `CLAIM`)."""
@@ -234,31 +245,42 @@ class Rights:
         _remember(self.brings_in if brings else self.publishes_in, domains)
         return True
 
-    def may_ask(self, action: Action, target: bytes) -> bool:
-        """Return whether he may do it, REQUEST or BRING, to a target as it stands on the wire; remember it if he may.
+    def may_ask(self, target: bytes, *, as_peer: bool) -> bool:
+        """Return whether he may ask a target, as it stands on the wire; remember it if he may.
 
-        A target that no topic could be is allowed to nobody.
+        Args:
+            target: A topic, or a service name, which is asked for as the topic of one component that it would be.
+                What is neither is allowed to nobody.
+            as_peer: Whether a peer hub brings the request.
         """
-        targets = self._targets.get(action)
-        if targets is not None and target in targets:
+        targets = self.brings_to if as_peer else self.asks
+        if target in targets:
             return True
         try:
             topic = target.decode()
         except UnicodeDecodeError:
             return False
-        if not self.may(action, topic):
+        if not self.may(Action.BRING if as_peer else Action.REQUEST, topic):
             return False
-        _remember(self._targets.setdefault(action, set()), target)
+        _remember(targets, target)
         return True
 
     @property
     def may_link(self) -> bool:
         """Whether he may be a peer hub: some role lets him bring or take something."""
-        return any(self._grants[action].concerns(self.user) for action in (Action.BRING, Action.TAKE))
+        return self.may_any(Action.BRING) or self.may_any(Action.TAKE)
 
     def may_all(self, action: Action, prefix: str) -> bool:
         """Return whether he may do it to every topic that begins with a prefix."""
         return self._grants[action].covers(prefix, self.user)
+
+    def may_any(self, action: Action) -> bool:
+        """Return whether there is anything at all that he may do it to."""
+        return self._grants[action].concerns(self.user)
+
+    def paths(self, action: Action, limit: int) -> list[tuple[str, bool]] | None:
+        """Return all that is granted and denied to him, see `Grants.paths`; None if that is over `limit`."""
+        return self._grants[action].paths(self.user, limit)
 
     def grant(self, action: Action, topic: str) -> Grant | None:
         """Return the grant that decides about a topic; None where there is none, and it is not allowed."""

@@ -32,6 +32,7 @@ from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import RequestLimits
 from hub.memory import Memory
+from hub.policy.refusal import not_granted
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.requests.answers import AnswerRuns, cut_values
 from hub.requests.counters import RequestCounters, RequestStatistics
@@ -127,7 +128,8 @@ class Requests:
         Raises:
             ClosedError: The handler has left. This and the others come with the first step.
             InvalidTopicError: One of them is no prefix.
-            RejectedError: One is the hub's own, there would be too many, or this kind of handler cannot serve.
+            RejectedError: One is the hub's own, or not granted; there would be too many, or this kind of handler cannot
+                serve. What a peer hub may take of what it announces is served all the same.
         """
         if handler.closed:
             raise ClosedError("the handler is not attached to this hub")
@@ -175,6 +177,10 @@ class Requests:
         elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
+        elif (rights := handler.rights) is not None and not rights.may_ask(request.target, as_peer=asker.is_link):
+            target = request.target.decode(errors="replace")
+            text = not_granted(rights, handler.requesting, target).text
+            self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
         elif asker.usage is not None and asker.usage.room < count:
             asker.usage.refuse()
             self._fail(asker, request.first, count, Status.OVERFLOW, asker.usage.rejection(count).text)

@@ -16,13 +16,16 @@ Not here: requests (`hub.requests.requests`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
+from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.multimap import PrefixMultimap
+from hub.policy.policy import Rights
+from hub.policy.refusal import prefix_not_granted
 from hub.requests.pending import Participant
 from hub.topics import RESERVED, check_prefix, decode_topic
 from hub.turn import Turn
@@ -34,6 +37,12 @@ COMPARED = 64
 
 TOPICS_LIMIT = 65_536
 """Most topics remembered; about 300 bytes each."""
+
+
+_CHECKED_PER_STEP = 5
+"""Of how many prefixes it is checked in one step whether they are granted: 2 µs each."""
+
+_Parted = tuple[list[str], RejectedError | None]
 
 
 class _Served:
@@ -117,16 +126,29 @@ class Services:
 
         Raises:
             InvalidTopicError: One of them is no prefix.
-            RejectedError: One is the hub's own, or there would be too many.
+            RejectedError: One is the hub's own, or not granted, or there would be too many. Of what a peer hub
+                announces, which are services of its own clients, the rest is served before this is raised.
         """
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
-        for prefix in self._allowed.taking(participant.handler, participant.served, prefixes):
+        handler = participant.handler
+        granted, refused, rights = prefixes, None, handler.rights
+        if rights is not None:
+            self._allowed.check(handler, participant.served, prefixes)
+            granted, refused = yield from _parted(handler, rights, prefixes)
+            if participant.gone:
+                return
+            if handler.rights is not rights:  # it was given others meanwhile
+                yield from self.serving(participant, prefixes)
+                return
+        for prefix in self._allowed.taking(handler, participant.served, granted):
             self._add(participant, prefix)
             yield
             if participant.gone:
                 return
+        if refused is not None:
+            raise refused
 
     def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Take back one for each prefix, in steps; those that are not served are passed over."""
@@ -192,3 +214,23 @@ class Services:
     def _tell(self, change: Change) -> None:
         for on_change in list(self._on_change.values()):
             on_change(change)
+
+
+def _parted(handler: Handler, rights: Rights, prefixes: list[str]) -> Generator[None, None, _Parted]:
+    """Return the prefixes that a handler may serve, and what is said of the first of the others.
+
+    Raises:
+        RejectedError: That, at once, if it is no peer hub.
+    """
+    granted: list[str] = []
+    refused: RejectedError | None = None
+    for number, prefix in enumerate(prefixes, 1):
+        if rights.may_all(handler.serving, prefix):
+            granted.append(prefix)
+        else:
+            refused = refused or prefix_not_granted(rights, handler.serving, prefix)
+            if not handler.is_link:
+                raise refused
+        if not number % _CHECKED_PER_STEP:
+            yield
+    return granted, refused

@@ -150,6 +150,7 @@ class BridgeConversation:
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
         connection.join(handler)
         core.attach(handler, self._change_wanted)
+        core.on_refused[handler] = self._refuse_messages
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
 
@@ -172,6 +173,13 @@ class BridgeConversation:
         event = "zeek refused a message" if failure.outward else "message of zeek refused"
         self._node.log.warning(event, address=self._connection.address, reason=failure.text)
         return _REFUSED_EVENTS
+
+    def _refuse_messages(self, error: RejectedError, messages: int) -> None:
+        """Count and log what the Zeek may not bring, as the API has no word for it."""
+        self._node.rejected_messages += messages
+        self._node.log.warning(
+            "messages of a Zeek refused", address=self._connection.address, messages=messages, reason=error.text
+        )
 
     # What the hub wants.
 

@@ -24,7 +24,7 @@ from typing import cast
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode
+from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
 from hub.overflow import QueueLimits
@@ -208,11 +208,19 @@ class BrokerConversation:
         connection.join(handler)
         self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)
         node.core.attach(handler, self._ask)
+        node.core.on_refused[handler] = self._refuse_messages
         self._peerings.added(peered.peer_id, address)
         self._subscriptions.replace(peered.filter)
         self._peerings.registry.settle(peered.peer_id)
         connection.opened()
         node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
+
+    def _refuse_messages(self, error: RejectedError, messages: int) -> None:
+        """Count and log what the far side may not bring: Broker has no word for it."""
+        self._node.rejected_messages += messages
+        self._node.log.warning(
+            "messages of a Zeek refused", address=self._connection.address, messages=messages, reason=error.text
+        )
 
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""

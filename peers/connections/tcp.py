@@ -309,6 +309,7 @@ class TcpConversation:
         if not self.dialled:
             self.session.send(self._node.hello(self._queue, self._link_id).encode())
         self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id)
+        self._node.core.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "peer linked")
 
     # What `Links` decides.

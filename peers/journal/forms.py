@@ -34,6 +34,8 @@ class Order(Fetch, frozen=True, omit_defaults=True):
     """What a reader process is told to do. A FETCH as it came from the wire is an order, too."""
 
     form: Form = "frame"
+    granted: tuple[tuple[str, bool], ...] | None = None
+    """Paths of topics, and whether who reads is allowed or denied what stands beneath; None: he may read everything."""
 
 
 _decode = msgspec.msgpack.Decoder(Order).decode

@@ -162,9 +162,9 @@ class Journal:
         self._recorder.call_at_commit(fetch.start, now)
         return forget
 
-    def stage(self, stage: Stage, answer: OnStaged) -> None:
+    def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
         """Keep messages until their COMMIT; answer once they are checked."""
-        self._staging.stage(stage, self._loop.time(), answer)
+        self._staging.stage(source, stage, self._loop.time(), answer)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged, or drop it; answer once it is on the disk."""

@@ -44,7 +44,7 @@ class NoJournal:
         deliver(_none())
         return nothing
 
-    def stage(self, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
+    def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
         """Answer that there is nothing to write to."""
         answer(_none())
 

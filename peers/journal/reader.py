@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
 from hub.frame import HEADER, HEADER_BYTES
+from hub.policy.grants import allows_by
 from peers.journal.forms import Order, body_parts, decode_order
 from peers.journal.view import View
 from peers.wire.control import Notice, encode_notice
@@ -34,7 +35,14 @@ _RECEIVE_BYTES = 64 * 1024
 def answer(view: Callable[[], View], order: Order) -> list[bytes]:
     """Return the frame that answers a FETCH, in parts."""
     try:
-        found = view().fetch(order.start, order.end, order.prefixes, order.bytes, time_us=order.time)
+        found = view().fetch(
+            order.start,
+            order.end,
+            order.prefixes,
+            order.bytes,
+            time_us=order.time,
+            may_read=None if order.granted is None else allows_by(order.granted),
+        )
         parts = body_parts(order, found)
     except GoneError as error:
         return [_refusal(order, CloseCode.GONE, error.text, error.first)]

@@ -61,7 +61,7 @@ class Recording(Protocol):
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read. Call what is returned when nobody waits for the answer any more."""
 
-    def stage(self, stage: Stage, answer: OnStaged) -> None:
+    def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
         """Keep messages until their COMMIT."""
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:

@@ -31,8 +31,10 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.handler import Handler
+from hub.policy.policy import Rights
 from hub.routes import Route
 from hub.stretch import Run, Stretch
+from hub.topics import printable
 from peers.journal.recorder import Recorder
 from peers.journal.schema import Write
 from peers.journal.store import WRITERS_LIMIT
@@ -98,9 +100,13 @@ _MEMORY_PARTS = 4
 class _Transaction:
     """What one writer has staged."""
 
-    __slots__ = ("parts", "size_bytes", "touched_s")
+    __slots__ = ("checked", "parts", "rights", "size_bytes", "touched_s")
 
-    def __init__(self) -> None:
+    def __init__(self, rights: Rights | None) -> None:
+        # Of whoever has begun it: nobody else may go on with it.
+        self.rights = rights
+        # The rights with which its messages were checked.
+        self.checked: set[Rights | None] = set()
         # Number of a part → its frames, in the order in which they came.
         self.parts: dict[int, list[bytes]] = {}
         # What is charged for all parts, bytes.
@@ -178,14 +184,15 @@ class Staging:
 
     # Orders.
 
-    def stage(self, stage: Stage, now_s: float, answer: OnStaged) -> None:
+    def stage(self, source: Handler, stage: Stage, now_s: float, answer: OnStaged) -> None:
         """Keep messages until their COMMIT.
 
         Args:
+            source: The handler that brings them.
             stage: The messages that were brought.
             now_s: The time, for `sweep`.
-            answer: Called once it is kept, or why not: they are no messages, not all of them would be recorded, or too
-                much waits.
+            answer: Called once it is kept, or why not: they are no messages, not all of them would be recorded or may
+                be published by `source`, the transaction is another user's, or too much waits.
         """
         size = _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
         if self._core.memory.is_over:
@@ -204,7 +211,7 @@ class Staging:
             self._hold(-size)
             answer(error)
 
-        self._put(_Order(self._stage(stage, size, now_s, answer, refuse), refuse))
+        self._put(_Order(self._stage(source, stage, size, now_s, answer, refuse), refuse))
 
     def _hold(self, size_bytes: int) -> None:
         """Charge so much more for what is staged, or less."""
@@ -260,25 +267,30 @@ class Staging:
 
     # STAGE.
 
-    def _stage(self, stage: Stage, size: int, now_s: float, answer: OnStaged, refuse: Refuse) -> Iterator[int]:
+    def _stage(  # noqa: PLR0913, PLR0917 -- an order, and all that its answer needs
+        self, source: Handler, stage: Stage, size: int, now_s: float, answer: OnStaged, refuse: Refuse
+    ) -> Iterator[int]:
         """Check what a STAGE brings, and keep it."""
+        rights = source.rights
         try:
-            yield from self._check(stage.frames)
+            yield from self._check(source, stage.frames)
+            _check_owner(self._transactions.get(stage.transaction), stage.transaction, rights)
         except RejectedError as error:
             refuse(error)
             return
-        transaction = self._transactions.pop(stage.transaction, None) or _Transaction()
+        transaction = self._transactions.pop(stage.transaction, None) or _Transaction(rights)
         self._transactions[stage.transaction] = transaction
+        transaction.checked.add(rights)
         transaction.parts.setdefault(stage.part, []).append(stage.frames)
         transaction.touched_s = now_s
         transaction.size_bytes += size
         answer(None)
 
-    def _check(self, frames: bytes) -> Iterator[int]:
-        """See to it that every message can be routed, and will be recorded.
+    def _check(self, source: Handler, frames: bytes) -> Iterator[int]:
+        """See to it that every message can be routed, is granted to `source`, and will be recorded.
 
         Raises:
-            RejectedError: One of them cannot be routed, or will not be recorded.
+            RejectedError: One of them cannot be routed, is not granted, or will not be recorded.
         """
         journal = self._recorder.handler
         scanner = Scanner(self._core.routes, self._frame_limit_bytes)
@@ -295,16 +307,37 @@ class Staging:
                 routes = [item.route] if isinstance(item, Run) else item.routes
                 for route in set(routes):
                     _check_route(route, journal)
+                if source.rights is not None:
+                    self._check_granted(source, item)
                 yield 1 + len(routes) // _ROUTES_PER_COST
         except ProtocolError as error:
             raise RejectedError(error.code, error.text) from error
         if scanner.held_bytes:
             raise RejectedError(CloseCode.BAD_DATA, "STAGE: the last frame is not whole")
 
+    def _check_granted(self, source: Handler, item: Run[Route] | Stretch[Route]) -> None:
+        """See to it that `source` may publish all of it.
+
+        Raises:
+            RejectedError: It may not.
+        """
+        if isinstance(item, Run):
+            self._core.check_publisher(source, item.route, item)
+            return
+        places = {route: number for number, route in enumerate(item.routes)}
+        for route, number in places.items():
+            self._core.check_publisher(source, route, item.run(number))
+
     # COMMIT.
 
     def _commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> Iterator[int]:
-        transaction = self._transactions.pop(commit.transaction, None)
+        transaction = self._transactions.get(commit.transaction)
+        try:
+            _check_owner(transaction, commit.transaction, source.rights)
+        except RejectedError as error:
+            answer(error)
+            return
+        self._transactions.pop(commit.transaction, None)
         size = transaction.size_bytes if transaction is not None else 0
 
         def done(outcome: Committed | RejectedError) -> None:
@@ -320,6 +353,9 @@ class Staging:
         else:
             try:
                 chunks = _chunks(commit, transaction)
+                if transaction is not None and transaction.checked != {source.rights}:
+                    for chunk in chunks:  # they were staged with other rights than those that hold now
+                        yield from self._check(source, chunk)
             except RejectedError as error:
                 self._dropped += transaction is not None
                 done(error)
@@ -432,6 +468,18 @@ class Staging:
         return StagingStatistics(
             len(self._transactions), self._size_bytes, self._committed, self._repeated, self._dropped
         )
+
+
+def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | None) -> None:
+    """See to it that a transaction is nobody else's.
+
+    Raises:
+        RejectedError: Another user has begun it.
+    """
+    if transaction is None or rights is None:
+        return
+    if transaction.rights is None or transaction.rights.user.name != rights.user.name:
+        raise RejectedError(CloseCode.NOT_ALLOWED, f"transaction {printable(name)} is another user's")
 
 
 def _check_route(route: Route, journal: Handler) -> None:

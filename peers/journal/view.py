@@ -12,7 +12,7 @@ block that is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import islice, takewhile
 from typing import NamedTuple
@@ -181,7 +181,7 @@ class View:
     def _damaged_times(self) -> JournalCorruptError:
         return JournalCorruptError(f"{self.path}: the index of times is damaged; see `hub journal verify`")
 
-    def fetch(
+    def fetch(  # noqa: PLR0913 -- what one answer depends on
         self,
         start: int,
         end: int | None,
@@ -189,6 +189,7 @@ class View:
         limit_bytes: int,
         *,
         time_us: int | None = None,
+        may_read: Callable[[str], bool] | None = None,
     ) -> Fetched:
         """Read from `start` on.
 
@@ -198,6 +199,7 @@ class View:
             prefixes: Prefixes of the topics wanted.
             limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for what is over it.
             time_us: Instead of `start`: the first record that is not older.
+            may_read: Whether a topic is granted to who reads; None: all are.
 
         Raises:
             GoneError: `start` is not in the journal.
@@ -212,7 +214,7 @@ class View:
             blocks: list[bytes] = []
             position = start
             if limit_bytes and start < end:
-                position = self._collect(blocks, start, end, Wanted(prefixes), limit_bytes)
+                position = self._collect(blocks, start, end, Wanted(prefixes, may_read), limit_bytes)
             return Fetched(start, position, extent, blocks)
 
     def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:

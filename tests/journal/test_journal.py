@@ -83,7 +83,7 @@ class Bench:
         """Bring a part."""
         told: asyncio.Future[RejectedError | None] = asyncio.get_running_loop().create_future()
         frames = Batch.of("/heard/x", values).frames
-        self.journal.stage(Stage(1, transaction, part, frames), told.set_result)
+        self.journal.stage(self.publisher, Stage(1, transaction, part, frames), told.set_result)
         return await told
 
     async def commit(self, transaction: str, *parts: int, **fields: Any) -> Committed | RejectedError:
@@ -423,7 +423,7 @@ async def test_no_journal() -> None:
     turn = Turn()
     journal.confirm(turn.core.routes.find("/a"), 1, told.append)
     journal.fetch(Fetch(1), told.append)()
-    journal.stage(Stage(1, "t", 0, b""), told.append)
+    journal.stage(turn.join()[0], Stage(1, "t", 0, b""), told.append)
     journal.commit(turn.join()[0], Commit(1, "t"), told.append)
     assert told[0] == "room"
     assert {str(error) for error in told[1:]} == {"this hub has no journal; start it with --journal PATH (1008)"}

@@ -18,6 +18,7 @@ from peers.journal.staging import Committed, Staging
 from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Commit, Stage
 from tests.hub.fakes import Turn
+from tests.hub.rights.hall import policy_of
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -59,7 +60,7 @@ class Bench:
 
     def stage(self, transaction: str, part: int, data: bytes, now_s: float = 0.0) -> None:
         """Bring a part."""
-        self.staging.stage(Stage(1, transaction, part, data), now_s, self.told.append)
+        self.staging.stage(self.writer, Stage(1, transaction, part, data), now_s, self.told.append)
 
     def commit(self, transaction: str, *parts: int, **fields: Any) -> None:
         """Have it committed."""
@@ -560,3 +561,96 @@ async def test_the_writer_may_go_before_its_commit_is_done(bench: Bench, monkeyp
     await bench.write()
     assert bench.outlet.values == [1, 2, 3]
     assert bench.told[-1] == Committed(0, 3, again=False)
+
+
+# Rights.
+
+POLICY = """
+[roles.writer]
+publish = { allow = ["/a"], deny = ["/a/secret"] }
+[users]
+alice = ["writer"]
+bob = ["writer"]
+"""
+
+
+def topics_of(*topics: str) -> bytes:
+    """One message under each."""
+    return b"".join(Batch.of(topic, [topic]).frames for topic in topics)
+
+
+@pytest.fixture
+async def guarded(bench: Bench) -> Bench:
+    """Alice stages and commits; nothing else has rights."""
+    policy = policy_of(POLICY)
+    bench.turn.core.adopt(policy)
+    bench.writer.rights = policy.rights("alice")
+    return bench
+
+
+@pytest.mark.parametrize("topics", [("/x",), ("/a/b", "/x"), ("/a", "/a/secret/b", "/a"), ("/ab",)])
+async def test_what_is_not_granted_is_not_staged(guarded: Bench, topics: tuple[str, ...]) -> None:
+    """Nothing of it is, wherever in the frames it stands; what was staged before stays."""
+    guarded.stage("t", 0, topics_of("/a/1"))
+    guarded.stage("t", 1, topics_of(*topics))
+    guarded.commit("t", 0)
+    guarded.turns_pass()
+    await guarded.write()
+    guarded.turns_pass()
+    assert [code for code, _ in guarded.refusals()] == [CloseCode.NOT_ALLOWED]
+    assert "not granted to user 'alice'" in guarded.refusals()[0][1]
+    assert guarded.outlet.values == ["/a/1"]
+
+
+async def test_what_is_granted_is_committed(guarded: Bench) -> None:
+    """As ever."""
+    guarded.stage("t", 0, topics_of("/a/1", "/a", "/a/secrets"))
+    guarded.commit("t", 0)
+    guarded.turns_pass()
+    assert guarded.refusals() == []
+    assert guarded.outlet.values == ["/a/1", "/a", "/a/secrets"]
+
+
+async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Bench) -> None:
+    """All of it before anything is routed: a batch is committed or it is not."""
+    guarded.stage("t", 0, topics_of("/a/1", "/a/2"))
+    guarded.turns_pass()
+    policy = policy_of(POLICY.replace('"/a/secret"', '"/a/2"'))
+    guarded.writer.rights = policy.rights("alice")
+    guarded.turn.core.adopt(policy)
+    guarded.commit("t", 0)
+    guarded.turns_pass()
+    assert [text for _, text in guarded.refusals()] == ["publish '/a/2': not granted to user 'alice'"]
+    assert guarded.outlet.values == []
+    assert guarded.staging.statistics().bytes == 0
+
+
+async def test_a_transaction_belongs_to_its_user(guarded: Bench) -> None:
+    """Nobody else adds to it, commits it, or drops it; whoever has no bounds may."""
+    policy = guarded.turn.core.policy
+    assert policy is not None
+    alice = policy.rights("alice")
+    guarded.stage("t", 0, topics_of("/a/1"))
+    guarded.turns_pass()
+    guarded.writer.rights = policy.rights("bob")
+    guarded.stage("t", 0, topics_of("/a/2"))
+    guarded.commit("t", 0)
+    guarded.commit("t", abort=True)
+    guarded.turns_pass()
+    assert [text for _, text in guarded.refusals()] == ["transaction 't' is another user's"] * 3
+    guarded.writer.rights = alice
+    guarded.commit("t", 0)
+    guarded.turns_pass()
+    assert guarded.outlet.values == ["/a/1"]
+    guarded.stage("u", 0, topics_of("/a/3"))
+    guarded.turns_pass()
+    guarded.writer.rights = None
+    guarded.commit("u", 0)
+    guarded.turns_pass()
+    assert guarded.outlet.values == ["/a/1", "/a/3"]
+    guarded.stage("v", 0, topics_of("/a/4"))
+    guarded.turns_pass()
+    guarded.writer.rights = alice
+    guarded.commit("v", 0)
+    guarded.turns_pass()
+    assert guarded.refusals()[-1][1] == "transaction 'v' is another user's"

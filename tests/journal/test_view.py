@@ -10,6 +10,7 @@ import pytest
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block
+from hub.policy.grants import allows_by
 from peers.journal import view as view_module
 from peers.journal.schema import Write
 from peers.journal.store import Retention
@@ -259,6 +260,27 @@ def test_filters(view: View, prefixes: tuple[str, ...], wanted: list[int]) -> No
     found = view.fetch(3, 67, prefixes, LOTS)
     assert offsets(found.blocks) == [offset for offset in range(3, 67) if offset % 3 in wanted]
     assert found.next == 67
+
+
+@pytest.mark.parametrize(
+    ("paths", "wanted"),
+    [
+        ([("/t/1", True)], [1]),
+        ([("/t", True), ("/t/0", False)], [1, 2]),
+        ([("*", True), ("/t/2", False)], [0, 1]),
+        ([("*", True)], [0, 1, 2]),
+        ([("/t/", True)], []),
+        ([("/", True)], []),
+        ([], []),
+    ],
+)
+def test_what_is_granted(view: View, paths: list[tuple[str, bool]], wanted: list[int]) -> None:
+    """Whole components, with holes, whatever prefixes are asked for; no name of another topic comes with it."""
+    found = view.fetch(3, 67, ("", "/t/1"), LOTS, may_read=allows_by(paths))
+    assert offsets(found.blocks) == [offset for offset in range(3, 67) if offset % 3 in wanted]
+    assert found.next == 67
+    named = {topic for data in found.blocks for topic in Block.parse(data).topics}
+    assert named == {f"/t/{number}" for number in wanted}
 
 
 def test_ten_thousand_prefixes(view: View) -> None:

@@ -15,13 +15,14 @@ import pytest
 
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.frame import FLAG_BATCH, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
+from peers.journal.forms import Order, decode_order
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
-from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
+from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT, NARROWED_PATHS
 from peers.verbs.verbs import Verbs
 from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.control import Notice, decode_notice
@@ -31,6 +32,7 @@ from peers.wire.records import (
     Commit,
     Fetch,
     Stage,
+    decode_fetch,
     decode_records,
     encode_commit,
     encode_fetch,
@@ -38,6 +40,7 @@ from peers.wire.records import (
 )
 from peers.wire.session import Confirmable, Session
 from tests.hub.fakes import Turn
+from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -71,7 +74,7 @@ class FakeJournal:
             self.fetches.append((fetch, deliver))
         return lambda: self.cancelled.append(fetch.request)
 
-    def stage(self, stage: Stage, answer: Callable[[RejectedError | None], None]) -> None:
+    def stage(self, _: object, stage: Stage, answer: Callable[[RejectedError | None], None]) -> None:
         """Check later."""
         self.staged.append((stage, answer))
 
@@ -270,6 +273,126 @@ def test_fetches_of_who_has_left(bench: Bench) -> None:
     bench.journal.fetches[0][1](RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
     bench.requests.close()
     assert bench.journal.cancelled == [6]
+
+
+# Rights.
+
+POLICY = """
+[roles.reader]
+publish = ["/a"]
+journal = { allow = ["/a", "/mail/{user}"], deny = ["/a/secret"] }
+[users]
+alice = ["reader"]
+bob = []
+"""
+
+
+def restrict(bench: Bench, user: str, text: str = POLICY) -> None:
+    """Let the client be a user from now on."""
+    policy = policy_of(text)
+    bench.handler.rights = policy.rights(user)
+    bench.turn.core.adopt(policy)
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "told"),
+    [
+        (("",), "journal '': not granted as a whole to user 'alice'; granted beneath: '/a/', '/mail/alice/'"),
+        (("/a/b", "/a"), "journal '/a': not granted as a whole to user 'alice'; granted beneath: '/a/'"),
+        (("/a/",), "journal '/a/': not granted as a whole to user 'alice': something beneath it is denied"),
+        (("/a/secret/x",), "journal '/a/secret/x': not granted to user 'alice'"),
+        (("/mail/bob/",), "journal '/mail/bob/': not granted to user 'alice'"),
+        (("$hub/",), "journal '$hub/': not granted to user 'alice'"),
+    ],
+)
+def test_history_of_what_is_not_granted(bench: Bench, prefixes: tuple[str, ...], told: str) -> None:
+    """Is refused with the request's number; the journal is not asked."""
+    restrict(bench, "alice")
+    bench.requests.act(Fetch(5, prefixes=prefixes))
+    assert bench.notices == [Notice("error", request=5, code=CloseCode.NOT_ALLOWED, text=told)]
+    assert bench.journal.fetches == []
+
+
+def test_history_of_what_is_granted(bench: Bench) -> None:
+    """Is read as it was asked for."""
+    restrict(bench, "alice")
+    bench.requests.act(Fetch(5, prefixes=("/a/b", "/mail/alice/")))
+    ((fetch, _),) = bench.journal.fetches
+    assert type(fetch) is Fetch
+    assert fetch.prefixes == ("/a/b", "/mail/alice/")
+
+
+def test_narrowed_history(bench: Bench) -> None:
+    """The reader is told what this user may read, in paths with his name."""
+    restrict(bench, "alice")
+    bench.handler.narrows = True
+    bench.requests.act(Fetch(5, 7, prefixes=("", "/a")))
+    ((fetch, _),) = bench.journal.fetches
+    assert isinstance(fetch, Order)
+    assert (fetch.request, fetch.start, fetch.prefixes, fetch.form) == (5, 7, ("", "/a"), "frame")
+    assert fetch.granted is not None
+    assert set(fetch.granted) == {("/a", True), ("/a/secret", False), ("/mail/alice", True)}
+    assert decode_order(encode_fetch(fetch)[HEADER_BYTES:]) == fetch
+
+
+def test_narrowed_history_for_who_may_read_nothing(bench: Bench) -> None:
+    """Holds nothing; a form that was asked for stays."""
+    restrict(bench, "bob")
+    bench.handler.narrows = True
+    bench.requests.act(Order(5, form="json"))
+    ((fetch, _),) = bench.journal.fetches
+    assert isinstance(fetch, Order)
+    assert (fetch.granted, fetch.form) == ((), "json")
+
+
+def test_narrowing_to_too_many_grants(bench: Bench) -> None:
+    """Is refused: each topic would be compared with all of them."""
+    many = ", ".join(f'"/x/{number}"' for number in range(NARROWED_PATHS))
+    restrict(bench, "alice", f'[roles.a]\njournal = [{many}]\n[users]\nalice = ["a"]')
+    bench.handler.narrows = True
+    bench.requests.act(Fetch(5))
+    (notice,) = bench.notices
+    assert notice.text == "journal: more than 1000 grants would have to be compared; ask for what is granted"
+
+
+def test_how_far_the_journal_reaches(bench: Bench) -> None:
+    """Is told to everybody who may read something of it."""
+    restrict(bench, "alice")
+    bench.requests.act(Fetch(5, bytes=0))
+    assert len(bench.journal.fetches) == 1
+    restrict(bench, "bob")
+    bench.requests.act(Fetch(6, bytes=0))
+    assert [notice.request for notice in bench.notices] == [6]
+
+
+def test_a_client_cannot_say_itself_what_is_granted_to_it() -> None:
+    """The wire has no such field."""
+    order = Order(5, granted=(("*", True),))
+    assert decode_fetch(encode_fetch(order)[HEADER_BYTES:]) == Fetch(5)
+
+
+def test_rights_that_change_while_a_piece_is_read(bench: Bench) -> None:
+    """What was read for the ones before is not handed on."""
+    restrict(bench, "alice")
+    bench.requests.act(Fetch(5, prefixes=("/a/b",), wait_ms=60_000))
+    ((_, deliver),) = bench.journal.fetches
+    restrict(bench, "bob")
+    deliver(bytearray(encode_frame(Kind.RECORDS, b"secret")))
+    assert [(notice.request, notice.code) for notice in bench.notices] == [(5, CloseCode.TRY_AGAIN_LATER)]
+
+
+def test_confirmed_messages_that_are_not_granted(bench: Bench) -> None:
+    """Are told as not recorded, in their order, and reach nobody."""
+    restrict(bench, "alice")
+    bench.publish(1)
+    bench.publish(2, topic="/ab")
+    bench.commit_all(7)
+    first, second = bench.notices
+    assert first == Notice("recorded", count=1, offset=7)
+    text = "publish '/ab': not granted to user 'alice'"
+    assert second == Notice("unrecorded", count=1, code=CloseCode.NOT_ALLOWED, text=text)
+    assert bench.outlet.values == [1]
+    assert bench.node.rejected_messages == 1
 
 
 # STAGE and COMMIT.

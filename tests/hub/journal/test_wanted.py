@@ -58,3 +58,14 @@ def test_all() -> None:
     assert Wanted(["/b", "", "/a"]).is_all
     assert not Wanted(["/"]).is_all
     assert Wanted([""]).marks(["/a", "b"]) == b"\1\1"
+
+
+def test_what_is_not_granted_is_not_wanted() -> None:
+    """Whatever it begins with; of blocks nothing is known, so that none is passed over for it."""
+    wanted = Wanted([""], lambda topic: topic == "/a/b")
+    assert not wanted.is_all
+    assert wanted.holds("/a/b")
+    assert wanted.marks(["/a", "/a/b", "/a/bc"]) == b"\0\1\0"
+    assert wanted.may_hold(b"/a")
+    assert not Wanted(["/x"], lambda _: True).may_hold(b"/a")
+    assert not Wanted(["/x"], lambda _: True).holds("/a/b")

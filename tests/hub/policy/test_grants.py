@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.policy.grants import Grant, Grants, User
+from hub.policy.grants import Grant, Grants, User, allows_by
 from hub.policy.path import EVERYTHING, NAMES, USER, parse_path
 from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
 
@@ -66,6 +66,27 @@ def test_topics_of_one_domain_are_alike(grants: list[NaiveGrant], first: str, se
             for roles in ([], ["one"], ["two"], ROLES):
                 user = User(name, frozenset(roles))
                 assert allows(tree, first, user) is allows(tree, second, user)
+
+
+@given(grants_of, topics, users)
+def test_what_another_process_is_told(grants: list[NaiveGrant], topic: str, user: User) -> None:
+    """The paths of one user decide about each topic what the whole tree decides for him."""
+    tree = compiled(grants)
+    paths = tree.paths(user, 100)
+    assert paths is not None
+    assert allows_by(paths)(topic) is allows(tree, topic, user)
+    assert tree.concerns(user) is any(allowed for _, allowed in paths)
+
+
+def test_paths_of_a_user_are_looked_for_within_bounds() -> None:
+    """What does not concern him is passed over with all that is beneath it."""
+    tree = compiled(
+        [NaiveGrant("two", f"/x/{number}", True) for number in range(500)] + [NaiveGrant("one", "/a/{user}/b", False)]
+    )
+    assert tree.paths(User("alice", frozenset(["one"])), 20) == [("/a/alice/b", False)]
+    assert tree.paths(User("alice", frozenset(["two"])), 20) is None
+    assert tree.paths(User("alice", frozenset()), 20) == []
+    assert not tree.concerns(User("alice", frozenset(["one"])))
 
 
 ALICE = User("alice", frozenset(["zeek"]))

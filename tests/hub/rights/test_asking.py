@@ -1,0 +1,264 @@
+"""Requests, services and names with rights: one answer that says what is not granted, and nothing else happens."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.delivery import Role
+from hub.errors import CloseCode, RejectedError
+from hub.filter import Change
+from hub.names.claim import Announced, Standing, Wish
+from hub.policy.policy import DECIDED_LIMIT
+from hub.request_frame import FLAG_NAMED, Status
+from tests.hub.fakes import at_once
+from tests.hub.requests.party import answers, asked, reply, request
+from tests.hub.rights.hall import Guest, Hall
+
+POLICY = """
+[roles.user]
+request = { allow = ["/search", "$hub/names", "org.example.Printer"], deny = ["/search/admin"] }
+
+[roles.server]
+serve = { allow = ["/search"], deny = ["/search/admin"] }
+claim = { allow = ["org.example"], deny = ["org.example.Root"] }
+
+[roles.site]
+claim = ["org.site"]
+link = { bring = ["/search", "org.example.Printer"], take = { allow = ["/far"], deny = ["/far/secret"] } }
+
+[users]
+alice = ["user"]
+bob = ["server"]
+east = ["site"]
+"""
+
+
+def serving(hall: Hall, user: str | None, *prefixes: str, role: Role = Role.CLIENT) -> Guest:
+    """Let somebody in who serves these prefixes."""
+    guest = hall.join(user, role=role)
+    at_once(hall.core.requests.serving(guest.handler, list(prefixes)))
+    return guest
+
+
+def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int = 1) -> list[tuple[int, int, object]]:
+    """Ask, and return the answers that came at once."""
+    poster = guest.outlet
+    guest.hall.core.requests.ask(guest.handler, request(target, first, *(values or (1,)), flags=flags), 0)
+    guest.hall.core.flush()
+    return answers(poster.take())
+
+
+def test_what_is_granted_is_passed_on() -> None:
+    """And answered as ever."""
+    hall = Hall(POLICY)
+    alice, service = hall.join("alice"), serving(hall, "bob", "/search/x")
+    for number in range(2):
+        assert ask(alice, "/search/x/y", first=number) == []
+        assert asked(service.outlet.take()) == [(number, 1)]
+        hall.core.requests.answer(service.handler, reply(number, "found"))
+        hall.core.flush()
+        assert answers(alice.outlet.take()) == [(number, Status.OK, "found")]
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"),
+    [
+        ("/searching", 0),
+        ("/search/admin", 0),
+        ("/search/admin/x", 0),
+        ("/other", 0),
+        ("$hub/users", 0),
+        ("$hub/namesx", 0),
+        ("", 0),
+        ("org.example.Root", FLAG_NAMED),
+        ("org.example", FLAG_NAMED),
+    ],
+)
+def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
+    """Once for each request, whether anybody serves it or not; who serves it hears nothing."""
+    hall = Hall(POLICY)
+    alice, service = hall.join("alice"), serving(hall, None, "/search", "/other")
+    hall.core.names.claim(service.handler, Wish("org.example.Root"), 1)
+    text = f"request {target!r}: not granted to user 'alice'"
+    for values in ((1,), (1, 2, 3)):
+        told = ask(alice, target, *values, flags=flags)
+        assert told == [(1 + place, Status.NOT_ALLOWED, text) for place in range(len(values))]
+    assert service.outlet.take() == []
+    assert hall.core.requests.statistics().pending == 0
+
+
+def test_names_are_asked_as_topics_of_one_component() -> None:
+    """So that a grant names them as they are."""
+    hall = Hall(POLICY)
+    alice, printer = hall.join("alice"), hall.join(None)
+    hall.core.names.claim(printer.handler, Wish("org.example.Printer"), 1)
+    assert ask(alice, "org.example.Printer", flags=FLAG_NAMED) == []
+    assert asked(printer.outlet.take()) == [(0, 1)]
+
+
+def test_the_hub_itself_is_asked_by_grant() -> None:
+    """As anybody else."""
+    hall = Hall(POLICY)
+    assert ask(hall.join("alice"), "$hub/names", {})[0][1] == Status.OK
+    assert ask(hall.join("bob"), "$hub/names", {})[0][1] == Status.NOT_ALLOWED
+    assert ask(hall.join(None), "$hub/names", {})[0][1] == Status.OK
+
+
+def test_targets_that_are_no_text() -> None:
+    """They are granted to nobody."""
+    hall = Hall('[roles.a]\nrequest = ["*"]\n[users]\nalice = ["a"]')
+    alice = hall.join("alice")
+    hall.core.requests.ask(alice.handler, request("/x", 1, 1)._replace(target=b"\xff/x"), 0)
+    hall.core.flush()
+    assert [status for _, status, _ in answers(alice.outlet.take())] == [Status.NOT_ALLOWED]
+
+
+def test_what_may_be_asked_is_remembered_within_bounds() -> None:
+    """For all connections of the user; refusals are not."""
+    hall = Hall(POLICY)
+    alice = hall.join("alice")
+    for number in range(DECIDED_LIMIT + 10):
+        ask(alice, f"/search/{number}", first=number)
+        ask(alice, f"/other/{number}", first=number)
+    rights = alice.handler.rights
+    assert rights is not None
+    assert len(rights.asks) == 10
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "passes"),
+    [
+        ("/search/x", 0, True),
+        ("/far/x", 0, False),
+        ("org.example.Printer", FLAG_NAMED, True),
+        ("org.example.Other", FLAG_NAMED, False),
+    ],
+)
+def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None:  # noqa: FBT001 -- a case
+    """Its requests are things that it brings, whoever has asked there."""
+    hall = Hall(POLICY)
+    link, service = hall.join("east", role=Role.LINK), serving(hall, None, "/")
+    for name in ("org.example.Printer", "org.example.Other"):
+        hall.core.names.claim(service.handler, Wish(name), 1)
+    told = ask(link, target, flags=flags)
+    assert [status for _, status, _ in told] == ([] if passes else [Status.NOT_ALLOWED])
+    assert len(service.outlet.take()) == passes
+
+
+# Services.
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "/search", "/search/", "/search/a", "/search/admin/x", "/other"])
+def test_serving_more_than_is_granted_is_refused(prefix: str) -> None:
+    """All or none, as subscriptions."""
+    hall = Hall(POLICY)
+    bob = hall.join("bob")
+    with pytest.raises(RejectedError, match=r"serve .*: not granted") as refused:
+        at_once(hall.core.requests.serving(bob.handler, ["/search/x/", prefix]))
+    assert refused.value.code == CloseCode.NOT_ALLOWED
+    assert hall.core.requests.statistics().services == 0
+
+
+def test_serving_what_is_granted() -> None:
+    """Whole components, and what begins with more than is denied."""
+    hall = Hall(POLICY)
+    assert serving(hall, "bob", "/search/x", "/search/b/").handler.rights is not None
+    assert hall.core.requests.statistics().services == 2
+
+
+def test_serving_needs_its_own_grant() -> None:
+    """Whoever may ask may not answer."""
+    hall = Hall(POLICY)
+    with pytest.raises(RejectedError, match="serve '/search/x': not granted to user 'alice'"):
+        serving(hall, "alice", "/search/x")
+
+
+def test_what_a_peer_hub_announces_is_served_as_far_as_it_may_take_it() -> None:
+    """The rest of the same frame is served, and the peer is told."""
+    hall = Hall(POLICY)
+    link, client = hall.join("east", role=Role.LINK), hall.join(None)
+    with pytest.raises(RejectedError, match="take '/search': not granted to user 'east'"):
+        at_once(hall.core.requests.serving(link.handler, ["/far/a/", "/search", "/far/b/", "/far/secret/x", "/far"]))
+    assert hall.core.requests.statistics().services == 2
+    assert ask(client, "/far/a/x") == []
+    assert ask(client, "/search/x", first=2)[0][1] == Status.NO_RESPONDER
+    assert len(link.outlet.take()) == 1
+    at_once(hall.core.requests.unserving(link.handler, ["/far/a/", "/search", "/far/b/"]))
+    assert hall.core.requests.statistics().services == 0
+
+
+def test_who_leaves_while_what_it_serves_is_checked() -> None:
+    """Serves nothing."""
+    hall = Hall(POLICY)
+    bob = hall.join("bob")
+    steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
+    next(steps)
+    hall.core.detach(bob.handler, "gone")
+    at_once(steps)
+    assert hall.core.requests.statistics().services == 0
+
+
+def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
+    """Is judged by these."""
+    hall = Hall(POLICY)
+    bob = hall.join("bob")
+    steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
+    next(steps)
+    bob.handler.rights = hall.policy.rights("alice")
+    with pytest.raises(RejectedError, match="not granted to user 'alice'"):
+        at_once(steps)
+    assert hall.core.requests.statistics().services == 0
+
+
+def test_peers_are_told_of_what_is_served() -> None:
+    """And of nothing that was refused."""
+    hall = Hall(POLICY)
+    link = hall.join(None, role=Role.LINK)
+    told: list[Change] = []
+    hall.core.requests.tell(link.handler, told.append)
+    serving(hall, "bob", "/search/x")
+    with pytest.raises(RejectedError):
+        serving(hall, "bob", "/other")
+    assert told == [Change(added=("/search/x",))]
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    "name", ["org.other", "org.examples.A", "org.example.Root", "org.example.Root.x", "com.example"]
+)
+def test_names_that_are_not_granted(name: str) -> None:
+    """Whether somebody owns them or not, and whether the claim would wait; it is counted as refused."""
+    hall = Hall(POLICY)
+    bob, owner = hall.join("bob"), hall.join(None)
+    text = f"claim {name!r}: not granted to user 'bob'"
+    for number, wish in enumerate((Wish(name), Wish(name, queue=True))):
+        with pytest.raises(RejectedError) as refused:
+            hall.core.names.claim(bob.handler, wish, 1)
+        assert (refused.value.code, refused.value.text) == (CloseCode.NOT_ALLOWED, text)
+        assert hall.core.names.statistics().refused_total == number + 1
+        if not number:
+            hall.core.names.claim(owner.handler, Wish(name), 1)
+    assert hall.core.names.statistics().waiting == 0
+
+
+def test_names_that_are_granted() -> None:
+    """Are claimed as ever."""
+    hall = Hall(POLICY)
+    bob = hall.join("bob")
+    for name in ("org.example.A", "org.example.A.B", "org.example.Rooted"):
+        assert hall.core.names.claim(bob.handler, Wish(name), 1) is Standing.OWNED
+
+
+def test_names_that_a_peer_announces() -> None:
+    """Those that are not granted are not taken, and counted; the others are."""
+    hall = Hall(POLICY)
+    link = hall.join("east", role=Role.LINK)
+    hall.core.names.link(link.handler, b"east" * 4, lambda *_: None)
+    announced = [Announced(name, (), 1, 1) for name in ("org.site.a", "org.example.A", "org.site.b")]
+    with pytest.raises(RejectedError, match=r"1 announced names are not taken: claim 'org\.example\.A': not granted"):
+        hall.core.names.hear(link.handler, announced, [])
+    assert hall.core.names.statistics().far == 2
+    assert hall.core.names.statistics().unheard_total == 1
+    assert hall.core.names.register.owner("org.example.A") is None
