@@ -21,7 +21,11 @@ subscribe = ["*"]
 [roles.curious]
 subscribe = ["*", "$hub/names"]
 
+[roles.owner]
+claim = ["dave"]
+
 [roles.site]
+claim = ["far"]
 link = { bring = ["*"], take = { allow = ["/control"], deny = ["/control/keys"] } }
 
 [users]
@@ -29,7 +33,7 @@ alice = ["analyst"]
 bob = ["open"]
 carol = ["curious"]
 east = ["site"]
-dave = []
+dave = ["owner"]
 """
 
 
