@@ -101,8 +101,10 @@ def test_what_is_for_admins() -> None:
     """Whoever has rights and is none is refused; where there are no rights, everybody is one."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double, for_admins=True)
-    policy = read_policy({"users": {"ada": ["admin"], "bob": ["member"]}}, "a test")
-    for user, status in ((None, Status.OK), ("ada", Status.OK), ("bob", Status.NOT_ALLOWED)):
+    roles = {"operator": {"admin": True}, "asker": {"request": ["$hub"]}}
+    users = {"ada": ["admin"], "olga": ["operator"], "bob": ["asker"]}
+    policy = read_policy({"roles": roles, "users": users}, "a test")
+    for user, status in ((None, Status.OK), ("ada", Status.OK), ("olga", Status.OK), ("bob", Status.NOT_ALLOWED)):
         requester, told = room.join()
         requester.rights = None if user is None else policy.rights(user)
         room.ask(requester, request("$hub/double", 5, 1))
