@@ -181,6 +181,7 @@ class Requests:
         elif (rights := handler.rights) is not None and not _may_ask(rights, request, as_peer=asker.is_link):
             target = request.target.decode(errors="replace")
             text = not_granted(rights, handler.requesting, target).text
+            self.on_not_allowed(handler, text, count)
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
         elif asker.usage is not None and asker.usage.room < count:
             asker.usage.refuse()

@@ -80,9 +80,12 @@ def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
     alice, service = hall.join("alice"), serving(hall, None, "/search", "/other")
     hall.core.names.claim(service.handler, Wish("org.example.Root"), 1)
     text = f"request {target!r}: not granted to user 'alice'"
+    audit: list[tuple[object, ...]] = []
+    hall.core.requests.on_not_allowed = lambda *what: audit.append(what)
     for values in ((1,), (1, 2, 3)):
         told = ask(alice, target, *values, flags=flags)
         assert told == [(1 + place, Status.NOT_ALLOWED, text) for place in range(len(values))]
+    assert audit == [(alice.handler, text, 1), (alice.handler, text, 3)]
     assert service.outlet.take() == []
     assert hall.core.requests.statistics().pending == 0
 
