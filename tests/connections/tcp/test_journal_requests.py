@@ -22,6 +22,7 @@ from peers.journal.forms import Order, decode_order
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
+from peers.node.audit import Audit
 from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT, NARROWED_PATHS
 from peers.verbs.verbs import Verbs
 from peers.verbs.wire_far_side import WireFarSide
@@ -95,6 +96,7 @@ class Bench:
         self.said: list[Frame] = []
         self.node = SimpleNamespace(
             core=self.turn.core,
+            audit=Audit(self.turn.core.announce, lambda: 1.0),
             journal=self.journal,
             rejected_messages=0,
             settings=SimpleNamespace(limits=Limits()),
