@@ -65,7 +65,7 @@ class Key:
     Attributes:
         path: Dotted, such as "queue.messages".
         kind: What it takes.
-        unit: What a number counts, or what a list holds; empty for texts and choices.
+        unit: What a number counts, what a list holds, or how a text is written; empty for choices and other texts.
         least: Smallest number, or fewest texts in a list.
         most: Largest number, or most bytes of a text.
         choices: The texts that a choice takes.
@@ -96,7 +96,7 @@ class Key:
             case Kind.SECONDS:
                 return f"a number from {self.least:g} to {self.most:g} (seconds)"
             case Kind.TEXT:
-                return f"a text of at most {self.most} bytes without control characters"
+                return self.unit or f"a text of at most {self.most} bytes without control characters"
             case Kind.CHOICE:
                 return f"one of {', '.join(self.choices)}"
             case Kind.TEXTS:

@@ -422,7 +422,7 @@ class UnixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             pattern=r"^0?[0-7]{3}$",
             description="Permissions of Unix sockets: who may write may connect; '0660' is owner and group.",
-            extra={"most_bytes": 4},
+            extra={"most_bytes": 4, "unit": "three octal digits such as '0660'"},
         ),
     ] = "0600"
 

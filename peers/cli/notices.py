@@ -69,9 +69,9 @@ class Notices:
         check_client_name(name)
         return Options(
             name=name,
-            ca=hub.ca,
-            certificate=hub.certificate,
-            key=hub.key,
+            ca=hub.tls.ca,
+            certificate=hub.tls.certificate,
+            key=hub.tls.key,
             token=os.environ.get("HUB_TOKEN", ""),
             queue=queue,
             on_connect=self._connected,

@@ -90,9 +90,7 @@ class HubFlags:
             show_default=False,
         ),
     ] = ""
-    ca: CaFile = ""
-    certificate: CertificateFile = ""
-    key: KeyFile = ""
+    tls: TlsFiles = TlsFiles()
 
 
 def check_client_name(name: str) -> None:

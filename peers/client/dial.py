@@ -80,13 +80,15 @@ class Remote:
         TlsError: A file that TLS needs cannot be used, or is given although the URL is not one of TLS.
     """
 
-    __slots__ = ("_endpoint", "_settings")
+    __slots__ = ("_endpoint", "_first_tls", "_settings")
 
     def __init__(self, url: str, settings: ClientSettings) -> None:
         self._endpoint = Endpoint.parse_remote(url)
         self._settings = settings
+        self._first_tls: ssl.SSLContext | None = None
+        """Made before the first connection, so that files that cannot be used are told at once; that one takes it."""
         if self._endpoint.scheme.is_secure:
-            self._tls()
+            self._first_tls = self._tls()
         elif settings.ca or settings.certificate or settings.key:
             raise TlsError(f"{url}: ca, certificate and key are for tls:// and wss://; this URL has no TLS")
 
@@ -119,9 +121,10 @@ class Remote:
         endpoint = self._endpoint
         if endpoint.scheme is not Scheme.UNIX:
             try:
-                tls = self._tls() if endpoint.scheme.is_secure else None
+                tls = self._first_tls or self._tls() if endpoint.scheme.is_secure else None
             except TlsError as error:
                 raise ConnectionLostError(ABNORMAL, f"{self.location}: {error}") from error
+            self._first_tls = None
             _, connection = await loop.create_connection(make, endpoint.host, endpoint.port, ssl=tls)
             return connection
         sock = socket.socket(socket.AF_UNIX)

@@ -322,6 +322,8 @@ def test_documented_keys(path: str) -> None:
     assert names == f"`{variable(path)}` `{flag(path)}`"
     if key.kind is Kind.CHOICE:
         assert allowed == ", ".join(f"`{choice}`" for choice in key.choices)
+    elif key.kind is Kind.TEXT:
+        assert unit == (key.unit or "text")
     elif key.unit and key.kind is not Kind.TEXTS:
         assert unit == key.unit
         numbers = [text.replace(",", "") for text in re.findall(r"[0-9][0-9,.]*(?: [KMGT]iB)?", allowed)]

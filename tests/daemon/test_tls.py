@@ -22,7 +22,7 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.node.metrics import exposition
-from peers.transport.tls import TlsError
+from peers.transport.tls import TlsError, client_context
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartDaemon, StartProcess
 from tests.daemon.hub_process import ROOT
@@ -391,3 +391,24 @@ def test_options_that_make_no_sense(authority: Authority) -> None:
         peers.client.blocking.connect("tls://127.0.0.1:1", key="client.key")
     with pytest.raises(TlsError, match=r"ca nowhere\.pem: there is no such file as"):
         peers.client.blocking.connect("wss://127.0.0.1:1", ca="nowhere.pem")
+
+
+async def test_files_are_read_for_each_connection(
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the first one, and again for each that comes after it: they may have changed."""
+    made: list[ssl.SSLContext] = []
+
+    def counted(*files: str) -> ssl.SSLContext:
+        made.append(client_context(*files))
+        return made[-1]
+
+    monkeypatch.setattr("peers.client.dial.client_context", counted)
+    hub = await start(start_daemon, hub_files, "tls")
+    async with connect(hub.endpoints[0].location, ca=authority.ca) as client:
+        assert len(made) == 1
+        for connection in list(hub.node.connections):
+            connection.abort()
+        await eventually(lambda: len(made) == 2)
+        await client.publish("/a", 1)
+    assert len(made) == 2

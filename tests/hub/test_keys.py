@@ -67,6 +67,13 @@ def test_not_sizes(text: str) -> None:
         parse_size(text)
 
 
+@pytest.mark.parametrize("text", ["999", "rw-", "06600", ""])
+def test_what_is_no_mode(text: str) -> None:
+    """A text that must have a form says which."""
+    with pytest.raises(ValueError, match="expected three octal digits such as '0660'"):
+        KEYS["unix.mode"].convert(text)
+
+
 @given(st.integers(0, 10**12), st.sampled_from([("KiB", 1024), ("MiB", 1024**2), ("MB", 10**6), ("", 1)]))
 def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
     """Any number times its unit is what is read."""
