@@ -132,7 +132,7 @@ class Quotas:
         limits: What is set for users and roles.
     """
 
-    __slots__ = ("_limits", "_roles", "_shares", "wholes")
+    __slots__ = ("_held_back_s", "_held_back_total", "_limits", "_roles", "_shares", "wholes")
 
     def __init__(self, totals: Mapping[Resource, int] | None = None, limits: QuotaLimits = NO_LIMITS) -> None:
         totals = totals or {}
@@ -140,6 +140,9 @@ class Quotas:
         self._limits = limits
         # User → his share, from `join` until he has left.
         self._shares: dict[str, Share] = {}
+        # For how long, and how often, connections of users who have left were not read on for their rate.
+        self._held_back_s = 0.0
+        self._held_back_total = 0
         # User → the roles that he had when he connected last; limits of roles are found by them.
         self._roles: dict[str, frozenset[str]] = {}
 
@@ -180,6 +183,8 @@ class Quotas:
     def _forget(self, share: Share) -> None:
         if self._shares.get(share.user) is share:
             del self._shares[share.user], self._roles[share.user]
+            self._held_back_s += share.rate.held_back_s
+            self._held_back_total += share.rate.held_back_total
 
     def adopt(self, limits: QuotaLimits) -> None:
         """Let other limits apply from now on. What is held is kept, also what is more than may be held now."""
@@ -193,6 +198,14 @@ class Quotas:
             resource.value: WholeStatistics(whole.total, whole.total - whole.free, whole.refused_total)
             for resource, whole in self.wholes.items()
         }
+
+    def held_back(self) -> tuple[float, int]:
+        """Return for how long connections were not read on for the rates of their users, seconds, and how often."""
+        rates = [share.rate for share in self._shares.values()]
+        return (
+            self._held_back_s + sum(rate.held_back_s for rate in rates),
+            self._held_back_total + sum(rate.held_back_total for rate in rates),
+        )
 
     def largest(self, most: int) -> list[ShareStatistics]:
         """Return what users hold: those who have the largest part of something, and the rest of them together.

@@ -47,11 +47,13 @@ class Rate:
         limits: How fast he may publish.
     """
 
-    __slots__ = ("_bytes", "_filled_s", "_messages", "held_back_s", "held_back_total")
+    __slots__ = ("_bytes", "_filled_s", "_messages", "changes", "held_back_s", "held_back_total")
 
     def __init__(self, limits: RateLimits) -> None:
         self._messages: _Bucket | None = None
         self._bytes: _Bucket | None = None
+        # How often the limits were set: whoever counts what is spent begins anew when they are others.
+        self.changes = 0
         # When the buckets were filled last.
         self._filled_s = 0.0
         # How long connections of his were not read on since he has come, added up over them, and how often one was not.
@@ -61,6 +63,7 @@ class Rate:
 
     def set_limits(self, limits: RateLimits) -> None:
         """Let another rate apply from now on."""
+        self.changes += 1
         self._messages = _changed(self._messages, limits.messages_per_s)
         self._bytes = _changed(self._bytes, limits.bytes_per_s)
 

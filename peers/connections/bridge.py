@@ -150,6 +150,7 @@ class BridgeConversation:
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
         connection.join(handler)
         core.attach(handler, self._change_wanted)
+        connection.keep_rate()
         core.on_refused[handler] = self._refuse_messages
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)

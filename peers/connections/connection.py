@@ -13,7 +13,7 @@ last line of defence too: whatever goes wrong in a conversation ends its connect
 Owner: the event loop. Invariants: one write for what a read brought (uvloop makes it one system call for what all reads
 of a turn brought); what the session answers is written before what the read routed, so that a confirmation precedes the
 messages it speaks of; a far side that makes this side answer without reading is not read on until it does, nor is one
-that feeds a journal which is behind, until that has caught up.
+that feeds a journal which is behind, until that has caught up, nor one whose user is faster than he may be.
 
 Cost: per read and per write, not per message. Not here: what is said (`peers.connections.conversation`), what happens
 on overflow (`hub.handler`).
@@ -38,6 +38,7 @@ from peers.connections.ended import ENDED
 from peers.connections.failure import describe
 from peers.connections.holding import FREE_BYTES, Holding
 from peers.connections.lingering import LINGER_S, Lingering
+from peers.connections.pacing import Pacing
 from peers.connections.progress import Progress
 from peers.connections.unread import arrived_bytes, unread_bytes
 from peers.node.common_share import CommonShare
@@ -94,6 +95,7 @@ class Connection(asyncio.Protocol):
         "_is_held_back",
         "_is_last",
         "_is_lost",
+        "_is_paced",
         "_is_speaking",
         "_is_stalled",
         "_is_telling_gap",
@@ -102,6 +104,7 @@ class Connection(asyncio.Protocol):
         "_liveness",
         "_node",
         "_now_s",
+        "_pacing",
         "_progress",
         "_putting_off",
         "_refill_is_due",
@@ -143,6 +146,10 @@ class Connection(asyncio.Protocol):
         """The event that comes first then, if it was asked for already; None otherwise."""
         self._is_held_back = False
         """Whether the far side feeds a journal that is behind. Until that has caught up, nothing is read."""
+        self._pacing: Pacing | None = None
+        """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
+        self._is_paced = False
+        """Whether it holds the far side back: nothing is read until it is over."""
         self.is_choked = False
         """Whether the transport holds more than its high-water mark, from `pause_writing` to `resume_writing`."""
         self._is_stalled = False
@@ -210,6 +217,8 @@ class Connection(asyncio.Protocol):
                 self._work_at_much(cost)
             elif not self._putting_off:  # uvloop hands over what it had read when reading was paused
                 self.work()
+            if self._pacing is not None:
+                self._pace(self._pacing, len(data))
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self._fail(error, data)
 
@@ -250,6 +259,7 @@ class Connection(asyncio.Protocol):
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
         self._node.keepalive.forget(self)
         self._holding.give_back()
+        self._end_pacing()
         self._node.core.depart(partial(self.guard, self._give_back))
 
     def _give_back(self) -> None:
@@ -476,6 +486,30 @@ class Connection(asyncio.Protocol):
         self._liveness.heard_s = self._now_s()
         self._read_on()
 
+    def keep_rate(self) -> None:
+        """The core has taken the far side in: keep the rate of its user, if it has one."""
+        handler = self.handler
+        if handler is not None and handler.share is not None:
+            self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
+
+    def _pace(self, pacing: Pacing, size_bytes: int) -> None:
+        """Count what was read, and read no further if that was too much."""
+        if pacing.spend(size_bytes) and not (self._session.closed or self._transport.is_closing()):
+            self._is_paced = True
+            self._transport.pause_reading()
+
+    def _go_on_paced(self) -> None:
+        """The user of the far side may publish again."""
+        self._is_paced = False
+        self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back
+        self._read_on()
+
+    def _end_pacing(self) -> None:
+        """Read what comes, however fast: it is not acted on any more."""
+        if self._pacing is not None:
+            self._pacing.end()
+        self._pacing, self._is_paced = None, False
+
     def wait_for_reader(self) -> None:
         """Do not read on while the far side does not read what it has made this side write."""
         if self.is_choked and self._lingering is None:
@@ -499,6 +533,8 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         """Read on, unless something is in the way."""
         if self._putting_off or self._is_held_back or self._is_stalled or self._is_waiting or self._is_lost:
+            return
+        if self._is_paced:
             return
         if not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
@@ -705,6 +741,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._putting_off = self._is_held_back = self._is_stalled = self._is_waiting = False
+        self._end_pacing()
         limits = self._node.settings.limits
         self._lingering = Lingering(self._node.loop.time(), unread_bytes(self._transport), limits)
         self._read_on()
@@ -798,7 +835,7 @@ class Connection(asyncio.Protocol):
         return self._look_for_life(now_s)
 
     def _look_for_life(self, now_s: float) -> float:
-        step = self._liveness.check(now_s, reading=not self._is_held_back)
+        step = self._liveness.check(now_s, reading=not (self._is_held_back or self._is_paced))
         if step.act is Act.LOST:
             text = f"{NO_ANSWER} within {self._node.settings.limits.ping_timeout_s:g} s"
             self.end(CloseCode.PROTOCOL_ERROR, text)
@@ -815,7 +852,7 @@ class Connection(asyncio.Protocol):
 
     def _is_stuck(self, now_s: float) -> bool:
         unfinished = self._session.unfinished
-        if self._putting_off or self._is_held_back or self._is_stalled:
+        if self._putting_off or self._is_held_back or self._is_stalled or self._is_paced:
             self._progress.forget()
         elif self._has_acted:
             self._progress.go_on(unfinished)

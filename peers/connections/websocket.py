@@ -227,6 +227,7 @@ class WebSocketConversation:
         )
         connection.join(handler)
         self._node.core.attach(handler)
+        connection.keep_rate()
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 

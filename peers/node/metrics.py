@@ -33,6 +33,8 @@
 | `hub_quota_users` | gauge | | users who have a connection, or something else that is charged to them |
 | `hub_quota_limit`, `hub_quota_held` | gauge | `resource`: `connections`, ... | what there is, and what users hold |
 | `hub_quota_refused_total` | counter | `resource` | times that one was refused more, or lost messages for it |
+| `hub_quota_held_back_total` | counter | | times that a connection was not read on for the rate of its user |
+| `hub_quota_held_back_seconds_total` | counter | | for how long, added up over connections |
 | `hub_quota_user_held` | gauge | `user`, `resource` | of the 32 who hold most; of the others: `user=""` |
 | `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
 | `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
@@ -254,6 +256,9 @@ def _shares(quotas: Quotas) -> Iterator[Metric]:
         held.add_metric((resource,), whole.held)
         refused.add_metric((resource,), whole.refused_total)
     yield from (total, held, refused)
+    held_back_s, held_back_total = quotas.held_back()
+    yield _counter("hub_quota_held_back", "Times that one was not read on for the rate of its user.", held_back_total)
+    yield _counter("hub_quota_held_back_seconds", "For how long, added up over connections.", held_back_s)
     of_user = GaugeMetricFamily("hub_quota_user_held", "The same, by user.", labels=("user", "resource"))
     for share in quotas.largest(USERS_SHOWN):
         for resource, amount in share.held.items():

@@ -298,4 +298,12 @@ async def test_what_users_hold(node: Node) -> None:
     assert value(families, "hub_quota_held", resource="prefixes") == 4
     assert value(families, "hub_quota_refused_total", resource="rules") == 1
     assert value(families, "hub_quota_user_held", user="alice", resource="connections") == 2
+    handler.share.rate.held_back(1.5)
+    for one in list(node.core.handlers.values()):
+        node.core.detach(one, "")
+    node.core.flush()
+    left = scrape(node)
+    assert value(left, "hub_quota_users") == 0
+    assert value(left, "hub_quota_held_back_seconds_total") == 1.5
+    assert value(left, "hub_quota_held_back_total") == 1
     assert {one.labels["resource"] for one in families["hub_quota_user_held"].samples} == {"connections", "prefixes"}

@@ -101,4 +101,5 @@ def test_who_holds_most_is_shown_first() -> None:
         ShareStatistics("alice", 1, {"connections": 1, "rules": 100}, 0, 0.0),
         ShareStatistics("", 2, {"connections": 2, "rules": 30}, 1, 1.5),
     ]
+    assert quotas.held_back() == (1.5, 1)
     assert [each.user for each in quotas.largest(4)] == ["bob", "alice", "dave", "carol"]

@@ -1,0 +1,220 @@
+"""A rate of a user: his connections are not read on until he may publish more, and nothing is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hub.delivery import Role
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.policy.language import read_policy
+from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
+from hub.settings import Settings
+from peers.connections.connection import Connection
+from peers.connections.pacing import Pacing
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
+from peers.wire.control import encode_close
+from peers.wire.hello import Hello
+from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.hub.fakes import FakeOutlet, handler_of
+from tests.hubs.raw_client import publication
+
+HELLO = Hello(protocol=1, role="client").encode()
+RIGHTS = read_policy({}, "policy").rights
+
+
+class Timer:
+    """What is due at some time."""
+
+    def __init__(self, due_s: float, act: Callable[[], object]) -> None:
+        self.due_s = due_s
+        self.act = act
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """It is due no more."""
+        self.is_cancelled = True
+
+
+class Loop(PretendLoop):
+    """Time passes when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 1000.0
+        self.timers: list[Timer] = []
+
+    def time(self) -> float:
+        """The time that the test has come to."""
+        return self.now_s
+
+    def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+        """It is called once so much time has passed."""
+        timer = Timer(self.now_s + seconds, act)
+        self.timers.append(timer)
+        return timer
+
+    @property
+    def due(self) -> list[Timer]:
+        """What is still to be called, in its order."""
+        return sorted([one for one in self.timers if not one.is_cancelled], key=lambda one: one.due_s)
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass, and call what is due."""
+        end_s = self.now_s + seconds
+        while self.due and self.due[0].due_s <= end_s:
+            timer = self.due[0]
+            self.timers.remove(timer)
+            self.now_s = timer.due_s
+            timer.act()
+        self.now_s = end_s
+
+
+class Stage:
+    """A hub whose clients are users, on pretend sockets; which one, the test says as it brings them."""
+
+    def __init__(self, **rates: RateLimits) -> None:
+        self.loop = Loop()
+        self.node = Node(Settings())
+        self.node.loop = self.loop  # type: ignore[assignment]
+        limits = QuotaLimits(users={user: SetLimits(rate=rate) for user, rate in rates.items()})
+        self.core = self.node.core
+        self.core.quotas.adopt(limits)
+        self.outlet = FakeOutlet()
+        reader = handler_of(self.outlet, role=Role.LOCAL)
+        self.core.attach(reader)
+        self.core.subscribe(reader, ["/"])
+
+    def client(self, user: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Connection, PretendTransport]:
+        """Connect somebody, as whom the door has recognised."""
+        attach = self.core.attach
+
+        def attach_user(handler: Handler, *more: Any) -> None:
+            handler.rights = RIGHTS(user, ("member",))
+            attach(handler, *more)
+
+        connection = tcp_connection(self.node, QueueLimits())
+        transport = PretendTransport(self.loop, connection)
+        transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
+        connection.connection_made(transport)
+        with monkeypatch.context() as patched:
+            patched.setattr(self.core, "attach", attach_user)
+            connection.data_received(HELLO)
+        return connection, transport
+
+    def play(self) -> None:
+        """Let everything happen that is due now."""
+        while self.loop.ready:
+            self.loop.ready.popleft()()
+
+
+async def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read too early is routed at once; nothing more is read until its time has come."""
+    stage = Stage(alice=RateLimits(messages_per_s=10))
+    connection, transport = stage.client("alice", monkeypatch)
+    connection.data_received(b"".join(publication("/a", number) for number in range(30)))
+    stage.play()
+    assert len(stage.outlet.values) == 30
+    assert not transport.reading
+    stage.loop.pass_s(1.99)
+    assert not transport.reading
+    stage.loop.pass_s(0.02)
+    assert transport.reading
+    (alice,) = stage.core.quotas.largest(1)
+    assert alice.held_back_s == pytest.approx(2, abs=0.01)
+
+
+async def test_bytes_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All connections of a user count together; each waits once it has read something. Others are not touched."""
+    stage = Stage(alice=RateLimits(bytes_per_s=1000))
+    first, first_transport = stage.client("alice", monkeypatch)
+    second, second_transport = stage.client("alice", monkeypatch)
+    other, other_transport = stage.client("bob", monkeypatch)
+    data = publication("/a", b"." * 2000)
+    first.data_received(data)
+    assert (first_transport.reading, second_transport.reading) == (False, True)
+    second.data_received(data)
+    other.data_received(data)
+    assert (second_transport.reading, other_transport.reading) == (False, True)
+    stage.loop.pass_s(2.0)
+    assert not first_transport.reading, "what the second has read counts for the first"
+    stage.loop.pass_s(4.0)
+    assert first_transport.reading
+    assert second_transport.reading
+
+
+async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ping is due for somebody who is not read, and no frame is too slow."""
+    stage = Stage(alice=RateLimits(bytes_per_s=1000))
+    connection, transport = stage.client("alice", monkeypatch)
+    data = publication("/a", b"." * 500_000)
+    connection.data_received(data + data[:100_000])
+    for _ in range(55):
+        stage.loop.pass_s(10.0)
+        connection.check(stage.loop.now_s)
+    assert not transport.reading
+    assert not transport.closing
+    stage.loop.pass_s(100.0)
+    assert transport.reading
+    connection.data_received(data[100_000:])
+    assert len(stage.outlet.values) == 2
+
+
+async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To those who are connected, too, whether they had one before or not."""
+    stage = Stage()
+    connection, transport = stage.client("alice", monkeypatch)
+    data = publication("/a", 1) * 30
+    connection.data_received(data)
+    assert transport.reading
+    stage.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits(rate=RateLimits(messages_per_s=10))}))
+    connection.data_received(publication("/a", 1) * 10)
+    assert transport.reading, "what was published before, and with the first read, is not counted"
+    connection.data_received(publication("/a", 1) * 20)
+    assert not transport.reading
+    stage.loop.pass_s(1.1)
+    assert transport.reading
+    stage.core.quotas.adopt(QuotaLimits())
+    connection.data_received(data)
+    assert transport.reading
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch, *, is_lost: bool) -> None:
+    """Nothing waits for whoever is gone; and whoever is closed can still be heard, so that he reads why."""
+    stage = Stage(alice=RateLimits(messages_per_s=1))
+    connection, transport = stage.client("alice", monkeypatch)
+    connection.data_received(publication("/a", 1) * 100)
+    assert not transport.reading
+    if is_lost:
+        transport.abort()
+        stage.play()
+        assert not stage.core.quotas.largest(1)
+        assert not stage.node.connections
+    else:
+        connection.close(4008, "queue full")
+        assert transport.reading
+        connection.data_received(encode_close(1000, ""))
+    assert not stage.loop.due
+
+
+async def test_who_has_read_nothing_is_not_counted() -> None:
+    """Messages that a handler had published before are not counted again; waiting for nothing is no waiting."""
+    loop = Loop()
+    handler = handler_of()
+    handler.published_messages = 500
+    stage = Stage(alice=RateLimits(messages_per_s=10))
+    rate = stage.core.quotas.join("alice", frozenset()).rate
+    told: list[int] = []
+    pacing = Pacing(rate, handler, loop, lambda: told.append(1))  # type: ignore[arg-type]
+    assert not pacing.spend(1)
+    handler.published_messages = 520
+    assert pacing.spend(1)
+    assert not pacing.spend(1), "it waits already"
+    loop.pass_s(1.5)
+    assert len(told) == 1
+    pacing.end()
