@@ -40,6 +40,8 @@ _EXTRAS = {
     "cyclopts": "cli",
     "rich": "cli",
     "apsw": "server",
+    "cryptography": "server",
+    "jwt": "server",
     "prometheus_client": "server",
     "structlog": "server",
 }

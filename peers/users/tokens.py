@@ -36,7 +36,18 @@ from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
 from hub.topics import printable
 
-__all__ = ["ID_DIGITS", "NO_TOKENS", "SCHEME", "Token", "Tokens", "hash_of", "new_secret", "read_tokens", "without"]
+__all__ = [
+    "ID_DIGITS",
+    "LABEL_CHARACTERS",
+    "NO_TOKENS",
+    "SCHEME",
+    "Token",
+    "Tokens",
+    "hash_of",
+    "new_secret",
+    "read_tokens",
+    "without",
+]
 
 SCHEME = "hub_"
 """What a token of a hub begins with, so that people and scanners of sources know it when they see one."""
@@ -49,7 +60,8 @@ ID_DIGITS = 12
 _MOST_TOKEN_CHARACTERS = 64
 """What is longer is no token and not worth a hash; those that are have 47."""
 
-_LABEL_CHARACTERS = 64
+LABEL_CHARACTERS = 64
+"""The longest label of a token."""
 
 _Moment = Annotated[datetime, Meta(tz=True)]
 
@@ -63,7 +75,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     ends: _Moment | None = None
     roles: tuple[str, ...] = ()
     """What the token vouches for, beside the roles that the policy gives its user."""
-    label: Annotated[str, Meta(max_length=_LABEL_CHARACTERS)] = ""
+    label: Annotated[str, Meta(max_length=LABEL_CHARACTERS)] = ""
     """What it is for, for people."""
 
     @property

@@ -26,7 +26,7 @@ from peers.users.tokens import NO_TOKENS, Tokens
 if TYPE_CHECKING:
     from peers.users.jwts import Jwts
 
-__all__ = ["NOBODY", "Users", "read_policy_file", "read_users"]
+__all__ = ["NOBODY", "Users", "policy_of", "read_policy_file", "read_users"]
 
 _LARGEST_POLICY_BYTES = 64 * 1024 * 1024
 """Twenty times what 100,000 rules and 10,000 users take."""
@@ -84,6 +84,17 @@ def read_users(settings: AccessSettings) -> Users:
         frozenset({0, os.geteuid()}),
         settings.anonymous,
     )
+
+
+def policy_of(settings: AccessSettings) -> tuple[Policy, str]:
+    """Return the policy that settings name, and what it is called in an error: its file, or the built-in roles.
+
+    Raises:
+        ConfigError: Something is wrong with it.
+    """
+    if settings.policy:
+        return read_policy_file(settings.policy), settings.policy
+    return read_policy({}, _BUILT_IN), _BUILT_IN
 
 
 def read_policy_file(path: str) -> Policy:
