@@ -2,6 +2,10 @@
 
 The connector waits for a hub that is away for some seconds, then Spark gives up on the query. A job that is to go on
 for good begins it again, from its checkpoint.
+
+Each query starts a Python worker of its own, and Spark gives that 10 seconds to start (`createSimpleWorker` of its
+`PythonWorkerFactory`; no setting changes it). On a busy machine that is too little now and then, and the next attempt
+succeeds: so each job begins such a query again, a few times.
 """
 
 from __future__ import annotations
@@ -40,6 +44,12 @@ AWAY_S = 5.0
 _AWAY = "ConnectionLostError"
 """In what Spark says of a query whose source has lost its hub."""
 
+STARTS = 5
+"""How often in a row a query is begun whose worker does not start in time: a Python that is broken never does."""
+
+_NO_WORKER = "Python worker failed to connect back"
+"""In what Spark says of a query whose worker did not start in time."""
+
 
 def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watching) -> None:
     """Run it to its end.
@@ -55,12 +65,18 @@ def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watchin
     """
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 -- heavy
 
+    failed_starts = 0
     while True:
         try:
             _run_once(_start(job, order, writing), watching)
         except StreamingQueryException as error:
+            if _NO_WORKER in str(error) and failed_starts < STARTS - 1:
+                failed_starts += 1
+                job.progress.tell("a worker of Spark did not start in time")
+                continue
             if order.every_s is None or _AWAY not in str(error):
                 raise
+            failed_starts = 0
             job.progress.tell("the hub is away")
             if watching.stop.wait(AWAY_S):
                 return
