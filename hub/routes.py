@@ -206,7 +206,7 @@ class Routes:
         """
         topic, labels, sender, destination = envelope
         if destination:
-            handlers = (self._addressee(topic, destination),)
+            handlers: tuple[Handler, ...] = (self._addressee(topic, destination),)
         else:
             found = self._multimap.find(topic)
             if self._rules:
