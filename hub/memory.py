@@ -29,7 +29,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.turn import Turn
 
-__all__ = ["Account", "HeldBatches", "Memory", "MemoryStatistics"]
+__all__ = ["STAGED_PARTS", "Account", "HeldBatches", "Memory", "MemoryStatistics"]
 
 NO_LIMIT_BYTES = 1 << 62
 """The budget where none was given: in tests, and in programs that run a core of their own."""
@@ -40,6 +40,8 @@ _LOOKS_AT_THE_LIMIT = 64
 _RELIEF_PARTS = 16
 """Relief frees one of so many parts of the budget beyond what is needed, so that it is not due again at once."""
 
+STAGED_PARTS = 4
+"""What waits for a COMMIT takes at most one of so many parts of the budget, so that there is room for all else."""
 
 _LET_GO_PER_STEP = 20
 """How many batches are let go in one step of a turn: each takes about 0.5 µs."""

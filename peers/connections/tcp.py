@@ -27,6 +27,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.quotas.quotas import Share
 from hub.request_frame import Item
 from hub.routes import Route
 from peers.connections.connection import Connection
@@ -76,6 +77,9 @@ class SharedValues(Protocol):
     @property
     def is_held(self) -> bool:
         """Whether the client has to take what it was given before it is written to again."""
+
+    def charge(self, share: Share) -> None:
+        """The client belongs to a user: charge him for what it brings."""
 
     def act(self, event: Event) -> int:
         """Do what an event asks for, in shared memory or not; return its share of a turn."""
@@ -282,6 +286,8 @@ class TcpConversation:
             introduction = msgspec.structs.replace(introduction, shared=self._shared.offered_bytes)
         self.session.send(introduction.encode())
         node.core.attach(handler)
+        if self._shared is not None and handler.share is not None:
+            self._shared.charge(handler.share)
         node.core.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "client connected")
 

@@ -26,6 +26,8 @@ from hub.errors import ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.quotas.quotas import Share
+from hub.quotas.resource import Resource
 from hub.request_frame import Item, Reply, Request, Status, failure
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
@@ -111,6 +113,10 @@ class UnixValues:
     def is_held(self) -> bool:
         """Whether the client has been given as much memory as it may have at a time."""
         return self._sharing.is_full
+
+    def charge(self, share: Share) -> None:
+        """The client belongs to a user: charge him for the descriptors that it brings."""
+        self._sharing.charge(share[Resource.DESCRIPTORS])
 
     # What the client says.
 

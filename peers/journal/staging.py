@@ -13,6 +13,8 @@ its transaction, whatever becomes of it: what was refused is staged again.
 Orders are carried out one after the other, in the order in which they came, a turn's share at a time: whatever
 one frame holds, the loop is not kept by it.
 
+Whoever stages is charged for it, as a user, until it is on the disk or dropped.
+
 Owner: the event loop. Bound: `limit_bytes` over all that is staged or not on the disk yet, with the objects around it,
 and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one transaction
 of the file; subscribers get messages in the order of the journal. Subscribers may see a part of a batch that is not
@@ -31,7 +33,10 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.handler import Handler
+from hub.memory import STAGED_PARTS
 from hub.policy.policy import Rights
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage
 from hub.routes import Route
 from hub.stretch import Run, Stretch
 from hub.topics import printable
@@ -93,18 +98,16 @@ class StagingStatistics(NamedTuple):
     """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
 
 
-_MEMORY_PARTS = 4
-"""Batches that wait take at most one of so many parts of the hub's budget, so that there is room for all else."""
-
-
 class _Transaction:
     """What one writer has staged."""
 
-    __slots__ = ("checked", "parts", "rights", "size_bytes", "touched_s")
+    __slots__ = ("checked", "parts", "rights", "size_bytes", "touched_s", "usage")
 
-    def __init__(self, rights: Rights | None) -> None:
+    def __init__(self, rights: Rights | None, usage: Usage | None) -> None:
         # Of whoever has begun it: nobody else may go on with it.
         self.rights = rights
+        # What he has staged in all, where he is charged for it.
+        self.usage = usage
         # The rights with which its messages were checked.
         self.checked: set[Rights | None] = set()
         # Number of a part → its frames, in the order in which they came.
@@ -150,7 +153,7 @@ class Staging:
     ) -> None:
         self._core = core
         self._recorder = recorder
-        self._limit_bytes = min(limit_bytes, core.memory.limit_bytes // _MEMORY_PARTS)
+        self._limit_bytes = min(limit_bytes, core.memory.limit_bytes // STAGED_PARTS)
         self._account = core.memory.account("stages")
         self._kept_s = kept_s
         self._frame_limit_bytes = frame_limit_bytes
@@ -194,7 +197,7 @@ class Staging:
             answer: Called once it is kept, or why not: they are no messages, not all of them would be recorded or may
                 be published by `source`, the transaction is another user's, or too much waits.
         """
-        size = _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
+        size = _size_bytes(stage)
         if self._core.memory.is_over:
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, self._core.memory.refusal()))
             return
@@ -205,18 +208,32 @@ class Staging:
             )
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             return
-        self._hold(size)
+        usage = None if source.share is None else source.share[Resource.STAGED_BYTES]
+        if usage is not None and usage.room < size:
+            usage.refuse()
+            answer(usage.rejection(size))
+            return
+        self._hold(size, usage)
 
         def refuse(error: RejectedError) -> None:
-            self._hold(-size)
+            self._let_go(size, usage)
             answer(error)
 
-        self._put(_Order(self._stage(source, stage, size, now_s, answer, refuse), refuse))
+        self._put(_Order(self._stage(source, stage, usage, now_s, answer, refuse), refuse))
 
-    def _hold(self, size_bytes: int) -> None:
-        """Charge so much more for what is staged, or less."""
+    def _hold(self, size_bytes: int, usage: Usage | None) -> None:
+        """Charge so much more for what is staged."""
         self._size_bytes += size_bytes
         self._account.charge(size_bytes)
+        if usage is not None:
+            usage.add(size_bytes)
+
+    def _let_go(self, size_bytes: int, usage: Usage | None) -> None:
+        """Charge so much less."""
+        self._size_bytes -= size_bytes
+        self._account.charge(-size_bytes)
+        if usage is not None:
+            usage.give_back(size_bytes)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
         """Route and record what was staged, or drop it.
@@ -268,7 +285,7 @@ class Staging:
     # STAGE.
 
     def _stage(  # noqa: PLR0913, PLR0917 -- an order, and all that its answer needs
-        self, source: Handler, stage: Stage, size: int, now_s: float, answer: OnStaged, refuse: Refuse
+        self, source: Handler, stage: Stage, usage: Usage | None, now_s: float, answer: OnStaged, refuse: Refuse
     ) -> Iterator[int]:
         """Check what a STAGE brings, and keep it."""
         rights = source.rights
@@ -278,12 +295,16 @@ class Staging:
         except RejectedError as error:
             refuse(error)
             return
-        transaction = self._transactions.pop(stage.transaction, None) or _Transaction(rights)
+        transaction = self._transactions.pop(stage.transaction, None) or _Transaction(rights, usage)
         self._transactions[stage.transaction] = transaction
         transaction.checked.add(rights)
         transaction.parts.setdefault(stage.part, []).append(stage.frames)
         transaction.touched_s = now_s
+        size = _size_bytes(stage)
         transaction.size_bytes += size
+        if transaction.usage is not usage:  # all of a transaction is given back together
+            self._let_go(size, usage)
+            self._hold(size, transaction.usage)
         answer(None)
 
     def _check(self, source: Handler, frames: bytes) -> Iterator[int]:
@@ -338,10 +359,10 @@ class Staging:
             answer(error)
             return
         self._transactions.pop(commit.transaction, None)
-        size = transaction.size_bytes if transaction is not None else 0
 
         def done(outcome: Committed | RejectedError) -> None:
-            self._hold(-size)
+            if transaction is not None:
+                self._let_go(transaction.size_bytes, transaction.usage)
             answer(outcome)
 
         before = self._writes.get(commit.query) if commit.query else None
@@ -458,7 +479,8 @@ class Staging:
             name, oldest = next(iter(self._transactions.items()))
             if now_s - oldest.touched_s <= self._kept_s:
                 break
-            self._hold(-self._transactions.pop(name).size_bytes)
+            del self._transactions[name]
+            self._let_go(oldest.size_bytes, oldest.usage)
             dropped += 1
         self._dropped += dropped
         return dropped
@@ -480,6 +502,11 @@ def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | N
         return
     if transaction.rights is None or transaction.rights.user.name != rights.user.name:
         raise RejectedError(CloseCode.NOT_ALLOWED, f"transaction {printable(name)} is another user's")
+
+
+def _size_bytes(stage: Stage) -> int:
+    """Return what is charged for a piece of a transaction."""
+    return _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
 
 
 def _check_route(route: Route, journal: Handler) -> None:

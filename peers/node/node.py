@@ -18,7 +18,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.events import messages_lost
 from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
-from hub.memory import Memory
+from hub.memory import STAGED_PARTS, Memory
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
@@ -275,7 +275,7 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
         Resource.PENDING_REQUESTS: settings.requests.pending_total,
         Resource.QUEUED_BYTES: quotas.queued_bytes or memory_bytes // _QUEUED_PARTS,
         Resource.DESCRIPTORS: settings.shm.descriptors,
-        Resource.STAGED_BYTES: settings.journal.staged_bytes,
+        Resource.STAGED_BYTES: min(settings.journal.staged_bytes, memory_bytes // STAGED_PARTS),
     }
 
 

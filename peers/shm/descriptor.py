@@ -12,6 +12,8 @@ import os
 import socket
 from array import array
 
+from hub.quotas.usage import Usage
+
 __all__ = ["Account", "Descriptor"]
 
 
@@ -23,7 +25,7 @@ class Account:
         parent: A wider account, which every one of them is added to as well.
     """
 
-    __slots__ = ("limit", "open", "parent", "refused")
+    __slots__ = ("limit", "open", "parent", "refused", "usage")
 
     def __init__(self, limit: int, parent: Account | None = None) -> None:
         self.limit = limit
@@ -32,21 +34,33 @@ class Account:
         # How many descriptors there was no room for; nothing lowers it.
         self.refused = 0
         self.parent = parent
+        # What the user of a client's account has open in all; None where nobody is charged. It is set before anything
+        # is open.
+        self.usage: Usage | None = None
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may be open, here and in the wider account."""
+        """Whether one more may be open: here, in the wider account, and of the user."""
+        if self.usage is not None and not self.usage.room:
+            return False
         return self.open < self.limit and (self.parent is None or self.parent.has_room)
 
     def refuse(self) -> None:
         """Take note that there was no room for one."""
         self.refused += 1
+        if self.usage is not None and not self.usage.room:
+            self.usage.refuse()
         if self.parent is not None:
             self.parent.refuse()
 
     def add(self, number: int) -> None:
-        """Add so many to what is open, here and in the wider account; a negative number takes away."""
+        """Add so many to what is open, here, in the wider account, and of the user; a negative number takes away."""
         self.open += number
+        if self.usage is not None:
+            if number > 0:
+                self.usage.add(number)
+            else:
+                self.usage.give_back(-number)
         if self.parent is not None:
             self.parent.add(number)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import BATCH_LIMIT_MESSAGES
+from hub.quotas.usage import Usage
 from hub.settings import SharedMemorySettings
 from peers.shm import memory
 from peers.shm.batch import Memfd, Shared
@@ -113,6 +114,10 @@ class Sharing:
         # The sum of these sizes.
         self._flight_bytes = 0
 
+    def charge(self, usage: Usage) -> None:
+        """Charge a user for what this client brings, which has brought nothing yet."""
+        self._account.usage = usage
+
     # From the client.
 
     def take(self, handle: Handle, values: int, limit_bytes: int) -> Shared:
@@ -196,6 +201,10 @@ class Sharing:
         if segment.size_bytes > settings.segment_bytes:
             text = f"SEGMENT: {segment.size_bytes} bytes, the limit is {settings.segment_bytes}"
             raise RejectedError(CloseCode.TOO_BIG, text)
+        usage = self._account.usage
+        if usage is not None and not usage.room:
+            usage.refuse()
+            raise usage.rejection(1)
         if not self._account.has_room:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, "SEGMENT: too many descriptors are open")
         memory.check_segment(descriptor.number, segment.size_bytes)

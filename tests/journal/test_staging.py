@@ -11,6 +11,8 @@ import pytest
 from hub.batch import Batch, decode_values
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.resource import Resource
 from peers.journal import staging as staging_module
 from peers.journal.recorder import Recorder
 from peers.journal.schema import Write
@@ -466,6 +468,54 @@ async def test_what_waits_is_limited(bench: Bench) -> None:
     bench.stage("u", 0, data)
     bench.stage("u", 1, data)
     assert len(bench.refusals()) == 2
+
+
+async def test_what_a_user_stages_is_charged_to_him(bench: Bench) -> None:
+    """Until it is on the disk, given up, refused or forgotten; beyond his limit it is refused."""
+    quotas = bench.turn.core.quotas
+    quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.STAGED_BYTES: 10_000})}))
+    bench.writer.share = quotas.join("alice", frozenset())
+    staged = bench.writer.share[Resource.STAGED_BYTES]
+    for transaction in ("a", "b", "c"):
+        bench.stage(transaction, 0, frames(b"x" * 2000))
+    assert 9000 < staged.held <= 10_000
+    bench.stage("d", 0, frames(b"x"))
+    refused = bench.told.pop()
+    assert isinstance(refused, RejectedError)
+    assert refused.code == CloseCode.TRY_AGAIN_LATER
+    assert refused.text.startswith(f"user alice has {staged.held} bytes staged, ")
+    bench.turns_pass()
+    each = staged.held // 3
+    bench.commit("a", 0)
+    bench.turns_pass()
+    assert staged.held == 3 * each
+    await bench.write()
+    assert staged.held == 2 * each
+    bench.commit("b", abort=True)
+    bench.turns_pass()
+    assert staged.held == each
+    bench.stage("c", 1, b"nothing that could be a frame")
+    bench.turns_pass()
+    assert staged.held == each
+    bench.staging.sweep(1e6)
+    assert staged.held == 0
+
+
+async def test_a_piece_of_somebody_who_was_not_charged(bench: Bench) -> None:
+    """It is charged with the transaction that it belongs to, so that all of that is given back together."""
+    share = bench.turn.core.quotas.join("alice", frozenset())
+    bench.stage("a", 0, frames(b"x" * 2000))
+    bench.turns_pass()
+    bench.writer.share = share
+    bench.stage("a", 1, frames(b"x" * 3000))
+    assert share[Resource.STAGED_BYTES].held > 3000
+    bench.turns_pass()
+    assert share[Resource.STAGED_BYTES].held == 0
+    bench.commit("a", 0, 1)
+    bench.turns_pass()
+    await bench.write()
+    assert bench.staging.statistics().bytes == 0
+    assert share[Resource.STAGED_BYTES].held == 0
 
 
 async def test_transactions_without_messages_are_limited(bench: Bench) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage, Whole
 from peers.shm.descriptor import Account, Descriptor
 from peers.shm.transport import UnixTransport
 from tests.hubs.eventually import eventually
@@ -267,3 +269,24 @@ def test_who_pays_for_descriptors() -> None:
     del two
     assert (client.open, hub.open) == (0, 0)
     assert repr(one) == "<Descriptor -1>"
+
+
+def test_the_user_pays_for_descriptors_too() -> None:
+    """All clients of a user together have so many as he may have open."""
+    whole = Whole(Resource.DESCRIPTORS, 10)
+    usage = Usage(whole, "alice", 2, lambda: None)
+    hub = Account(3)
+    clients = [Account(2, hub), Account(2, hub)]
+    for client in clients:
+        client.usage = usage
+    found = [memfd(b"1"), memfd(b"2")]
+    for client, descriptor in zip(clients, found, strict=True):
+        assert client.has_room
+        descriptor.charge(client)
+    assert not clients[0].has_room
+    clients[0].refuse()
+    assert (usage.held, usage.refused_total, hub.open) == (2, 1, 2)
+    del descriptor
+    found.clear()
+    assert (usage.held, hub.open) == (0, 0)
+    assert clients[0].has_room
