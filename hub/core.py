@@ -25,15 +25,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, cast
+from typing import Literal
 
 from hub.asked import Asked, OnFilter
 from hub.batch import Batch
 from hub.delivery import Delivery, Role, receivers
 from hub.drops import Drops
-from hub.errors import CloseCode, ClosedError, RejectedError
+from hub.errors import ClosedError, RejectedError
 from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
-from hub.frame import Frame, encode_frame
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import CoreLimits
@@ -44,14 +43,16 @@ from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.policy.grants import User
-from hub.policy.policy import Policy, Rights
-from hub.policy.refusal import check_prefix_granted, not_granted
+from hub.policy.policy import Action, Policy, Rights
+from hub.policy.refusal import check_prefix_granted
+from hub.publisher import is_decided_by_route, may_publish, not_granted_to, not_its_name, parted
 from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.relief import relieve
 from hub.requests.hub_services import HubServices, is_admin
 from hub.requests.requests import Requests
+from hub.review import Kind, Review
 from hub.routes import Route, Routes
 from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
@@ -69,11 +70,17 @@ _STEPS_PER_DEPARTURE = 5
 _CHECKED_PER_STEP = 10
 """How many prefixes are checked in one step: checking one takes about 1 µs, adding one 10 µs."""
 
+_FORGOTTEN_SINGLY = 100
+"""Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
+
 _CHARACTERS_PER_STEP = 256
 """A prefix takes a step more for each so many characters: one of 1,000 takes three times as long as a short one."""
 
 OnRefused = Callable[[RejectedError, int], object]
 """Tells a handler that so many of its messages were refused."""
+
+OnRevoked = Callable[[RejectedError], object]
+"""Tells a handler that it may no longer hold what it held, and that this was taken away."""
 
 HandlersOf = Callable[[Route], tuple[Handler, ...]]
 """Gives those who get what comes on a route."""
@@ -174,6 +181,8 @@ class Core:
         self.handlers: dict[int, Handler] = {}
         # Handler → the function that tells it of refused messages. Its connection puts it here, if it can tell them.
         self.on_refused: dict[Handler, OnRefused] = {}
+        # Handler → the function that tells it what was taken away from it, likewise.
+        self.on_revoked: dict[Handler, OnRevoked] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler] = RuleIndex()
@@ -206,6 +215,8 @@ class Core:
             owner_of=register.owner_of,
             hub_services=hub_services,
         )
+        # Takes away what handlers may no longer hold.
+        self._review = Review(self._turn, self._held_kinds(), self._tell_revoked)
 
     # Handlers come and go.
 
@@ -252,6 +263,8 @@ class Core:
         for asked in self._asked:
             asked.forget(handler)
         self.on_refused.pop(handler, None)
+        self.on_revoked.pop(handler, None)
+        self._review.forget(handler)
         self._leaving.append(handler)
         self._remove_leaving()
         self.names.forget(handler)
@@ -299,12 +312,81 @@ class Core:
     def adopt(self, policy: Policy | None) -> None:
         """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
 
-        Handlers keep the rights that they have, and are judged by them, until they are given others. Its limits apply
+        Handlers keep the rights that they have, and are judged by them, until they are given others (`give_rights`):
+        whoever adopts a policy gives all of them new ones, a share of them in each turn. Its limits apply
         to users at once; what they hold they keep.
         """
         self.policy = policy
         self.routes.adopt(policy)
         self.quotas.adopt(NO_LIMITS if policy is None else policy.limits)
+
+    def give_rights(self, handler: Handler, rights: Rights | None) -> None:
+        """Let a handler do this from now on; None for everything.
+
+        What it may not see reaches it no more, and what it may not publish is refused, at once. What it holds and may
+        no longer hold is taken away in this turn and the next ones, and it is told (`on_revoked`). Requests that are
+        pending are answered.
+        """
+        if rights is handler.rights:
+            return
+        handler.rights = rights
+        if handler.id not in self.handlers:
+            return
+        if rights is not None:
+            self.routes.guard()
+        self._forget_seen_by(handler)
+        self._review.begin(handler)
+
+    def _forget_seen_by(self, handler: Handler) -> None:
+        """Forget all routes in which a handler may stand, or not stand, because of its rights."""
+        if not self.routes.table:
+            return
+        rules = self.rules.of(handler)
+        if handler.is_peer or len(handler.prefixes) + len(rules) > _FORGOTTEN_SINGLY:
+            self.routes.clear()
+            return
+        for prefix in handler.prefixes:
+            self.routes.forget(prefix)
+        for rule in rules:
+            self.routes.forget_rule(rule)
+
+    def _held_kinds(self) -> list[Kind]:
+        """Return what handlers hold and must be granted, what matters at once first."""
+        return [
+            Kind(
+                self.requests.served_by,
+                lambda handler, rights, prefix: rights.may_all(handler.serving, prefix),
+                self.requests.take_away,
+                lambda prefix: f"serve {printable(prefix)}",
+            ),
+            Kind(
+                self.names.of,
+                lambda _, rights, name: rights.may(Action.CLAIM, name),
+                self.names.take_away,
+                lambda name: f"claim {printable(name)}",
+            ),
+            Kind(
+                lambda handler: () if handler.narrows else handler.prefixes,
+                lambda handler, rights, prefix: rights.may_all(handler.seeing, prefix),
+                self._take_away,
+                lambda prefix: f"subscribe {printable(prefix)}",
+            ),
+            Kind(
+                lambda handler: () if handler.narrows else self.rules.of(handler),
+                lambda handler, rights, rule: rights.may_all(handler.seeing, rule.prefix),
+                self.rules.take_away,
+                lambda rule: f"subscribe {printable(rule.prefix)} by labels",
+            ),
+        ]
+
+    def _take_away(self, handler: Handler, prefix: str) -> None:
+        if self._prefixes_allowed.take_away(handler, handler.prefixes, prefix):
+            self._remove(handler, prefix)
+
+    def _tell_revoked(self, handler: Handler, error: RejectedError) -> None:
+        tell = self.on_revoked.get(handler)
+        if tell is not None:
+            tell(error)
 
     # Subscriptions.
 
@@ -408,7 +490,7 @@ class Core:
         does not own, or is not granted to it, is refused: see `on_refused`.
         """
         if route.sender and not route.may_bring(source):
-            self._tell_refused(source, _not_its_name(route), batch.messages)
+            self._tell_refused(source, not_its_name(route), batch.messages)
             return
         if source.is_unbound:
             handlers = route.handlers
@@ -436,7 +518,7 @@ class Core:
             )
         source.published_messages += sum(stretch.messages)
         if is_looked_at:
-            if not _is_decided_by_route(source, stretch.routes):
+            if not is_decided_by_route(source, stretch.routes):
                 source.published_messages -= sum(stretch.messages)
                 for run in stretch:
                     self.publish(source, run.route, run)
@@ -456,9 +538,9 @@ class Core:
         refused: dict[Route, RejectedError] = {}
         for route, number in first.items():
             if not route.may_bring(source):
-                refused[route] = _not_its_name(route)
-            elif not _may_publish(source, route):
-                refused[route] = _not_granted(source, stretch.run(number))
+                refused[route] = not_its_name(route)
+            elif not may_publish(source, route):
+                refused[route] = not_granted_to(source, stretch.run(number))
         if refused:
             messages = dict.fromkeys(refused, 0)
             for route, count in zip(stretch.routes, stretch.messages, strict=True):
@@ -471,14 +553,14 @@ class Core:
 
     def _granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
         """Return what of a batch `source` may publish, None for nothing of it; refuse the rest."""
-        if _is_decided_by_route(source, (route,)):
-            if _may_publish(source, route):
+        if is_decided_by_route(source, (route,)):
+            if may_publish(source, route):
                 return batch
-            self._tell_refused(source, _not_granted(source, batch), batch.messages)
+            self._tell_refused(source, not_granted_to(source, batch), batch.messages)
             return None
-        granted, refused = _parted(source, batch)
+        granted, refused = parted(source, batch)
         if refused is not None:
-            self._tell_refused(source, _not_granted(source, refused), refused.messages)
+            self._tell_refused(source, not_granted_to(source, refused), refused.messages)
         return granted
 
     def check_publisher(self, source: Handler, route: Route, batch: Batch) -> None:
@@ -488,15 +570,15 @@ class Core:
             RejectedError: It may not: the messages bear a name that is not its own, or are not granted to it.
         """
         if not route.may_bring(source):
-            raise _not_its_name(route)
+            raise not_its_name(route)
         if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
             return
-        if _is_decided_by_route(source, (route,)):
-            refused = None if _may_publish(source, route) else batch
+        if is_decided_by_route(source, (route,)):
+            refused = None if may_publish(source, route) else batch
         else:
-            _, refused = _parted(source, batch)
+            _, refused = parted(source, batch)
         if refused is not None:
-            raise _not_granted(source, refused)
+            raise not_granted_to(source, refused)
 
     def _tell_refused(self, source: Handler, error: RejectedError, messages: int) -> None:
         tell = self.on_refused.get(source)
@@ -555,6 +637,8 @@ class Core:
             self.requests.go_on()
         if self.names.is_behind:
             self.names.go_on()
+        if self._review.is_behind:
+            self._review.go_on()
 
     def _relieve(self, wanted_bytes: int) -> int:
         """Free memory, as there is too little; what was dropped is let go at once, so that the next look sees it."""
@@ -610,54 +694,6 @@ class Core:
             asked.begin(chain(self.handlers.values(), self._leaving))
             self._asked.append(asked)
         return asked
-
-
-def _not_its_name(route: Route) -> RejectedError:
-    return RejectedError(CloseCode.NOT_ALLOWED, f"sender {printable(route.sender)}: that name is not yours")
-
-
-def _is_decided_by_route(source: Handler, routes: Iterable[Route]) -> bool:
-    """Return whether routes say what `source` may publish on them.
-
-    They do not while a policy takes the place of another: for what was read before, and for who has the rights of the
-    one before. Then each topic is asked for.
-    """
-    rights = source.rights
-    return rights is None or all(
-        route.domains is not None and route.domains.policy is rights.policy for route in routes
-    )
-
-
-def _may_publish(source: Handler, route: Route) -> bool:
-    """Return whether a route is granted to `source`, as the route says; remember it if it is."""
-    rights, domains = source.rights, route.domains
-    return rights is None or (domains is not None and rights.may_in(source.publishing, domains))
-
-
-def _parted(source: Handler, batch: Batch) -> tuple[Batch | None, Batch | None]:
-    """Return what of a batch is granted to `source`, and what is not, topic by topic; None for nothing."""
-    rights, action = source.rights, source.publishing
-    if rights is None:
-        return batch, None
-    granted = {topic: rights.may(action, topic.decode()) for topic in set(batch.topics())}
-    if len(set(granted.values())) == 1:
-        return (batch, None) if all(granted.values()) else (None, batch)
-    frames: dict[bool, list[Frame]] = {True: [], False: []}
-    for frame in batch.parts():
-        frames[granted[frame.topic]].append(frame)
-    return _joined(frames[True]), _joined(frames[False])
-
-
-def _joined(frames: list[Frame]) -> Batch:
-    """Return frames as one batch."""
-    raw = b"".join([encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags) for frame in frames])
-    return Batch(raw, sum([frame.messages for frame in frames]))
-
-
-def _not_granted(source: Handler, refused: Batch) -> RejectedError:
-    """Return what is said to a handler with rights of messages that it may not publish: it names the first topic."""
-    topic = next(iter(refused.topics())).decode()
-    return not_granted(cast("Rights", source.rights), source.publishing, topic)
 
 
 def _steps(prefix: str) -> Iterator[None]:

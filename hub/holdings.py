@@ -140,6 +140,13 @@ class Allowance(Generic[K]):
             self._charge(handler, -1)
         return is_gone
 
+    def take_away(self, handler: Handler, held: dict[K, int], item: K) -> bool:
+        """Let go of an item, however often it is held; return whether it was."""
+        if item not in held:
+            return False
+        held[item] = 1
+        return self.give_back(handler, held, item)
+
     def give_back_any(self, handler: Handler, held: dict[K, int]) -> K:
         """Let go of some item, however often it is held, as its handler has left; return it."""
         item, _ = held.popitem()

@@ -22,7 +22,7 @@ class Standing(Enum):
     QUEUED = "queued"
     """Somebody else owns the name; this claim waits."""
     LOST = "lost"
-    """A peer hub had an earlier claim."""
+    """A peer hub had an earlier claim, or the name is no longer granted."""
 
 
 class Change(NamedTuple):

@@ -201,6 +201,22 @@ class Names:
         self._forget_name(handler, name)
         self._take_out(handler, name)
 
+    def of(self, handler: Handler) -> Iterable[str]:
+        """Return the names that a client owns or waits for, or that a link announces."""
+        return self._names.get(handler, ())
+
+    def take_away(self, handler: Handler, name: str) -> None:
+        """Take a name, or the place in its queue, from whoever may not claim it any more, and tell a client so."""
+        if name not in self.of(handler):
+            return
+        contest = self.register[name]
+        held = contest.held
+        claim = held if held is not None and held.handler is handler else contest.waiting.get(handler)
+        self._forget_name(handler, name)
+        self._take_out(handler, name)
+        if claim is not None:
+            claim.tell(Change(name, Standing.LOST, f"name {name} is no longer granted to you"))
+
     def forget(self, handler: Handler) -> None:
         """Let the names of a handler that has left go, as many as this turn has steps for.
 

@@ -20,7 +20,7 @@ Not here: frames (`hub.request_frame`), waiting for an outlet (`hub.request_queu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -143,6 +143,17 @@ class Requests:
         participant = self._participants.get(handler)
         if participant is not None:
             yield from self._services.unserving(participant, prefixes)
+
+    def served_by(self, handler: Handler) -> Iterable[str]:
+        """Return the prefixes that a handler serves."""
+        participant = self._participants.get(handler)
+        return () if participant is None else participant.served
+
+    def take_away(self, handler: Handler, prefix: str) -> None:
+        """Let a handler serve a prefix no more. What it was asked already it may still answer."""
+        participant = self._participants.get(handler)
+        if participant is not None:
+            self._services.take_away(participant, prefix)
 
     def tell(self, link: Handler, on_change: Callable[[Change], None]) -> None:
         """Tell a link what is served here: now, if there is something, and each change of it."""

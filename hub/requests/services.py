@@ -157,6 +157,11 @@ class Services:
                 self._remove(participant, prefix)
                 yield
 
+    def take_away(self, participant: Participant, prefix: str) -> None:
+        """Let a participant serve a prefix no more, however often it has said that it does."""
+        if self._allowed.take_away(participant.handler, participant.served, prefix):
+            self._remove(participant, prefix)
+
     def forget(self, participant: Participant, turn: Turn) -> bool:
         """Take back what a handler that has left serves, as far as `turn` has steps; return whether that was all."""
         self._on_change.pop(participant, None)

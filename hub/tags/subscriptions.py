@@ -11,7 +11,7 @@ Not here: matching (`hub.tags.rules`), prefixes (`hub.core`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from hub.handler import Handler
 from hub.holdings import Allowance, give_back, take
@@ -51,7 +51,7 @@ class RuleSubscriptions:
         """Return how many pairs of rule and handler there are."""
         return len(self._index)
 
-    def of(self, handler: Handler) -> Iterable[Rule]:
+    def of(self, handler: Handler) -> Collection[Rule]:
         """Return the rules of a handler."""
         return self._held.get(handler, {}).keys()
 
@@ -91,6 +91,14 @@ class RuleSubscriptions:
             if self.allowed.give_back(handler, held, rule):
                 self._remove(handler, rule)
                 yield
+        if not held:
+            self._held.pop(handler, None)
+
+    def take_away(self, handler: Handler, rule: Rule) -> None:
+        """Remove a rule of a handler, however often it has subscribed by it."""
+        held = self._held.get(handler, {})
+        if self.allowed.take_away(handler, held, rule):
+            self._remove(handler, rule)
         if not held:
             self._held.pop(handler, None)
 

@@ -51,9 +51,9 @@ class Reports:
         self.call(self._settings.on_dropped, messages)
 
     def reject(self, error: RejectedError, messages: int) -> None:
-        """Report that published messages were refused."""
+        """Report that published messages were refused, or that the hub has taken something away."""
         self.rejected_messages += messages
-        self._warn_once(f"messages were refused: {error}", "rejected")
+        self._warn_once(f"refused by the hub: {error}", "rejected")
         self.call(self._settings.on_rejected, error)
 
     def tell(self, error: PeerError) -> None:

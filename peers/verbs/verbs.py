@@ -116,6 +116,7 @@ class Verbs:
         self._far = far
         self._journal = None
         self._names = None
+        node.core.on_revoked[handler] = self._revoke
 
     def act(self, verb: Verb) -> int:
         """Do what the far side asks for; return how much work that was, beyond the frame's own share of a turn."""
@@ -229,6 +230,12 @@ class Verbs:
         """
         is_subscription = not isinstance(change, ServiceChange) and change.subscribe
         self._far.confirm(change.request, self._node.journal.position() if is_subscription else None)
+
+    def _revoke(self, error: RejectedError) -> None:
+        """Tell the far side what it held and may no longer hold, outside of any request."""
+        self._node.audit.refused(self._handler, "hold", error)
+        self._far.reject(error)
+        self._far.speak()
 
     def _publish(self, publication: Publication) -> int:
         request, messages = publication.request, publication.messages

@@ -24,6 +24,7 @@ from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
 from peers.wire.session import Confirmable, ServiceChange, SubscriptionChange
 from tests.hub.fakes import Turn
+from tests.hub.rights.hall import policy_of
 
 
 class Far:
@@ -267,3 +268,107 @@ def test_whoever_is_lost(desk: Desk) -> None:
     desk.turn.core.detach(desk.handler, "lost")
     assert desk.ask(SubscriptionChange(subscribe=True, prefixes=["/a"], request=1)) == []
     assert desk.ask(Request(b"/a", 1, 0, b"\x01")) == []
+
+
+# Rights.
+
+POLICY = """
+[roles.some]
+publish = ["/a"]
+subscribe = ["/a", "/{user}"]
+request = ["/a"]
+serve = ["/a"]
+claim = ["org.a"]
+journal = ["/a"]
+link = { bring = ["/a"], take = ["/a"] }
+[roles.all]
+publish = ["*"]
+subscribe = ["*"]
+serve = ["*"]
+claim = ["*"]
+[users]
+alice = ["some"]
+"""
+
+
+def restricted(role: str = "", of: Role = Role.CLIENT) -> Desk:
+    """A desk whose far side is alice."""
+    desk = Desk(role=of)
+    policy = policy_of(POLICY)
+    desk.turn.core.adopt(policy)
+    desk.turn.core.give_rights(desk.handler, policy.rights("alice", [role]))
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("verb", "text"),
+    [
+        (SubscriptionChange(True, ["/a/x", "/b"], 7), "subscribe '/b': not granted to user 'alice'"),
+        (
+            SubscriptionChange(True, [""], 7),
+            "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/a/', '/alice/'",
+        ),
+        (
+            RuleChange(True, [(("red",), "", "")], 7),
+            "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/a/', '/alice/'",
+        ),
+        (
+            RuleChange(True, [(("red",), "/a/x", ""), ((), "/b", "x.y")], 7),
+            "subscribe '/b': not granted to user 'alice'",
+        ),
+        (ServiceChange(True, ["/b"], 7), "serve '/b': not granted to user 'alice'"),
+        (NameClaim(7, Wish("org.b")), "claim 'org.b': not granted to user 'alice'"),
+        (Fetch(7, prefixes=("/b",)), "journal '/b': not granted to user 'alice'"),
+        (publication("/b", request=7), None),
+    ],
+)
+def test_what_is_not_granted(verb: Verb, text: str | None) -> None:
+    """One answer with the number of the request, which is told to the audit; nothing else is done."""
+    desk = restricted()
+    (told,) = desk.ask(verb)
+    if text is None:
+        assert told == ("refused", 7, CloseCode.NOT_ALLOWED, 1)
+    else:
+        assert told == ("error", 7, CloseCode.NOT_ALLOWED, text)
+    assert desk.node.audit.refused_total == 1
+    assert desk.handler.prefixes == {}
+    assert len(desk.turn.core.rules) == 0
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        SubscriptionChange(True, ["/a/x", "/alice/"], 7),
+        RuleChange(True, [(("red",), "/a/x", "")], 7),
+        ServiceChange(True, ["/a/x"], 7),
+        NameClaim(7, Wish("org.a.x")),
+        publication("/a/x", request=7),
+    ],
+)
+def test_what_is_granted(verb: Verb) -> None:
+    """Is done as ever."""
+    desk = restricted()
+    (told,) = desk.ask(verb)
+    assert told[:2] == ("confirmed", 7)
+    assert desk.node.audit.refused_total == 0
+
+
+def test_what_is_taken_away() -> None:
+    """Is told without a number, as nobody has asked for it; a name as names are told."""
+    desk = restricted("all")
+    desk.ask(SubscriptionChange(True, ["/b"], 7))
+    desk.ask(NameClaim(8, Wish("org.b")))
+    desk.turn.core.give_rights(desk.handler, policy_of(POLICY).rights("alice"))
+    text = "no longer granted to user 'alice', and taken away: claim 'org.b', subscribe '/b'"
+    assert desk.far.told == [("name", "org.b", "lost"), ("error", 0, CloseCode.NOT_ALLOWED, text)]
+    assert desk.handler.prefixes == {}
+
+
+def test_a_peer_hub_with_rights() -> None:
+    """What it asks for is taken, since it gets only what it may take; what it announces is, as far as it is granted."""
+    desk = restricted(of=Role.LINK)
+    assert desk.ask(SubscriptionChange(True, ["", "/b"], 0)) == []
+    assert desk.ask(RuleChange(True, [(("red",), "", "")], 0)) == []
+    ((kind, number, code, text),) = desk.ask(ServiceChange(True, ["/b", "/a/x"], 0))
+    assert (kind, number, code, text) == ("error", 0, CloseCode.NOT_ALLOWED, "take '/b': not granted to user 'alice'")
+    assert desk.turn.core.requests.statistics().services == 1

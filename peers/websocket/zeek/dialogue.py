@@ -8,6 +8,7 @@ message: the session answers before the handler writes.
 | end | code, reason |
 |---|---|
 | the first message is no array of strings, or has prefixes that the hub does not take | 1008, the error again |
+| what it has subscribed to is no longer granted | 1008, what was taken away |
 | binary message | 1003 |
 | queue full, policy disconnect | 1011, `backpressure_overflow` and the hub's own text |
 | a ping without an answer | 1011, `Ping timeout` |
@@ -101,7 +102,12 @@ class ZeekDialogue:
             session.reject(RefusedError(refused.code, refused.text))
             self._carrier.end(CloseCode.NOT_ALLOWED, refused.text)
             return
+        node.core.on_revoked[handler] = self._revoke
         session.send(Welcome(_endpoint_of(node, handler).hex, node.name, self._queue, node.settings.limits.frame_bytes))
+
+    def _revoke(self, error: RejectedError) -> None:
+        """End: what the client has subscribed to, once and for all, is no longer granted."""
+        self._carrier.end(CloseCode.NOT_ALLOWED, error.text)
 
     def _publish(self, handler: Handler, publication: Publication) -> None:
         try:

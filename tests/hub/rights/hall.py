@@ -115,8 +115,7 @@ class Hall:
         self.core.adopt(policy)
         for handler, user in users.items():
             if user is not None:
-                handler.rights = policy.rights(user)
-        self.core.adopt(policy)
+                self.core.give_rights(handler, policy.rights(user))
 
 
 def _frame(topic: str | Envelope, value: Any) -> bytes:

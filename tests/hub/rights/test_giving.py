@@ -1,0 +1,295 @@
+"""Other rights for who is there: what is no longer granted ends at once, is taken away in steps, and is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.delivery import Role
+from hub.errors import CloseCode, RejectedError
+from hub.filter import Change as Filter
+from hub.names.claim import Announced, Change, Standing, Wish
+from hub.request_frame import Status
+from hub.tags.envelope import tagged
+from hub.tags.rule import Rule
+from hub.turn import STEPS_PER_TURN
+from tests.hub.fakes import at_once
+from tests.hub.requests.party import answers, asked, reply, request
+from tests.hub.rights.hall import Guest, Hall
+
+POLICY = """
+[roles.all]
+publish = ["*"]
+subscribe = ["*", "$hub"]
+request = ["*"]
+serve = ["*"]
+claim = ["*"]
+journal = ["*"]
+link = { bring = ["*"], take = ["*"] }
+
+[roles.some]
+publish = ["/a"]
+subscribe = ["/a"]
+request = ["/a"]
+serve = ["/a"]
+claim = ["org.a"]
+link = { bring = ["/a"], take = ["/a"] }
+
+[roles.none]
+[users]
+"""
+
+
+class Told(list[str]):
+    """What a guest was told when something was taken away."""
+
+    def __init__(self, guest: Guest) -> None:
+        super().__init__()
+        guest.hall.core.on_revoked[guest.handler] = self._take
+
+    def _take(self, error: RejectedError) -> None:
+        assert error.code == CloseCode.NOT_ALLOWED
+        self.append(error.text)
+
+
+def give(guest: Guest, role: str) -> None:
+    """Let a guest, who is alice, have one role from now on."""
+    guest.hall.core.give_rights(guest.handler, guest.hall.policy.rights("alice", [role]))
+
+
+@pytest.fixture
+def hall() -> Hall:
+    """Where alice may be what she is given."""
+    return Hall(POLICY)
+
+
+def test_prefixes_are_taken_away(hall: Hall) -> None:
+    """However often they were subscribed to; those that are granted stay. It is told once, with all of them."""
+    alice, source = hall.join("alice", "/a/x", "", "/b", "/b", roles=["all"]), hall.join(None)
+    told = Told(alice)
+    source.send(("/a/x", 1), ("/b", 2))
+    assert alice.take() == [1, 2]
+    give(alice, "some")
+    assert alice.handler.prefixes == {"/a/x": 1}
+    assert told == ["no longer granted to user 'alice', and taken away: subscribe '', subscribe '/b'"]
+    source.send(("/a/x", 3), ("/b", 4))
+    assert alice.take() == [3]
+    assert set(hall.core.asked_of_links.minimal) == {"/a/x"}
+    hall.core.unsubscribe(alice.handler, ["/b", ""])
+    assert alice.handler.prefixes == {"/a/x": 1}
+
+
+def test_what_was_taken_away_does_not_come_back(hall: Hall) -> None:
+    """Whoever is granted it again subscribes again."""
+    alice, source = hall.join("alice", "/b", roles=["all"]), hall.join(None)
+    give(alice, "some")
+    give(alice, "all")
+    source.send(("/b", 1))
+    assert alice.take() == []
+    hall.core.subscribe(alice.handler, ["/b"])
+    source.send(("/b", 2))
+    assert alice.take() == [2]
+
+
+def test_whoever_narrows_keeps_what_he_has_asked_for(hall: Hall) -> None:
+    """He gets what is granted at the time, with nothing to be told."""
+    alice, source = hall.join("alice", "", roles=["all"], narrows=True), hall.join(None)
+    hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
+    told = Told(alice)
+    for role, expected in (("some", [1]), ("none", []), ("all", [1, 2]), ("some", [1])):
+        give(alice, role)
+        source.send(("/a", 1), ("/b", 2))
+        assert alice.take() == expected
+    assert told == []
+    assert list(alice.handler.prefixes) == [""]
+
+
+def test_rules_are_taken_away(hall: Hall) -> None:
+    """Those whose prefix is not granted, so all without one."""
+    alice, source = hall.join("alice", roles=["all"]), hall.join(None)
+    rules = [Rule(("red",)), Rule(("red",), "/a/"), Rule(("red",), "/b")]
+    hall.core.subscribe_rules(alice.handler, [*rules, rules[0]])
+    told = Told(alice)
+    give(alice, "some")
+    assert list(hall.core.rules.of(alice.handler)) == [rules[1]]
+    assert told == [
+        "no longer granted to user 'alice', and taken away: subscribe '' by labels, subscribe '/b' by labels"
+    ]
+    source.send((tagged("/a/x", ["red"]), 1), (tagged("/b", ["red"]), 2))
+    assert alice.take() == [1]
+    give(alice, "none")
+    assert list(hall.core.rules.of(alice.handler)) == []
+
+
+def test_publishing_is_refused_at_once(hall: Hall) -> None:
+    """What was decided before is forgotten with the rights."""
+    alice, reader = hall.join("alice", roles=["all"]), hall.join(None, "")
+    alice.send(("/a", 1), ("/b", 2))
+    give(alice, "some")
+    alice.send(("/a", 3), ("/b", 4))
+    give(alice, "all")
+    alice.send(("/a", 5), ("/b", 6))
+    assert reader.take() == [1, 2, 3, 5, 6]
+    assert alice.refused_messages == 1
+
+
+def test_services_are_taken_away(hall: Hall) -> None:
+    """What was asked already may still be answered; peers hear that it is served no more."""
+    alice, client, link = hall.join("alice", roles=["all"]), hall.join(None), hall.join(None, role=Role.LINK)
+    changes: list[Filter] = []
+    hall.core.requests.tell(link.handler, changes.append)
+    at_once(hall.core.requests.serving(alice.handler, ["/a/x", "/b", "/b"]))
+    hall.core.requests.ask(client.handler, request("/b", 1, 1), 0)
+    told = Told(alice)
+    give(alice, "some")
+    assert told == ["no longer granted to user 'alice', and taken away: serve '/b'"]
+    assert changes == [Filter(added=("/a/x",)), Filter(added=("/b",)), Filter(removed=("/b",))]
+    hall.core.requests.ask(client.handler, request("/b", 2, 1), 0)
+    hall.core.flush()
+    assert asked(alice.outlet.take()) == [(0, 1)]
+    assert [status for _, status, _ in answers(client.outlet.take())] == [Status.NO_RESPONDER]
+    hall.core.requests.answer(alice.handler, reply(0, "late"))
+    hall.core.flush()
+    assert answers(client.outlet.take()) == [(1, Status.OK, "late")]
+
+
+def test_names_are_taken_away(hall: Hall) -> None:
+    """The next in the queue owns them; a place in a queue is lost as well. Whoever has lost one is told as ever."""
+    alice, bob = hall.join("alice", roles=["all"]), hall.join(None)
+    names, changes = hall.core.names, list[Change]()
+    names.claim(bob.handler, Wish("bob.own"), 1)
+    for name in ("org.a.x", "org.b", "bob.own"):
+        names.claim(alice.handler, Wish(name, queue=True), 2, changes.append)
+    names.claim(bob.handler, Wish("org.b", queue=True), 3)
+    told = Told(alice)
+    give(alice, "some")
+    assert changes == [
+        Change(name, Standing.LOST, f"name {name} is no longer granted to you") for name in ("org.b", "bob.own")
+    ]
+    assert told == ["no longer granted to user 'alice', and taken away: claim 'org.b', claim 'bob.own'"]
+    assert names.register.owner("org.b") is bob.handler
+    assert names.register.owner("org.a.x") is alice.handler
+    assert names.statistics().waiting == 0
+    alice.send((tagged("/a", sender="org.b"), 1))
+    assert alice.refused_messages == 1
+
+
+def test_a_peer_hub_with_other_rights(hall: Hall) -> None:
+    """Its services and names go; what it subscribes to stays, and it gets of it what it may take."""
+    link, source = hall.join("alice", "", role=Role.LINK, roles=["all"]), hall.join(None)
+    hall.core.names.link(link.handler, b"east" * 4, lambda *_: None)
+    hall.core.names.hear(link.handler, [Announced("org.a.x", (), 1, 1), Announced("org.b", (), 1, 1)], [])
+    at_once(hall.core.requests.serving(link.handler, ["/a/x", "/b"]))
+    told = Told(link)
+    source.send(("/b", 0), (tagged("/b", destination="org.a.x"), 0))
+    link.take()
+    give(link, "some")
+    assert told == ["no longer granted to user 'alice', and taken away: serve '/b', claim 'org.b'"]
+    source.send(("/a", 1), ("/b", 2), (tagged("/b", destination="org.a.x"), 3))
+    assert link.take() == [1]
+    assert source.refused_messages == 1
+    assert hall.core.requests.statistics().services == 1
+    hall.core.names.hear(link.handler, [], ["org.b", "org.a.x"])
+    assert hall.core.names.statistics().far == 0
+
+
+def test_many_things_are_named_in_part(hall: Hall) -> None:
+    """The notice has a bound."""
+    alice = hall.join("alice", *(f"/b/{number}" for number in range(20)), roles=["all"])
+    told = Told(alice)
+    give(alice, "none")
+    (text,) = told
+    assert text.endswith("subscribe '/b/7' and 12 more")
+    assert alice.handler.prefixes == {}
+
+
+def test_the_same_rights_are_no_change(hall: Hall) -> None:
+    """Nothing is forgotten for them, as when a token is renewed."""
+    alice, source = hall.join("alice", "/a", roles=["some"], narrows=True), hall.join(None)
+    source.send(("/a", 1))
+    remembered = dict(hall.core.routes.table)
+    give(alice, "some")
+    assert hall.core.routes.table == remembered
+
+
+def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
+    """Routes under its prefixes, and those that its rules match."""
+    alice, source = hall.join("alice", "/a", roles=["all"], narrows=True), hall.join(None, "")
+    hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
+    source.send(("/a", 1), ("/b", 2), (tagged("/b", ["red"]), 3), (tagged("/b", ["blue"]), 4))
+    source.send(*((f"/c/{number}", 0) for number in range(10)))
+    give(alice, "some")
+    assert len(hall.core.routes.table) == 12
+    source.send((tagged("/b", ["red"]), 5), ("/a", 6))
+    assert alice.take() == [1, 3, 6]
+
+
+def test_no_bounds_any_more(hall: Hall) -> None:
+    """Whoever is given none may do everything, and keeps all."""
+    alice, source = hall.join("alice", "/a/", roles=["some"]), hall.join(None)
+    hall.core.give_rights(alice.handler, None)
+    hall.core.subscribe(alice.handler, [""])
+    source.send(("/b", 1))
+    assert alice.take() == [1]
+    alice.send(("/b", 2))
+    assert alice.refused == []
+
+
+def test_who_has_left(hall: Hall) -> None:
+    """Is judged no more, and told nothing, before or in the middle."""
+    many = [f"/b/{number}" for number in range(2 * STEPS_PER_TURN)]
+    alice = hall.join("alice", *many, roles=["all"])
+    told = Told(alice)
+    hall.core.flush()
+    give(alice, "none")
+    assert 0 < len(alice.handler.prefixes) < len(many)
+    hall.core.detach(alice.handler, "gone")
+    give(alice, "some")
+    for _ in range(10):
+        hall.core.flush()
+    assert told == []
+    assert hall.core.statistics().routing.subscriptions == 0
+
+
+def test_many_handlers_take_a_share_of_each_turn(hall: Hall) -> None:
+    """Others are served in between; what may not be seen is not seen before all are judged."""
+    guests = [hall.join("alice", "/a", "/b", roles=["all"]) for _ in range(STEPS_PER_TURN)]
+    source = hall.join(None)
+    hall.core.flush()
+    for guest in guests:
+        give(guest, "none")
+    left = sum(len(guest.handler.prefixes) for guest in guests)
+    assert STEPS_PER_TURN // 2 < left < 2 * STEPS_PER_TURN
+    source.send(("/a", 1), ("/b", 2))
+    assert [guest.outlet.values for guest in guests] == [[]] * len(guests)
+    turns = 0
+    while any(guest.handler.prefixes for guest in guests):
+        assert hall.turn.wakes
+        hall.core.flush()
+        turns += 1
+    assert 2 <= turns <= 6
+    assert [guest.take() for guest in guests] == [[]] * len(guests)
+
+
+def test_rights_that_change_while_they_are_judged(hall: Hall) -> None:
+    """The last ones count."""
+    many = [f"/b/{number}" for number in range(2 * STEPS_PER_TURN)]
+    alice = hall.join("alice", *many, roles=["all"])
+    hall.core.flush()
+    give(alice, "none")
+    left = len(alice.handler.prefixes)
+    assert 0 < left < len(many)
+    give(alice, "all")
+    for _ in range(5):
+        hall.core.flush()
+    assert len(alice.handler.prefixes) == left
+
+
+def test_subscribing_in_steps_while_rights_change(hall: Hall) -> None:
+    """What was checked with the ones before is checked again."""
+    alice = hall.join("alice", roles=["all"])
+    steps = hall.core.subscribing(alice.handler, [f"/b/{number}" for number in range(20)])
+    next(steps)
+    give(alice, "some")
+    with pytest.raises(RejectedError, match="'/b/10': not granted"):
+        at_once(steps)
+    assert alice.handler.prefixes == {}
