@@ -284,6 +284,7 @@ class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
         _LIVE,
     ] = ""
+    peer_token: Annotated[str, _path("File of the token that this hub shows to the hubs that it dials."), _LIVE] = ""
     jwt_keys: Annotated[str, _path("JWKS or PEM file of the keys that sign JWTs."), _LIVE] = ""
     jwt_issuer: Annotated[str, _claim("Issuer (`iss`) that a JWT must have."), _LIVE] = ""
     jwt_audience: Annotated[str, _claim("Audience (`aud`) that a JWT must be for."), _LIVE] = ""
@@ -306,6 +307,15 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"unit": "prefixes such as '/zeek/'"},
         ),
     ] = ()
+    role: Annotated[
+        str,
+        Meta(
+            pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63})?$",
+            description="Role of all Zeeks; empty: they are users by their certificates.",
+            extra={"most_bytes": _NAME_BYTES},
+        ),
+        _LIVE,
+    ] = ""
     stores: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
         Meta(

@@ -73,6 +73,7 @@ class Flags:
     access_policy: Annotated[str | None, _help("access.policy")] = None
     access_tokens: Annotated[str | None, _help("access.tokens")] = None
     access_anonymous: Annotated[str | None, _help("access.anonymous")] = None
+    access_peer_token: Annotated[str | None, _help("access.peer_token")] = None
     access_jwt_keys: Annotated[str | None, _help("access.jwt_keys")] = None
     access_jwt_issuer: Annotated[str | None, _help("access.jwt_issuer")] = None
     access_jwt_audience: Annotated[str | None, _help("access.jwt_audience")] = None
@@ -82,6 +83,7 @@ class Flags:
     zeek_key: Annotated[str | None, _help("zeek.key")] = None
     zeek_ca: Annotated[str | None, _help("zeek.ca")] = None
     zeek_topics: Annotated[list[str] | None, _help("zeek.topics")] = None
+    zeek_role: Annotated[str | None, _help("zeek.role")] = None
     zeek_stores: Annotated[list[str] | None, _help("zeek.stores")] = None
     zeek_forwarding: Annotated[str | None, _help("zeek.forwarding")] = None
     names_per_client: Annotated[str | None, _help("names.per_client")] = None

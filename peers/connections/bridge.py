@@ -25,6 +25,7 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
+from peers.connections.door import enter_zeek, rights_of
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint
 from peers.websocket.zeek.batches import texts
@@ -147,7 +148,9 @@ class BridgeConversation:
     def _join(self) -> None:
         """Become a leaf, which tells what the hub wants, and ask for that."""
         connection, core = self._connection, self._node.core
-        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
+        enter_zeek(self._node, connection, dialled=True)
+        rights = rights_of(self._node, connection)
+        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights)
         connection.join(handler)
         core.attach(handler, self._change_wanted)
         connection.keep_rate()

@@ -24,7 +24,7 @@ from typing import cast
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
 from hub.overflow import QueueLimits
@@ -48,6 +48,7 @@ from peers.broker.session import (
 from peers.connections.broker_peerings import Peerings, endpoint_text
 from peers.connections.broker_subscriptions import FarSubscriptions
 from peers.connections.connection import Connection
+from peers.connections.door import enter_zeek, rights_of
 
 __all__ = ["GOODBYE_S", "BrokerConversation", "broker_connection"]
 
@@ -96,6 +97,7 @@ class BrokerConversation:
         "_asked",
         "_closing_code",
         "_connection",
+        "_dialled",
         "_node",
         "_peerings",
         "_queue",
@@ -115,6 +117,7 @@ class BrokerConversation:
         self._peerings = peerings
         self._queue = queue
         self._connection = connection
+        self._dialled = dialled
         self.session: Session[Route] = Session(
             peerings.own_id,
             "connector" if dialled else "acceptor",
@@ -179,7 +182,12 @@ class BrokerConversation:
         return 1
 
     def _claim(self, peer_id: bytes) -> None:
-        """Ask for the place of the endpoint that the far side says it is."""
+        """Ask for the place of the endpoint that the far side says it is, if it is somebody who may come in."""
+        try:
+            enter_zeek(self._node, self._connection, dialled=self._dialled)
+        except NotRecognisedError as error:
+            self._connection.turn_away(error)
+            return
         verdict = self._peerings.registry.claim(peer_id, self)
         if verdict is Verdict.PROCEED:
             self.session.proceed()
@@ -204,6 +212,7 @@ class BrokerConversation:
         node, connection = self._node, self._connection
         address = connection.address
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
+        handler.rights = rights_of(node, connection)
         handler.restrict(itself=False, leaves=node.settings.zeek.forwarding == "on")
         connection.join(handler)
         self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)

@@ -29,7 +29,7 @@ from typing import Any, cast
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode
+from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
 from hub.request_frame import Item
 from hub.stretch import Run, Stretch
@@ -45,6 +45,7 @@ from peers.node.common_share import CommonShare
 from peers.node.node import Node
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.transport import NO_TRANSPORT, end_writing, far_address, write_pieces
+from peers.users.identity import Identity
 from peers.wire.scanner import NEED_DATA
 
 __all__ = ["TURN_EVENTS", "Connection"]
@@ -67,6 +68,8 @@ a share as one event. 256 KiB for 100 subscribers take about 50 ms, and are more
 
 _COPIED_BYTES = 16 * 1024
 """Pieces of up to this size together are joined before they are written: to a transport each piece is work."""
+
+_PROOF_ENDED = "what was shown for who this is has ended and was not renewed; connect again with a fresh token"
 
 _REFILL_BELOW = TURN_EVENTS // 2
 """A share that falls below this is filled up after the turn. Above it no callback is worth its while."""
@@ -112,12 +115,14 @@ class Connection(asyncio.Protocol):
         "_session",
         "_share",
         "_transport",
+        "_turned_away",
         "address",
         "after_read",
         "conversation",
         "due_s",
         "handler",
         "has_joined",
+        "identity",
         "is_choked",
         "lost",
         "reason",
@@ -169,6 +174,11 @@ class Connection(asyncio.Protocol):
         writes."""
         self._is_ending = False
         """Whether the end was agreed on, or is awaited: the next look closes the socket."""
+        self._turned_away: NotRecognisedError | None = None
+        """What the far side, which was not recognised, is told once its answer is due; None for all others."""
+        self.identity: Identity | None = None
+        """Who the far side is, from when it was recognised (`peers.connections.door`); None for a hub that this hub has
+        dialled, which need not show it."""
         self._is_dialled = bool(address)
         """Whether this side has opened the connection."""
         self._is_lost = False
@@ -298,8 +308,7 @@ class Connection(asyncio.Protocol):
     @property
     def how(self) -> str:
         """How the far side was recognised; empty if nobody was asked."""
-        identity = getattr(self, "identity", None)
-        return "" if identity is None else str(identity.how)
+        return "" if self.identity is None else self.identity.how
 
     def go_on_with(self, transport: asyncio.Transport) -> None:
         """Read and write there from now on. Nothing was written yet, and the old one is closed."""
@@ -522,6 +531,14 @@ class Connection(asyncio.Protocol):
         self._is_waiting = True
         self._transport.pause_reading()
         self._await_end(seconds)
+
+    def turn_away(self, error: NotRecognisedError) -> None:
+        """The far side was not recognised: say so when its answer is due, and read nothing until then."""
+        self._turned_away = error
+        if error.delay_s > 0:
+            self.hold(error.delay_s)
+        else:
+            self.end(error.code, error.text)
 
     def go_on(self) -> None:
         """What the conversation has waited for has happened: act on what had come before, and read on."""
@@ -808,7 +825,20 @@ class Connection(asyncio.Protocol):
     def opened(self) -> None:
         """The far side has said who it is: nobody takes its place any more, and it must give signs of life."""
         self._node.settle(self)
-        self._node.keepalive.watch(self, self._liveness.heard_s + self._node.settings.limits.ping_after_s)
+        due_s = self._liveness.heard_s + self._node.settings.limits.ping_after_s
+        self._node.keepalive.watch(self, min(due_s, self._now_s() + self.proof_left_s()))
+
+    def proof_left_s(self) -> float:
+        """Return how many seconds are left before what the far side has shown for who it is ends; inf for never."""
+        identity = self.identity
+        if identity is None or identity.until_s == math.inf:
+            return math.inf
+        return identity.until_s - self._node.wall_us() / 1e6
+
+    def watch_proof(self) -> None:
+        """What the far side shows has changed: look in time for its end."""
+        if not self._is_lost:
+            self._node.keepalive.watch(self, self._now_s())
 
     def check(self, now_s: float) -> float:
         """Keep the time limits; return when to look again."""
@@ -829,12 +859,19 @@ class Connection(asyncio.Protocol):
         if self._session.closed or self._is_ending:
             self._transport.abort()
             return math.inf
+        if self._turned_away is not None:
+            self.end(self._turned_away.code, self._turned_away.text)
+            return now_s + LINGER_S
         if not self.conversation.is_open:
             self.conversation.time_out()
             return now_s + LINGER_S
         return self._look_for_life(now_s)
 
     def _look_for_life(self, now_s: float) -> float:
+        left_s = self.proof_left_s()
+        if left_s <= 0:
+            self.end(CloseCode.NOT_RECOGNISED, _PROOF_ENDED)
+            return now_s + LINGER_S
         step = self._liveness.check(now_s, reading=not (self._is_held_back or self._is_paced))
         if step.act is Act.LOST:
             text = f"{NO_ANSWER} within {self._node.settings.limits.ping_timeout_s:g} s"
@@ -848,7 +885,7 @@ class Connection(asyncio.Protocol):
         if step.act is Act.PING:
             self.conversation.ping()
             self.write_outgoing()
-        return step.next_s
+        return min(step.next_s, now_s + left_s)
 
     def _is_stuck(self, now_s: float) -> bool:
         unfinished = self._session.unfinished

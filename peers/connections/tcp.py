@@ -15,6 +15,7 @@ Owner: one `Connection`. Cost: per frame that is no message, and per write. Memo
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -22,15 +23,18 @@ from typing import Protocol, cast
 import msgspec
 
 from hub.batch import Batch
+from hub.config import ConfigError
 from hub.delivery import Role
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Share
 from hub.request_frame import Item
 from hub.routes import Route
+from hub.topics import printable
 from peers.connections.connection import Connection
+from peers.connections.door import enter, own_token, renew, rights_of
 from peers.links.link import Link
 from peers.node.node import Node
 from peers.verbs.verbs import CHANGES, Verb, Verbs
@@ -123,7 +127,7 @@ class TcpConversation:
         "session",
     )
 
-    changes = CHANGES | {Hello}
+    changes = CHANGES | {Hello, Renewal}
     unsaid = "the far side closed without CLOSE"
     is_quiet = False
 
@@ -191,7 +195,18 @@ class TcpConversation:
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
         elif self.dialled:
-            self.session.send(self._node.hello(link=self._link_id).encode())
+            self._introduce()
+
+    def _introduce(self) -> None:
+        """Say HELLO to a hub that this one has dialled, with what it shows there."""
+        connection = self._connection
+        try:
+            token = own_token(self._node)
+        except ConfigError as error:  # the far hub is not told about files
+            connection.reason = str(error)
+            connection.abort()
+        else:
+            self.session.send(self._node.hello(link=self._link_id, token=token).encode())
 
     def end_of_stream(self) -> None:
         """Take note that the stream has ended in order."""
@@ -218,6 +233,7 @@ class TcpConversation:
                 self._node.links.answered(self.far_id, self, event.body)
             case Renewal():
                 self._renew(event)
+                return _GREETING_EVENTS
             case Closing():
                 self._finish(event)
             case _:
@@ -238,9 +254,16 @@ class TcpConversation:
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
 
     def _renew(self, renewal: Renewal) -> None:
-        """The client shows a fresh token. Nobody has asked for one, so there is nothing that would end."""
+        """The client shows a fresh token."""
+        try:
+            renew(self._node, self._connection, renewal.token)
+        except RejectedError as error:
+            self.session.reject(error, renewal.request)
+            return
         if renewal.request:
-            self.session.tell(Notice("confirmed", request=renewal.request))
+            left_s = self._connection.proof_left_s()
+            until = None if left_s == math.inf else max(0.0, left_s)
+            self.session.tell(Notice("confirmed", request=renewal.request, until=until))
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""
@@ -264,12 +287,28 @@ class TcpConversation:
         self._far_frame_limit = hello.frame
         if hello.frame < self._node.settings.limits.frame_bytes:
             self.render = self.render_plainly = self._fit
-        if hello.role == "hub":
-            self._greet_hub(hello)
-        elif self.dialled:
+        if self.dialled and hello.role == "client":
             self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
+        elif not (self.dialled or self._recognise(hello)):
+            return
+        elif hello.role == "hub":
+            self._greet_hub(hello)
         else:
             self._greet_client(hello)
+
+    def _recognise(self, hello: Hello) -> bool:
+        """Return whether the far side is somebody who may come in; otherwise it is turned away."""
+        try:
+            rights = enter(self._node, self._connection, hello.token)
+        except NotRecognisedError as error:
+            self.session.hold()
+            self._connection.turn_away(error)
+            return False
+        if hello.role == "hub" and rights is not None and not rights.may_link:
+            text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
+            self.refuse(CloseCode.NOT_ALLOWED, text)
+            return False
+        return True
 
     def _greet_client(self, hello: Hello) -> None:
         """Take a client in, and tell it what it was granted."""
@@ -280,7 +319,7 @@ class TcpConversation:
             self.render = self._shared.render
         limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)
-        introduction = node.hello(limits, self._link_id)
+        introduction = node.hello(limits, self._link_id, until_s=self._connection.proof_left_s())
         if self._shared is not None:
             handler.take_shared()
             introduction = msgspec.structs.replace(introduction, shared=self._shared.offered_bytes)
@@ -313,7 +352,8 @@ class TcpConversation:
         """Be the link to a peer hub: tell it what is wanted of it."""
         handler = self._take_in(hello, Role.LINK, self._queue)
         if not self.dialled:
-            self.session.send(self._node.hello(self._queue, self._link_id).encode())
+            left_s = self._connection.proof_left_s()
+            self.session.send(self._node.hello(self._queue, self._link_id, until_s=left_s).encode())
         self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id)
         self._node.core.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "peer linked")
@@ -353,7 +393,9 @@ class TcpConversation:
             address=connection.address,
             poster=connection,
             frame_limit_bytes=hello.frame,
+            rights=rights_of(self._node, connection),
         )
+        handler.narrows = handler.narrows or hello.narrow
         connection.join(handler)
         return handler
 

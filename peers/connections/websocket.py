@@ -26,13 +26,15 @@ from websockets.http11 import Request
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode
+from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
 from hub.outlet import Poster
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
-from peers.connections.http.answers import answer, path_of, plain
+from peers.connections.door import enter, renew, rights_of
+from peers.connections.http.answers import answer, is_guarded, path_of, plain
+from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.gate import refused
 from peers.node.node import Node
 from peers.verbs.publish import Publication
@@ -43,6 +45,7 @@ from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
 from peers.websocket.zeek import PATH as ZEEK_PATH
 from peers.wire.session import Closing
+from peers.wire.token import Renewal
 
 __all__ = ["PATH", "WebSocketConversation", "websocket_connection"]
 
@@ -88,7 +91,7 @@ class WebSocketConversation:
     )
 
     scheme = "ws"
-    changes = CHANGES | {Head, Request, Hello}
+    changes = CHANGES | {Head, Request, Hello, Renewal}
     unsaid = "the client closed without Close"
     is_held = False
 
@@ -116,8 +119,8 @@ class WebSocketConversation:
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is over."""
-        return self.session.phase is Phase.OPEN
+        """Whether the handshake is over, and it is known who the client is."""
+        return self.session.phase is Phase.OPEN and self._connection.identity is not None
 
     @property
     def is_quiet(self) -> bool:
@@ -164,12 +167,40 @@ class WebSocketConversation:
         if foreign is not None:
             self._log_refusal(foreign.text)
             self._refuse(*foreign)
+        elif not self._knows(request, path, is_websocket=is_websocket):
+            pass
         elif not is_websocket:
             self._connection.reason = f"answered {request.method} {path}"
             self.session.respond(answer(self._node, request))
             self._connection.linger()
         else:
             self._shake_hands(request, path)
+
+    def _knows(self, request: Request, path: str, *, is_websocket: bool) -> bool:
+        """Return whether the request may be answered; if not, its client is turned away.
+
+        A client of the hub's own protocol that shows nothing yet may show a token in its first message.
+        """
+        node, connection = self._node, self._connection
+        if not is_websocket and (node.access.is_open or not is_guarded(path)):
+            return True
+        token = bearer(request.headers.get_all("Authorization"))
+        if path == PATH and not token and not node.access.takes_strangers:
+            return True
+        if not (is_websocket or token or connection.transport.get_extra_info("peercert")):
+            self._refuse(HTTPStatus.UNAUTHORIZED, "this needs `Authorization: Bearer` with a token", **CHALLENGE)
+            return False
+        return self._enter(token)
+
+    def _enter(self, token: str) -> bool:
+        """Return whether the client is known; if not, it is turned away."""
+        try:
+            enter(self._node, self._connection, token)
+        except NotRecognisedError as error:
+            self.session.hold()
+            self._connection.turn_away(error)
+            return False
+        return True
 
     def _shake_hands(self, request: Request, path: str) -> None:
         if self._refusal:
@@ -195,22 +226,47 @@ class WebSocketConversation:
         else:
             self._dialogue = HubDialogue(self._node, self.session, self._queue, self)
         self._dialogue.begin()
-        self._connection.opened()
+        if self._connection.identity is not None:
+            self._connection.opened()
 
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
+    def _refuse(self, status: HTTPStatus, text: str, **headers: str) -> None:
         self._connection.reason = f"{text} (HTTP {status.value})"
-        self.session.respond(plain(status, text))
+        self.session.respond(plain(status, text, **headers))
         self._connection.linger()
 
     def _log_refusal(self, text: str) -> None:
         self._node.log.warning("connection refused", address=self._connection.address, reason=text)
 
     def time_out(self) -> None:
-        """No request has come."""
-        text = f"no request within {self._node.settings.limits.handshake_s:g} s"
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
+        """No request has come, or no token behind it."""
+        within = f"within {self._node.settings.limits.handshake_s:g} s"
+        if self.session.phase is Phase.OPEN:
+            self._connection.end(CloseCode.NOT_RECOGNISED, f"no token has come {within}; say it in `hello`")
+        else:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"no request {within}")
 
     # What a dialogue asks for, see `peers.websocket.dialogue.Carrier`.
+
+    @property
+    def proof_left_s(self) -> float:
+        """How many seconds are left before what the client has shown ends."""
+        return self._connection.proof_left_s()
+
+    def let_in(self, token: str) -> bool:
+        """Return whether the client may come in."""
+        connection = self._connection
+        was_known = connection.identity is not None
+        if was_known and not token:
+            return True
+        if self._enter(token):
+            if not was_known:
+                connection.opened()
+            return True
+        return False
+
+    def renew(self, token: str) -> None:
+        """Take a fresh token."""
+        renew(self._node, self._connection, token)
 
     def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
         """Make the client a handler of the core."""
@@ -224,6 +280,7 @@ class WebSocketConversation:
             address=connection.address,
             poster=connection if poster is not None else None,
             frame_limit_bytes=self._node.settings.limits.frame_bytes,
+            rights=rights_of(self._node, connection),
         )
         connection.join(handler)
         self._node.core.attach(handler)
@@ -301,10 +358,12 @@ class WebSocketConversation:
         """End the session, in the words of what is spoken."""
         if self._dialogue is not None:
             code, text = self._dialogue.end(code, text)
-        if self.session.phase is Phase.OPENING:
-            self.session.respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text))
-        else:
+        if self.session.phase is not Phase.OPENING:
             self.session.close(code, text)
+        elif code == CloseCode.NOT_RECOGNISED:
+            self.session.respond(plain(HTTPStatus.UNAUTHORIZED, text, **CHALLENGE))
+        else:
+            self.session.respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text))
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it

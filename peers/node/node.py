@@ -6,6 +6,7 @@ The daemon, or a test, makes it and hands it to every listener and dialler. Owne
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -129,6 +130,7 @@ class Node:
         listeners, in lower case. The daemon sets them when it listens."""
         self.access = Access(read_users(settings.access), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
+        self.core.adopt(self.access.policy)
         self.admission = Admission(settings.limits)
         self.failed_connections = 0
         """How many connections were ended by a bug of this hub since the start."""
@@ -229,8 +231,17 @@ class Node:
         log("messages lost with a link", hub=hub, name=name, address=address, **fields)
         self.core.announce(messages_lost(hub, name, address, fields))
 
-    def hello(self, granted: QueueLimits | None = None, link: bytes = b"") -> Hello:
-        """Return what this hub says of itself to a client or to a peer hub."""
+    def hello(
+        self, granted: QueueLimits | None = None, link: bytes = b"", *, until_s: float = math.inf, token: str = ""
+    ) -> Hello:
+        """Return what this hub says of itself to a client or to a peer hub.
+
+        Args:
+            granted: The queue that the far side was granted; None if nothing is to be said of it.
+            link: The id of the link, if it is one.
+            until_s: How many seconds are left before what the far side has shown ends.
+            token: What this hub shows, to a hub that it has dialled.
+        """
         queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
         return Hello(
             protocol=1,
@@ -241,6 +252,8 @@ class Node:
             frame=self.settings.limits.frame_bytes,
             journal=self.journal.id,
             link=link,
+            token=token,
+            until=None if until_s == math.inf else max(0.0, until_s),
         )
 
     @property

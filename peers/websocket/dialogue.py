@@ -15,20 +15,21 @@ Not here: frames (`peers.websocket.session`), the socket and its ends (`peers.co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from msgspec import UNSET
 
-from hub.errors import CloseCode
+from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.outlet import Poster as HandlerPoster
 from hub.overflow import QueueLimits
 from peers.node.node import Node
 from peers.verbs.verbs import Verbs
 from peers.websocket.far_side import WebSocketFarSide
-from peers.websocket.messages import ClientMessage, Hello, Ping, RefusedError, Welcome
+from peers.websocket.messages import ClientMessage, Confirmed, Hello, Ping, RefusedError, Welcome
 from peers.websocket.poster import Poster
 from peers.websocket.session import Session
 from peers.wire.hello import grant
@@ -37,8 +38,22 @@ from peers.wire.token import Renewal
 __all__ = ["Carrier", "Dialogue", "HubDialogue"]
 
 
+_TOKEN_EVENTS = 10
+"""What a fresh token costs of a turn's share, beyond reading it: a signature may have to be checked, 100 µs."""
+
+
 class Carrier(Protocol):
     """The connection, as far as a conversation needs it."""
+
+    @property
+    def proof_left_s(self) -> float:
+        """How many seconds are left before what the client has shown for who it is ends; inf for never."""
+
+    def let_in(self, token: str) -> bool:
+        """Return whether the client may come in, by this token or what it has shown before; else it is turned away."""
+
+    def renew(self, token: str) -> None:
+        """Take a fresh token; raises `RejectedError` if it is not known, or another user's."""
 
     def join(self, name: str, limits: QueueLimits, poster: HandlerPoster | None = None) -> Handler:
         """Make the client a handler of the core, with that name and queue; a poster lets it send requests and serve."""
@@ -109,9 +124,15 @@ class HubDialogue:
             case Ping():
                 pass  # the session has answered it
             case Renewal():
-                self._session.confirm(message.request)
+                self._renew(message)
+                return _TOKEN_EVENTS
             case _:
-                return (self._verbs or self._take_in("", self._queue)).act(message)
+                verbs = self._verbs
+                if verbs is None:
+                    if not self._carrier.let_in(""):
+                        return 0
+                    verbs = self._take_in("", self._queue)
+                return verbs.act(message)
         return 0
 
     def end(self, code: int, text: str) -> tuple[int, str]:
@@ -123,16 +144,32 @@ class HubDialogue:
         if self._verbs is not None:
             self._session.reject(RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only"))
             return
+        if not self._carrier.let_in(hello.token):
+            return
         most = self._node.settings.queue_max
         limits = grant(hello.queue, self._queue, most.messages, most.bytes)
-        self._take_in(hello.name, limits)
+        self._take_in(hello.name, limits, narrow=hello.narrow)
         self._welcome(limits)
 
-    def _take_in(self, name: str, limits: QueueLimits) -> Verbs:
+    def _renew(self, renewal: Renewal) -> None:
+        """Take a fresh token of a client that was let in."""
+        if self._verbs is None and not self._carrier.let_in(""):
+            return
+        try:
+            self._carrier.renew(renewal.token)
+        except RejectedError as error:
+            self._session.reject(RefusedError(error.code, error.text, renewal.request))
+            return
+        if renewal.request:
+            left_s = self._carrier.proof_left_s
+            self._session.send(Confirmed(renewal.request, until=None if left_s == math.inf else max(0.0, left_s)))
+
+    def _take_in(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> Verbs:
         """Make the client a handler, as it asks for something or has said its name."""
         node = self._node
         poster = Poster(node, self._session, self._carrier)
         handler = poster.handler = self._carrier.join(name, limits, poster)
+        handler.narrows = narrow
         far = WebSocketFarSide(self._session, self._carrier, node.settings.limits.frame_bytes)
         verbs = self._verbs = Verbs(node, handler, far)
         far.act = verbs.act
@@ -144,7 +181,9 @@ class HubDialogue:
         node = self._node
         frame_bytes = node.settings.limits.frame_bytes
         journal = node.journal.id.hex() or UNSET
-        self._session.send(Welcome(node.id.hex(), node.name, limits, frame_bytes, journal=journal))
+        left_s = self._carrier.proof_left_s
+        until = UNSET if left_s == math.inf else max(0.0, left_s)
+        self._session.send(Welcome(node.id.hex(), node.name, limits, frame_bytes, journal=journal, until=until))
 
 
 def _let_go(verbs: Verbs, far: WebSocketFarSide) -> None:

@@ -135,6 +135,7 @@ class Session:
         "_frame_limit_bytes",
         "_handshake_limit_bytes",
         "_head",
+        "_is_held",
         "_outgoing",
         "_protocol",
         "_replies",
@@ -160,6 +161,8 @@ class Session:
         self._handshake_limit_bytes = handshake_limit_bytes
         self._head = bytearray()
         """The beginning of the HTTP request; empty before it, and as soon as the request is complete."""
+        self._is_held = False
+        """Becomes True when nothing more of what the client says is looked at, but for the end; and stays so."""
         self._unread: list[memoryview] = []
         """Pieces that were fed and not looked at; emptied when the conversation is over. A list, as they are few, and a
         deque takes 600 bytes, which thousands of idle clients would have for nothing."""
@@ -292,6 +295,10 @@ class Session:
         """Take what was read; ask `next_event` for what it says."""
         self._unread.extend(pieces_of(data))
 
+    def hold(self) -> None:
+        """Return no events any more: the conversation will be ended from this side."""
+        self._is_held = True
+
     def next_event(self) -> Event | NeedData | None:
         """Return what the client says next. Bad input raises nothing: it leads to an answer and a `Closing` event.
 
@@ -301,6 +308,8 @@ class Session:
         A `Request` must be answered by `accept` or `respond` before the next event is asked for. None stands for
         something that is dealt with already (a ping, an error) and has cost time.
         """
+        if self._is_held and self.phase is not Phase.CLOSED:
+            return NEED_DATA
         for event in self._events:
             return event
         if self.closed:
@@ -353,6 +362,8 @@ class Session:
             return events[0]
         error = handshake.handshake_exc
         reason = str(error.__cause__ or error if error is not None else "unfinished")[:_SHOWN_CHARACTERS]
+        if b"authorization" in head.lower():  # the line that is quoted may be the one with the token
+            reason = "a line of it cannot be read"
         written = b"".join(handshake.data_to_send())
         if written:  # the library has answered: a line or a number of lines over its limits
             self._outgoing.append(written)

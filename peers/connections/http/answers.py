@@ -7,6 +7,8 @@
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
 | `/metrics` | Prometheus text, see `peers.node.metrics` |
 
+Where there are users, `/metrics`, and whatever is not in this table, is for those who show a token.
+
 Only GET and HEAD are answered, and every answer ends its connection. No state of its own: it reads that of the node.
 """
 
@@ -23,7 +25,7 @@ from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 
-__all__ = ["answer", "path_of", "plain"]
+__all__ = ["answer", "is_guarded", "path_of", "plain"]
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -42,9 +44,17 @@ _SHARED_HEADERS = {"Access-Control-Allow-Origin": "*"}
 _SHARED = frozenset({"/hub.js", "/hub.d.ts"})
 
 
+_FOR_ANYBODY = frozenset({"/healthz", "/readyz"})
+
+
 def path_of(request: Request) -> str:
     """Return the path that a request names, without the query, not decoded."""
     return request.path.partition("?")[0]
+
+
+def is_guarded(path: str) -> bool:
+    """Return whether, where there are users, only those who are known get an answer: all but the page, and health."""
+    return path not in _FOR_ANYBODY and page(path) is None
 
 
 def answer(node: Node, request: Request) -> Response:

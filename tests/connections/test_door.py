@@ -1,0 +1,447 @@
+"""Who comes in over TCP and Unix sockets: known tokens and accounts, and nobody else; and when a proof ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from hub.errors import CloseCode, NotRecognisedError
+from hub.settings import AccessSettings, Settings
+from peers.connections.connection import Connection
+from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, encode_token
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import SECRET, KnownTokens
+from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.settings import settings_of
+from tests.hubs.slow_journal import SlowJournal
+
+UNKNOWN = NotRecognisedError()
+
+CLIENT = {"protocol": 1, "role": "client"}
+
+
+@pytest.fixture(params=["tcp", "unix"])
+async def hub(request: pytest.FixtureRequest, start_hub: StartHub, tmp_path: Path) -> Hub:
+    """A hub without users yet, over TCP and over a Unix socket."""
+    return await start_hub({"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock"}[request.param])
+
+
+@pytest.fixture
+def known(hub: Hub) -> KnownTokens:
+    """Users of the hub."""
+    return KnownTokens(hub)
+
+
+def hello(token: Any = "", **fields: Any) -> bytes:
+    """A HELLO with a token."""
+    return Hello(**({"protocol": 1, "role": "client", "token": token} | fields)).encode()
+
+
+async def end_of(client: RawClient) -> tuple[int, str]:
+    """What the hub says last, which must be CLOSE, and nothing before it."""
+    frames = [frame async for frame in client.frames()]
+    assert [frame.kind for frame in frames] == [Kind.CLOSE], frames
+    return decode_close(frames[0].body)
+
+
+def the_connection(hub: Hub) -> Connection:
+    """The one that is open."""
+    (found,) = hub.node.connections
+    assert isinstance(found, Connection)
+    return found
+
+
+async def test_a_known_token(hub: Hub, known: KnownTokens) -> None:
+    """Its user comes in, with his rights; nothing that is kept holds the token."""
+    token = known.token("alice")
+    with capture_logs() as lines:
+        client = await hub.client("/a", name="me", token=token, narrow=True)
+        await client.publish("/a", 1)
+        assert await client.values(1) == [("/a", 1)]
+    handler = hub.handler("me")
+    assert handler.rights is not None
+    assert handler.rights.user.name == "alice"
+    assert handler.narrows
+    connection = the_connection(hub)
+    assert connection.identity is not None
+    assert connection.identity.user == "alice"
+    assert SECRET not in f"{lines} {connection.conversation.session.far} {connection.identity}"  # type: ignore[attr-defined]
+    assert known.failures == 0
+
+
+SHOWN: dict[str, str] = {
+    "unknown": SECRET,
+    "cut": SECRET[:5],
+    "blank": " ",
+    "a NUL": SECRET + "\0",
+    "line breaks": f"{SECRET}\r\n{SECRET}",
+    "the longest": "x" * TOKEN_LIMIT_BYTES,
+    "a JWT of nobody": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.",
+    "Unicode": "hub_\u212a\u0130",
+}
+
+
+@pytest.mark.parametrize("token", SHOWN.values(), ids=SHOWN.keys())
+async def test_a_token_that_is_not_known(hub: Hub, known: KnownTokens, token: str) -> None:
+    """Always the same answer; it is counted and logged with the address, and no line shows what was shown."""
+    known.token("alice")
+    client = await hub.raw()
+    with capture_logs() as lines:
+        await client.send(hello(token))
+        assert await end_of(client) == (4401, UNKNOWN.text)
+    assert known.failures == 1
+    (line,) = [line for line in lines if line["event"] == "not recognised"]
+    assert line["address"]
+    assert token.strip() == "" or token not in str(lines)
+
+
+async def test_nothing_is_shown(start_hub: StartHub) -> None:
+    """Nobody is let in, unless the settings say who is nobody."""
+    hub = await start_hub()
+    KnownTokens(hub)
+    client = await hub.raw()
+    await client.send(hello())
+    assert await end_of(client) == (4401, UNKNOWN.text)
+    KnownTokens(hub, anonymous="sensor")
+    await hub.client("/a", name="stranger")
+    rights = hub.handler("stranger").rights
+    assert rights is not None
+    assert rights.user.name == "anonymous"
+
+
+async def test_a_hub_without_users(hub: Hub) -> None:
+    """Everybody may do everything, whatever is shown."""
+    for token in ("", SECRET):
+        client = await hub.raw()
+        assert (await client.greet(token=token, name="me" + token)).until is None
+        assert hub.handler("me" + token).rights is None
+        await client.send(encode_token(Renewal(7, SECRET)))
+        assert decode_notice((await client.frame()).body) == Notice("confirmed", request=7)
+    assert not hub.node.access.refused
+
+
+async def test_the_hubs_own_account(start_hub: StartHub, tmp_path: Path) -> None:
+    """Over a Unix socket the hub's own account, which needs no token, is told by the kernel; over TCP it is nobody."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    KnownTokens(hub, knows_itself=True)
+    tcp = await hub.listen("tcp://127.0.0.1:0")
+    await hub.client("/a", name="me")
+    identity = the_connection(hub).identity
+    assert identity is not None
+    assert (identity.user, identity.how) == ("local", "local")
+    stranger = await hub.raw(tcp)
+    await stranger.send(hello())
+    assert await end_of(stranger) == (4401, UNKNOWN.text)
+
+
+# Nothing of what a stranger says is looked at.
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 3.0])
+async def test_what_stands_behind_an_unknown_hello(hub: Hub, known: KnownTokens, delay_s: float) -> None:
+    """It is thrown away, whether the answer comes at once or later: nobody gets it, and nothing is subscribed to."""
+    witness = await hub.client("", name="witness", token=known.token("alice"))
+    known.answer_after(delay_s)
+    stranger = await hub.raw()
+    stream = publication("/a", "from a stranger") + encode_subscription(Kind.SUBSCRIBE, ["/a"], 1)
+    await stranger.send(hello(SECRET) + stream * 100 + encode_token(Renewal(1, known.token("bob"))))
+    await eventually(lambda: known.failures == 1)
+    await stranger.send(stream)
+    hub.later(delay_s + 1)
+    assert (await end_of(stranger))[0] == 4401
+    assert await witness.ping() == []
+    assert len(hub.node.core.handlers) == 1
+    assert hub.node.rejected_messages == 0
+
+
+async def test_an_answer_that_waits(hub: Hub, known: KnownTokens) -> None:
+    """Nothing is said before it is due, nothing is read, and the far side is a newcomer as long."""
+    known.answer_after(3.0)
+    client = await hub.raw()
+    await client.send(hello(SECRET))
+    await eventually(lambda: known.failures == 1)
+    connection = the_connection(hub)
+    assert hub.node.admission.newcomers == 1
+    assert not connection.transport.is_reading()
+    hub.later(1.5)
+    assert not connection.conversation.session.closed
+    hub.later(3.0)
+    assert await end_of(client) == (4401, UNKNOWN.text)
+    client.close()
+    await hub.node.wait_released()
+    assert hub.node.admission.newcomers == 0
+
+
+async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
+    """Those who are not recognised and wait for their answer hold no more places than other newcomers."""
+    hub = await start_hub(settings=settings_of(newcomers=4))
+    known = KnownTokens(hub)
+    quiet = await hub.client("/a", token=known.token("alice"))
+    known.answer_after(60.0)
+    for number in range(1, 41):
+        client = await hub.raw()
+        await client.send(hello(SECRET))
+        await eventually(lambda number=number: known.failures == number)  # type: ignore[misc]
+        assert hub.node.admission.newcomers <= 4
+    await hub.client("/a", token=known.token("bob"))
+    await quiet.publish("/a", 1)
+    assert await quiet.values(1) == [("/a", 1)]
+
+
+async def test_a_stranger_who_goes_while_he_waits(hub: Hub, known: KnownTokens) -> None:
+    """His place is free when his answer is due; nothing is left."""
+    known.answer_after(3.0)
+    client = await hub.raw()
+    await client.send(hello(SECRET))
+    await eventually(lambda: known.failures == 1)
+    client.close()
+    hub.later(4.0)
+    await hub.node.wait_released()
+
+
+async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
+    """They hear that, and who connects now with a known token is not taken either."""
+    known.answer_after(60.0)
+    client = await hub.raw()
+    await client.send(hello(SECRET))
+    await eventually(lambda: known.failures == 1)
+    hub.node.draining = True
+    late = await hub.raw()
+    await late.send(hello(known.token("alice")))
+    assert (await end_of(late))[0] == CloseCode.TRY_AGAIN_LATER
+    for connection in list(hub.node.connections):
+        connection.drain()
+    assert await end_of(client) == (CloseCode.GOING_AWAY, "the hub stops")
+
+
+async def test_a_reload_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
+    """Whoever waits was not known, and hears that, though he would be now; he may come again."""
+    known.answer_after(3.0)
+    client = await hub.raw()
+    await client.send(hello(SECRET))
+    await eventually(lambda: known.failures == 1)
+    known.token("alice", text=SECRET)
+    hub.later(4.0)
+    assert (await end_of(client))[0] == 4401
+    await hub.client("/a", token=SECRET)
+
+
+# The end of a proof.
+
+
+async def test_the_end_of_a_proof(hub: Hub, known: KnownTokens) -> None:
+    """HELLO says when that will be; then the connection ends with 4401 and words of its own."""
+    client = await hub.raw()
+    introduced = await client.greet(token=known.token("alice", seconds=60.0))
+    assert introduced.until is not None
+    assert 50.0 < introduced.until <= 60.0
+    hub.later(15.0)
+    assert await client.ping() == []
+    hub.later(47.0)
+    code, text = await end_of(client)
+    assert code == 4401
+    assert "has ended" in text
+    assert "fresh token" in text
+
+
+async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
+    """A fresh token of the same user takes the place of the first; what the client has stays."""
+    client = await hub.raw()
+    await client.greet(token=known.token("alice", seconds=15.0), name="me")
+    await client.subscribe("/a")
+    with capture_logs() as lines:
+        await client.send(encode_token(Renewal(7, known.token("alice", seconds=100.0))))
+        confirmed = decode_notice((await client.frame()).body)
+    assert (confirmed.kind, confirmed.request) == ("confirmed", 7)
+    assert confirmed.until is not None
+    assert 90.0 < confirmed.until <= 100.0
+    hub.later(16.0)
+    await client.publish("/a", 1)
+    assert await client.values(1) == [("/a", 1)]
+    await client.send(encode_token(Renewal(8, known.token("alice"))))  # this one holds for good
+    assert decode_notice((await client.frame()).body) == Notice("confirmed", request=8)
+    hub.later(19.0)
+    assert await client.ping() == []
+    assert SECRET not in str(lines)
+
+
+async def test_a_token_that_ends_sooner(hub: Hub, known: KnownTokens) -> None:
+    """It counts, too: the client has shown it."""
+    client = await hub.raw()
+    await client.greet(token=known.token("alice"))
+    await client.send(encode_token(Renewal(0, known.token("alice", seconds=2.0))))  # 0: asks for no answer
+    assert await client.ping() == []
+    hub.later(3.0)
+    assert (await end_of(client))[0] == 4401
+
+
+async def test_a_renewal_that_is_refused(hub: Hub, known: KnownTokens) -> None:
+    """Another user's token, one that is not known, garbage: each is refused, and the first one holds to its end."""
+    client = await hub.raw()
+    await client.greet(token=known.token("alice", seconds=15.0), name="me")
+    shown: list[tuple[str, int]] = [
+        (known.token("bob"), CloseCode.NOT_ALLOWED),
+        (SECRET, CloseCode.NOT_RECOGNISED),
+        ("x" * (TOKEN_LIMIT_BYTES + 1), CloseCode.TOO_BIG),
+    ]
+    with capture_logs() as lines:
+        for request, (token, code) in enumerate(shown, 1):
+            await client.send(encode_token(Renewal(request, token)))
+            notice = decode_notice((await client.frame()).body)
+            assert (notice.kind, notice.request, notice.code) == ("error", request, code)
+            assert token not in notice.text
+    assert SECRET not in str(lines)
+    assert hub.handler("me").rights is not None
+    identity = the_connection(hub).identity
+    assert identity is not None
+    assert identity.user == "alice"
+    assert known.failures == 1
+    hub.later(16.0)
+    assert (await end_of(client))[0] == 4401
+
+
+async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: KnownTokens) -> None:
+    """A stalled client is ended all the same: nothing that it gets later was written after the end."""
+    stalled = await hub.raw(receive_bytes=4096)
+    await stalled.greet(token=known.token("alice", seconds=15.0), name="stalled")
+    await stalled.subscribe("/a")
+    hub.shrink_buffers()
+    publisher = await hub.client(token=known.token("bob"))
+    handler = hub.handler("stalled")
+    while handler.writable:
+        await publisher.publish("/a", *(["x" * 1000] * 20))
+        assert await publisher.ping() == []
+    hub.later(16.0)
+    assert handler.closed or handler.id not in hub.node.core.handlers
+    await publisher.publish("/a", "too late")
+    assert await publisher.ping() == []
+    frames = [frame async for frame in stalled.frames()]
+    assert decode_close(frames[-1].body)[0] == 4401
+    assert not any(b"too late" in frame.body for frame in frames)
+
+
+async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTokens) -> None:
+    """A publisher that is held back is ended all the same."""
+    journal = hub.node.journal = SlowJournal(hub.node.core, buffer_bytes=1000)
+    client = await hub.raw()
+    await client.greet(token=known.token("alice", seconds=15.0))
+    await client.send(publication("/a", "x" * 2000))
+    await eventually(lambda: journal.is_behind and not the_connection(hub).transport.is_reading())
+    hub.later(16.0)
+    assert (await end_of(client))[0] == 4401
+
+
+async def test_many_tokens_at_once(hub: Hub, known: KnownTokens) -> None:
+    """A client that shows one token after the other costs what it costs, and others are served in between."""
+    other = await hub.client(token=known.token("bob"))
+    client = await hub.raw()
+    token = known.token("alice", seconds=1000.0)
+    await client.greet(token=token)
+    await client.send(b"".join(encode_token(Renewal(number, token)) for number in range(1, 2001)))
+    assert await other.ping() == []
+    for number in range(1, 2001):
+        assert decode_notice((await client.frame()).body).request == number
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        encode_token(Renewal(1, SECRET)),
+        publication("/a", 1) + hello(SECRET),
+        hello(SECRET) * 2,
+    ],
+    ids=["before HELLO", "a message before HELLO", "HELLO twice"],
+)
+async def test_out_of_turn(start_hub: StartHub, stream: bytes) -> None:
+    """A protocol error, or a stranger; never a way in."""
+    hub = await start_hub()
+    KnownTokens(hub)
+    client = await hub.raw()
+    with capture_logs() as lines:
+        await client.send(stream)
+        assert (await end_of(client))[0] in {CloseCode.PROTOCOL_ERROR, CloseCode.NOT_RECOGNISED}
+    assert SECRET not in str(lines)
+
+
+# Peer hubs.
+
+
+async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path) -> None:
+    """A peer shows the token of its setting; without one it is nobody, and a user without `link` is told so."""
+    hub = await start_hub(name="near")
+    known = KnownTokens(hub)
+    file = tmp_path / "peer.token"
+    settings = Settings(access=AccessSettings(peer_token=str(file)))
+    far = await start_hub(settings=settings, name="far")
+    assert far.node.access.is_open
+    dialler = far.dial(hub)
+    with capture_logs() as lines:
+        await eventually(lambda: "there is no such file" in dialler.last_reason)
+        file.write_text("two\nlines\n")
+        await eventually(lambda: "holds no token" in dialler.last_reason)
+        assert known.failures == 0
+        file.write_text(SECRET)
+        await eventually(lambda: "(4401)" in dialler.last_reason)
+        file.write_text(known.token("alice"))
+        await eventually(lambda: "no role of his has `link`" in dialler.last_reason)
+        assert "(1008)" in dialler.last_reason
+        file.write_text(known.token("far") + "\n")
+        await eventually(lambda: len(hub.node.links) == len(far.node.links) == 1)
+    rights = hub.handler("far").rights
+    assert rights is not None
+    assert rights.user.name == "far"
+    assert far.handler("near").rights is None
+    assert SECRET not in str(lines)
+
+
+async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens) -> None:
+    """`role` is a claim, and policy decides; what stands behind it is not looked at."""
+    client = await hub.raw()
+    stream = hello(known.token("alice"), role="hub", id=bytes(16)) + publication("/a", 1)
+    await client.send(stream)
+    frames = [frame async for frame in client.frames()]
+    assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]
+    code, text = decode_close(frames[-1].body)
+    assert (code, text) == (1008, "user 'alice' may not be a peer hub: no role of his has `link`")
+    assert len(hub.node.links) == 0
+    assert hub.node.core.handlers == {}
+
+
+# Very many.
+
+
+@pytest.mark.slow
+async def test_ten_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
+    """They come, wait and are refused, and a quiet pair beside them gets everything, in order and without a gap."""
+    caplog.set_level(logging.DEBUG)
+    hub = await start_hub(settings=settings_of(newcomers=500))
+    known = KnownTokens(hub)
+    known.answer_after(5.0)
+    reader = await hub.client("/quiet", token=known.token("alice"))
+    writer = await hub.client(token=known.token("bob"))
+    host, port = hub.endpoint.host, hub.endpoint.port
+
+    async def stranger() -> None:
+        _, stream = await asyncio.open_connection(host, port)
+        stream.write(hello(SECRET))
+        await stream.drain()
+        stream.close()
+
+    for number in range(100):
+        await asyncio.gather(*(stranger() for _ in range(100)))
+        await writer.publish("/quiet", number)
+        assert await reader.values(1) == [("/quiet", number)]
+        assert hub.node.admission.newcomers <= 500
+    await eventually(lambda: known.failures + hub.node.admission.evicted >= 10_000)
+    assert SECRET not in caplog.text
+    assert hub.node.failed_connections == 0

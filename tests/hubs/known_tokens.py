@@ -1,0 +1,81 @@
+"""A hub that knows some users, by tokens that a test gives them."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+
+from hub.policy.language import read_policy
+from peers.users.failures import Failures
+from peers.users.tokens import Token, Tokens, hash_of
+from peers.users.users import Users
+from tests.hubs.hub import Hub
+
+__all__ = ["SECRET", "KnownTokens"]
+
+SECRET = "hub_c2VjcmV0"
+"""What every token of these tests begins with, so that it can be searched for where it must not stand."""
+
+POLICY = {
+    "roles": {
+        "sensor": {"publish": ["*"], "subscribe": ["*"]},
+        "site": {"link": {"bring": ["*"], "take": ["*"]}},
+        "zeeks": {"link": {"bring": ["/zeek"], "take": ["/control"]}},
+    },
+    "users": {"alice": ["sensor"], "bob": ["sensor"], "far": ["site"]},
+}
+
+
+class _Patience(Failures):
+    """Every answer waits for as long as the test says."""
+
+    delay_s = 0.0
+
+    def note(self, address: str, now_s: float) -> float:
+        """Take note of a failure."""
+        super().note(address, now_s)
+        return self.delay_s
+
+
+class KnownTokens:
+    """Users of a hub, with their tokens.
+
+    Args:
+        hub: That lets nobody else in from now on.
+        anonymous: The role of those who show nothing; empty: they are not let in.
+        knows_itself: Whether the hub's own account is an admin over a Unix socket.
+    """
+
+    def __init__(self, hub: Hub, anonymous: str = "", *, knows_itself: bool = False) -> None:
+        self._hub = hub
+        self._tokens: dict[str, Token] = {}
+        own_uids = frozenset({os.getuid()}) if knows_itself else frozenset()
+        self._users = Users(read_policy(POLICY, "test"), own_uids=own_uids, anonymous=anonymous)
+        self._patience = hub.node.access.failures = _Patience()
+        hub.node.access._wall_s = self.wall_s
+        hub.node.wall_us = lambda: int(self.wall_s() * 1e6)  # type: ignore[method-assign]
+        hub.node.access.adopt(self._users)
+        hub.node.core.adopt(self._users.policy)
+
+    def wall_s(self) -> float:
+        """Go with the hub's clock."""
+        return time.time() + self._hub.clock.ahead_s
+
+    def token(self, user: str, *, seconds: float | None = None, text: str = "") -> str:
+        """Give a user a token that holds for so long, None for good."""
+        secret = text or f"{SECRET}_{user}_{len(self._tokens)}"
+        now = datetime.fromtimestamp(self.wall_s(), UTC)
+        ends = None if seconds is None else datetime.fromtimestamp(self.wall_s() + seconds, UTC)
+        self._tokens[hash_of(secret)] = Token(hash_of(secret), user, now, ends)
+        self._hub.node.access.adopt(self._users._replace(tokens=Tokens(dict(self._tokens))))
+        return secret
+
+    def answer_after(self, seconds: float) -> None:
+        """Let whoever is not recognised from now on wait for so long."""
+        self._patience.delay_s = seconds
+
+    @property
+    def failures(self) -> int:
+        """How often somebody was not recognised."""
+        return self._hub.node.access.refused.total()
