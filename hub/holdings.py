@@ -29,6 +29,10 @@ K = TypeVar("K", bound=Hashable)
 _BESIDE_TEXT_BYTES = 400
 """What an item takes beside its text: 200 a prefix, 400 a served one, 600 a rule, measured over 50,000 of each."""
 
+_CHARACTERS_PER_UNIT = 256
+"""A user is charged one for an item, and one more for each so many characters of it: so what he can hold is known in
+memory, too, less than 1 KiB each."""
+
 _TEXTS = 2
 """How often the text of an item is kept: once as it was asked for, and once in the index."""
 
@@ -89,31 +93,32 @@ class Allowance(Generic[K]):
             for item in wanted:
                 if take(held, item):
                     self._account.charge(self._size_bytes(item))
-                    if reserved:
-                        reserved -= 1
-                    else:  # it was held when there was reserved, and given back since
-                        self._charge(handler, 1)
+                    units = self._units(item)
+                    if units <= reserved:
+                        reserved -= units
+                    else:  # something was held when there was reserved, and was given back since
+                        self._charge(handler, units)
                     yield item
         finally:
             self._charge(handler, -reserved)
 
     def _reserve(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> int:
         """Charge a handler's user for what is new to the handler; return how much that is."""
-        if handler.share is None:
+        if handler.share is None:  # nothing is charged, whatever it is
             return 0
-        fresh = len(set(wanted) - held.keys())
-        handler.share[self._resource].require(fresh)
-        return fresh
+        units = sum(map(self._units, set(wanted) - held.keys()))
+        handler.share[self._resource].require(units)
+        return units
 
-    def _charge(self, handler: Handler, items: int) -> None:
-        """Charge a handler's user for so many items more, or less."""
-        if handler.share is None or not items:
+    def _charge(self, handler: Handler, units: int) -> None:
+        """Charge a handler's user for so much more, or less."""
+        if handler.share is None or not units:
             return
         usage = handler.share[self._resource]
-        if items > 0:
-            usage.add(items)
+        if units > 0:
+            usage.add(units)
         else:
-            usage.give_back(-items)
+            usage.give_back(-units)
 
     def check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
         """See to it that a handler would not hold too many different items; `taking` does so itself.
@@ -137,7 +142,7 @@ class Allowance(Generic[K]):
         is_gone = give_back(held, item)
         if is_gone:
             self._account.charge(-self._size_bytes(item))
-            self._charge(handler, -1)
+            self._charge(handler, -self._units(item))
         return is_gone
 
     def take_away(self, handler: Handler, held: dict[K, int], item: K) -> bool:
@@ -151,8 +156,11 @@ class Allowance(Generic[K]):
         """Let go of some item, however often it is held, as its handler has left; return it."""
         item, _ = held.popitem()
         self._account.charge(-self._size_bytes(item))
-        self._charge(handler, -1)
+        self._charge(handler, -self._units(item))
         return item
+
+    def _units(self, item: K) -> int:
+        return 1 + self._characters(item) // _CHARACTERS_PER_UNIT
 
     def _size_bytes(self, item: K) -> int:
         return _TEXTS * self._characters(item) + _BESIDE_TEXT_BYTES

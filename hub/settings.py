@@ -4,7 +4,7 @@ The annotations carry it all, so that documentation, environment and command lin
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
 vouches for the values. No key but `shm.over_bytes` uses 0 for "none"; `limits.memory_bytes` and
-`quotas.queued_bytes` use it for "as much as there is allows".
+the keys of `quotas` use it for "as much as there is allows".
 """
 
 from __future__ import annotations
@@ -353,11 +353,15 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         _between("bytes", 0, 16 * _TIB, "What may wait for slow clients of all users; 0 is half of the hub's memory."),
     ] = 0
-    prefixes: Annotated[int, _between("prefixes", 1, 10**9, "Prefixes that all users together may subscribe to.")] = (
-        10_000_000
-    )
-    rules: Annotated[int, _between("rules", 1, 10**9, "Rules that all users together may subscribe by.")] = 10_000_000
-    services: Annotated[int, _between("prefixes", 1, 10**9, "Prefixes that all users together may serve.")] = 10_000_000
+    prefixes: Annotated[
+        int, _between("prefixes", 0, 10**9, "Prefixes of all users together; 0 is one for each 8 KiB of the memory.")
+    ] = 0
+    rules: Annotated[
+        int, _between("rules", 0, 10**9, "Rules of all users together; 0 is one for each 16 KiB of the memory.")
+    ] = 0
+    services: Annotated[
+        int, _between("prefixes", 0, 10**9, "Prefixes that users serve; 0 is one for each 16 KiB of the memory.")
+    ] = 0
 
 
 class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

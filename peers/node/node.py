@@ -275,17 +275,30 @@ class Node:
 _QUEUED_PARTS = 2
 """What users may have in queues is one of so many parts of the hub's memory, where nothing else is set."""
 
+_HELD_BYTES = 1024
+"""What a prefix, a rule or a name takes at most, about: a long one counts several times."""
+
+_PENDING_BYTES = 512
+"""What a pending request takes, about."""
+
+_PREFIX_PARTS = 8
+_OTHER_PARTS = 16
+"""Prefixes may take one of so many parts of the hub's memory where nothing else is set; rules, served prefixes, names,
+and pending requests, each."""
+
 
 def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
     """Return how much there is of everything for all users together."""
     quotas = settings.quotas
+    part_bytes = memory_bytes // _OTHER_PARTS
+    others = part_bytes // _HELD_BYTES
     return {
         Resource.CONNECTIONS: settings.limits.connections,
-        Resource.PREFIXES: quotas.prefixes,
-        Resource.RULES: quotas.rules,
-        Resource.SERVICES: quotas.services,
-        Resource.NAMES: settings.names.total,
-        Resource.PENDING_REQUESTS: settings.requests.pending_total,
+        Resource.PREFIXES: quotas.prefixes or memory_bytes // _PREFIX_PARTS // _HELD_BYTES,
+        Resource.RULES: quotas.rules or others,
+        Resource.SERVICES: quotas.services or others,
+        Resource.NAMES: min(settings.names.total, others),
+        Resource.PENDING_REQUESTS: min(settings.requests.pending_total, part_bytes // _PENDING_BYTES),
         Resource.QUEUED_BYTES: quotas.queued_bytes or memory_bytes // _QUEUED_PARTS,
         Resource.DESCRIPTORS: settings.shm.descriptors,
         Resource.STAGED_BYTES: min(settings.journal.staged_bytes, memory_bytes // STAGED_PARTS),

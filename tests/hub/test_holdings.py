@@ -142,3 +142,17 @@ def test_what_is_given_back_between_the_steps() -> None:
     assert usage.held == 1
     assert list(steps) == ["b"]
     assert (held, usage.held) == ({"a": 1, "b": 1}, 2)
+
+
+def test_long_items_count_more_than_once() -> None:
+    """A user is charged one more for each 256 characters, so that what he holds is bounded in memory, too."""
+    one, (first, _), usage = shared(9)
+    held: dict[str, int] = {}
+    assert len(take(one, first, held, "x" * 255, "y" * 256, "z" * 1024)) == 3
+    assert usage.held == 1 + 2 + 5
+    with pytest.raises(RejectedError, match=r"user alice has 8 prefixes, 2 more are too many"):
+        take(one, first, held, "x" * 256)
+    assert one.give_back(first, held, "y" * 256)
+    assert usage.held == 6
+    assert one.give_back_any(first, held) == "z" * 1024
+    assert usage.held == 1

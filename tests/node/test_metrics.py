@@ -294,7 +294,7 @@ async def test_what_users_hold(node: Node) -> None:
     assert not handler.share[Resource.RULES].take(10**9)
     families = scrape(node)
     assert value(families, "hub_quota_users") == 1
-    assert value(families, "hub_quota_limit", resource="prefixes") == 10_000_000
+    assert value(families, "hub_quota_limit", resource="prefixes") == node.memory.limit_bytes // 8192
     assert value(families, "hub_quota_held", resource="prefixes") == 4
     assert value(families, "hub_quota_refused_total", resource="rules") == 1
     assert value(families, "hub_quota_user_held", user="alice", resource="connections") == 2
