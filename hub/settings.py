@@ -21,6 +21,7 @@ from hub.overflow import Overflow, QueueLimits
 __all__ = [
     "RANGED",
     "AccessSettings",
+    "DrainSettings",
     "JournalSettings",
     "Limits",
     "LogSettings",
@@ -216,6 +217,20 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain_s: Annotated[
         float, _between("seconds", 0.0, 3600.0, "Time to flush queues when the hub stops; 0 closes at once."), _LIVE
     ] = 5.0
+
+
+class DrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How clients are moved off a hub that is taken out of service (`hub drain`)."""
+
+    clients_per_s: Annotated[
+        int, _between("clients", 1, 10_000, "How many clients a second `hub drain` moves off."), _LIVE
+    ] = 100
+    retry_after_s: Annotated[
+        float, _between("seconds", 0.1, 3600.0, "Each is told to come back after a time between 0 and this."), _LIVE
+    ] = 5.0
+    time_s: Annotated[
+        float, _between("seconds", 0.1, 86_400.0, "Time for all of that; then the hub stops anyway."), _LIVE
+    ] = 300.0
 
 
 class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -482,6 +497,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: QueueLimits = QueueLimits()
     queue_max: QueueMaximum = QueueMaximum()
     limits: Limits = Limits()
+    drain: DrainSettings = DrainSettings()
     requests: RequestLimits = RequestLimits()
     websocket: WebSocketSettings = WebSocketSettings()
     tls: TlsSettings = TlsSettings()

@@ -13,6 +13,7 @@ import msgspec
 from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
+from hub.policy.grants import User
 from hub.requests.hub_services import Function
 from peers.admin.steps import in_steps
 from peers.node.node import Node
@@ -26,8 +27,12 @@ _STEP = 2000
 """How many connections are looked at in a turn: about 2 ms."""
 
 
+_NOBODY = User("", frozenset())
+"""Stands for all who have no rights of their own."""
+
+
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
-    after: str = ""
+    after: str | None = None
 
 
 class _Seen:
@@ -65,17 +70,16 @@ def users(node: Node) -> Function:
     return answer
 
 
-def _counted(node: Node, after: str) -> Generator[None, None, list[dict[str, Any]]]:
+def _counted(node: Node, after: str | None) -> Generator[None, None, list[dict[str, Any]]]:
     policy = node.access.policy
-    found = {} if policy is None else {name: _Seen(roles) for name, roles in policy.users.items() if name > after}
+    named = {} if policy is None else policy.users
+    found = {name: _Seen(roles) for name, roles in named.items() if after is None or name > after}
     for place, handler in enumerate(list(node.core.handlers.values()), 1):
-        if handler.role is not Role.LOCAL:
-            user = handler.rights.user if handler.rights is not None else None
-            name = "" if user is None else user.name
-            if name > after or (not name and not after):
-                if name not in found:
-                    found[name] = _Seen(frozenset() if user is None else user.roles)
-                found[name].add(handler)
+        user = handler.rights.user if handler.rights is not None else _NOBODY
+        if handler.role is not Role.LOCAL and (after is None or user.name > after):
+            if user.name not in found:
+                found[user.name] = _Seen(user.roles)
+            found[user.name].add(handler)
         if not place % _STEP:
             yield
     return [_described(name, found[name]) for name in sorted(found)[:PAGE]]

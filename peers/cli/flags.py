@@ -59,6 +59,9 @@ class Flags:
     limits_routes_bytes: Annotated[str | None, _help("limits.routes_bytes")] = None
     limits_memory_bytes: Annotated[str | None, _help("limits.memory_bytes")] = None
     limits_drain_s: Annotated[str | None, _help("limits.drain_s")] = None
+    drain_clients_per_s: Annotated[str | None, _help("drain.clients_per_s")] = None
+    drain_retry_after_s: Annotated[str | None, _help("drain.retry_after_s")] = None
+    drain_time_s: Annotated[str | None, _help("drain.time_s")] = None
     requests_pending: Annotated[str | None, _help("requests.pending")] = None
     requests_pending_total: Annotated[str | None, _help("requests.pending_total")] = None
     requests_timeout_s: Annotated[str | None, _help("requests.timeout_s")] = None

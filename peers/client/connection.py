@@ -36,6 +36,7 @@ from peers.transport.transport import end_writing, pause_while_unwritten
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
+from peers.wire.retry import retry_after_s
 from peers.wire.session import Closing
 
 __all__ = ["Connection", "Ending", "Told"]
@@ -49,6 +50,10 @@ _FINAL: dict[int, type[PeerError]] = {
     CloseCode.BAD_DATA: ProtocolError,
     CloseCode.TOO_BIG: ProtocolError,
 }
+
+
+_NOT_NOW = frozenset({CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER})
+"""Codes of a hub that may say when to come back."""
 
 
 class Ending(NamedTuple):
@@ -67,6 +72,11 @@ class Ending(NamedTuple):
         if self.renewable and self.code == CloseCode.NOT_RECOGNISED:
             return False
         return self.code in _FINAL and not self.overslept
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the hub asks to wait before coming back, seconds; None if it does not."""
+        return retry_after_s(self.text) if self.code in _NOT_NOW else None
 
     def error(self) -> PeerError:
         """Make the exception for those who wait."""

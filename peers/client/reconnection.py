@@ -100,7 +100,7 @@ class Reconnection:
                     return
                 if loop.time() - since_s >= _STABLE_S:
                     self._backoff.reset()
-                connection, hello = await self._redial()
+                connection, hello = await self._redial(ending.retry_after_s)
                 self._kept.connected(connection, hello)
         except PeerError as error:
             self._kept.gave_up(error)
@@ -108,15 +108,17 @@ class Reconnection:
             _log.exception("a bug of the client, please report it")
             self._kept.gave_up(InternalError(f"a bug of the client, please report it: {error!r}"))
 
-    async def _redial(self) -> tuple[Connection, Hello]:
-        """Try until there is a connection.
+    async def _redial(self, retry_after_s: float | None) -> tuple[Connection, Hello]:
+        """Try until there is a connection; for the first time after so long, where the hub has asked for that.
 
         Raises:
             RejectedError, ProtocolError: The hub does not want us.
         """
         last = ""
         while True:
-            await asyncio.sleep(self._backoff.next_s())
+            wait_s = self._backoff.next_s() if retry_after_s is None else retry_after_s
+            retry_after_s = None
+            await asyncio.sleep(wait_s)
             try:
                 return await self._dial()
             except ConnectionLostError as error:

@@ -240,11 +240,11 @@ class BridgeConversation:
         text = f"no ack within {self._node.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
-    def drain(self) -> None:
+    def drain(self, text: str) -> None:
         """The hub stops."""
-        self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+        self._connection.end(CloseCode.GOING_AWAY, text)
 
-    def drain_publisher(self) -> None:
+    def drain_publisher(self, text: str) -> None:
         """A Zeek is a peer: it is told as the others are."""
 
     def close(self, code: int, text: str) -> str:

@@ -303,19 +303,19 @@ class BrokerConversation:
         text = f"no handshake within {self._node.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
-    def drain(self) -> None:
+    def drain(self, text: str) -> None:
         """The hub stops: a peer says when it has read all; whoever is none yet is dropped."""
         connection = self._connection
         if connection.handler is None:
             connection.end(CloseCode.GOING_AWAY, "shutting down")
         elif not self._closing_code:
-            connection.reason = f"the hub stops ({int(CloseCode.GOING_AWAY)})"
+            connection.reason = f"{text} ({int(CloseCode.GOING_AWAY)})"
             self._closing_code = CloseCode.GOING_AWAY
             self.session.say_goodbye(secrets.token_bytes(GOODBYE_BYTES))
             connection.write_outgoing()
             connection.expect_end(GOODBYE_S)
 
-    def drain_publisher(self) -> None:
+    def drain_publisher(self, text: str) -> None:
         """A Zeek is a peer: it is told as the others are."""
 
     def close(self, code: int, text: str) -> str:

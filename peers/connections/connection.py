@@ -42,7 +42,7 @@ from peers.connections.pacing import Pacing
 from peers.connections.progress import Progress
 from peers.connections.unread import arrived_bytes, unread_bytes
 from peers.node.common_share import CommonShare
-from peers.node.node import Node
+from peers.node.node import HUB_STOPS, Node
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.transport import NO_TRANSPORT, end_writing, far_address, write_pieces
 from peers.users.identity import Identity
@@ -89,6 +89,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_drain_text",
         "_has_acted",
         "_held",
         "_holding",
@@ -161,6 +162,8 @@ class Connection(asyncio.Protocol):
         """Whether the far side has made this side answer while it was choked. Nothing is read until it reads."""
         self._is_waiting = False
         """Whether the conversation goes on only when something has happened elsewhere. Nothing is read until then."""
+        self._drain_text = ""
+        """What the far side is told once its queue has run out, because the hub stops; empty before that."""
         self._is_last = False
         """Whether this side has said its last word, and still takes what the far side has sent before it reads that."""
         self._is_speaking = False
@@ -606,8 +609,8 @@ class Connection(asyncio.Protocol):
         if self.is_choked or self._transport.is_closing():
             return
         self._is_stalled = False
-        if self._node.draining:
-            self.drain()
+        if self._drain_text:
+            self._drain()
         self.guard(self.conversation.write_more)
         self._read_on()
 
@@ -659,11 +662,12 @@ class Connection(asyncio.Protocol):
 
     # Ends.
 
-    def drain(self) -> None:
+    def drain(self, text: str = HUB_STOPS) -> None:
         """The hub stops: what is queued is written while the daemon waits, then the far side is told.
 
         What goes wrong ends this connection, and does not keep the hub from stopping.
         """
+        self._drain_text = text
         self.guard(self._drain)
 
     def _drain(self) -> None:
@@ -676,7 +680,7 @@ class Connection(asyncio.Protocol):
         if handler is not None and not handler.closed:
             handler.flush()
         if (handler is None or handler.writable) and not self._session.closed:
-            self.conversation.drain()
+            self.conversation.drain(self._drain_text)
 
     @property
     def has_unread(self) -> bool:
@@ -686,10 +690,11 @@ class Connection(asyncio.Protocol):
             return False
         return self._putting_off or arrived_bytes(self._transport) > 0
 
-    def drain_publisher(self, *, only: bool) -> asyncio.Future[None] | None:
+    def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
         """The hub stops: tell a client that has published, and take what it has sent before it reads that.
 
         Args:
+            text: What it is told.
             only: Leave out one that subscribes to something, too.
 
         Returns:
@@ -700,15 +705,15 @@ class Connection(asyncio.Protocol):
             return None
         if handler.role is not Role.CLIENT or (only and (handler.prefixes or any(rules.of(handler)))):
             return None
-        self.guard(partial(self._drain_publisher, handler))
+        self.guard(partial(self._drain_publisher, handler, text))
         return self.lost if self._is_last else None
 
-    def _drain_publisher(self, handler: Handler) -> None:
+    def _drain_publisher(self, handler: Handler, text: str) -> None:
         handler.flush()
-        last = self.conversation.drain_publisher() if handler.writable else None
+        last = self.conversation.drain_publisher(text) if handler.writable else None
         if last is None:
             return
-        self.reason = "the hub stops"
+        self.reason = text
         self.write_outgoing()
         handler.shut()
         end_writing(self._transport)

@@ -131,10 +131,10 @@ class Conversation(Protocol):
     def time_out(self) -> None:
         """The handshake has taken too long: end it."""
 
-    def drain(self) -> None:
-        """The hub stops, and what was queued is written: say so."""
+    def drain(self, text: str) -> None:
+        """The hub stops, and what was queued is written: say so, in these words where the protocol has room."""
 
-    def drain_publisher(self) -> Session | None:
+    def drain_publisher(self, text: str) -> Session | None:
         """The hub stops: say so; return what the far side has sent, and sends until it has read that.
 
         Nothing is said, and None returned, where what comes after the last word of this side cannot be taken.

@@ -88,10 +88,10 @@ class _Ended:
     def time_out(self) -> None:
         """Do nothing."""
 
-    def drain(self) -> None:
+    def drain(self, text: str) -> None:
         """Do nothing."""
 
-    def drain_publisher(self) -> None:
+    def drain_publisher(self, text: str) -> None:
         """Do nothing."""
 
     def close(self, code: int, text: str) -> str:  # noqa: ARG002

@@ -451,15 +451,15 @@ class TcpConversation:
         text = f"no HELLO within {self._node.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
-    def drain(self) -> None:
+    def drain(self, text: str) -> None:
         """The hub stops."""
-        self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+        self._connection.end(CloseCode.GOING_AWAY, text)
 
-    def drain_publisher(self) -> LastMessages[Route] | None:
+    def drain_publisher(self, text: str) -> LastMessages[Route] | None:
         """Say CLOSE; unless memory is shared, what the client had sent before it reads that is still to be taken."""
         if self._shared is not None or self._link is not None:
             return None
-        return LastMessages(self.session.close_but_hear(CloseCode.GOING_AWAY, "the hub stops"))
+        return LastMessages(self.session.close_but_hear(CloseCode.GOING_AWAY, text))
 
     def close(self, code: int, text: str) -> str:
         """Say CLOSE."""

@@ -347,11 +347,11 @@ class WebSocketConversation:
         """Ask for a sign of life."""
         self.session.ping()
 
-    def drain(self) -> None:
+    def drain(self, text: str) -> None:
         """The hub stops."""
-        self._connection.end(CloseCode.GOING_AWAY, "the hub stops")
+        self._connection.end(CloseCode.GOING_AWAY, text)
 
-    def drain_publisher(self) -> None:
+    def drain_publisher(self, text: str) -> None:
         """Nothing is taken of a client that was sent Close."""
 
     def close(self, code: int, text: str) -> str:

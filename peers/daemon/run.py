@@ -1,4 +1,6 @@
-"""Run a daemon until a signal says stop: SIGTERM and SIGINT drain, SIGHUP reloads the settings.
+"""Run a daemon until a signal, or an admin, says stop: SIGTERM and SIGINT do so at once, `$hub/drain` at leisure.
+
+SIGHUP reloads the settings.
 
 Owner: the process. It has one event loop, one log and one set of signal handlers, and all of them are set up here, so
 that a daemon can be built in a test without them.
@@ -14,7 +16,9 @@ from collections.abc import Callable
 import structlog
 
 from hub.errors import UsageError
+from hub.topics import RESERVED
 from peers.daemon.daemon import Daemon
+from peers.daemon.draining import Draining
 from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import configure, report_suppressed
 from peers.daemon.memory import keep_freed_memory
@@ -69,6 +73,8 @@ async def _serve(
     loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, load, limit, log))
     reporting = loop.create_task(_report(limit), name="report suppressed log lines")
     collecting = loop.create_task(_collect(daemon.node), name="collect garbage")
+    draining = Draining(daemon.node, stopped.set)
+    daemon.node.core.requests.hub_services.add(RESERVED + "drain", draining.answer, for_admins=True)
     announce(daemon)
     try:
         await stopped.wait()
@@ -76,6 +82,7 @@ async def _serve(
     finally:
         reporting.cancel()
         collecting.cancel()
+        await draining.cancel()
         await daemon.stop()
         report_suppressed(limit, loop.time())
 

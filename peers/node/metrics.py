@@ -3,6 +3,8 @@
 | name | type | labels | what |
 |---|---|---|---|
 | `hub_info` | gauge, 1 | `name`, `id`, `version` | which hub this is |
+| `hub_draining` | gauge | | 1 from `hub drain`, or the signal to stop, on |
+| `hub_drained_clients_total` | counter | | clients that `hub drain` has moved off |
 | `hub_ready` | gauge | | 1 while the hub takes clients, 0 while it starts or stops, or its journal cannot be written |
 | `hub_connections` | gauge | | open connections of all kinds, HTTP and handshakes included |
 | `hub_connections_limit` | gauge | | how many there may be |
@@ -174,6 +176,8 @@ class HubCollector:
         info.add_metric((node.name, node.id.hex(), __version__), 1)
         yield info
         yield _gauge("hub_ready", "1 while the hub takes clients.", not node.unready)
+        yield _gauge("hub_draining", "1 while the hub stops.", node.draining)
+        yield _counter("hub_drained_clients_total", "Clients that were moved off.", node.drained_clients)
         yield _gauge("hub_connections", "Open connections of all kinds.", len(node.connections))
         places = node.admission
         yield _gauge("hub_connections_limit", "How many connections there may be.", places.limit)

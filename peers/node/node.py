@@ -10,7 +10,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import structlog
 
@@ -41,7 +41,11 @@ from peers.users.access import Access
 from peers.users.users import read_users
 from peers.wire.hello import Hello, QueueWish
 
-__all__ = ["Connected", "Node", "core_limits"]
+__all__ = ["HUB_STOPS", "Connected", "Node", "core_limits"]
+
+
+HUB_STOPS: Final = "the hub stops"
+"""What everybody is told who is closed because of that."""
 
 
 class Connected(Protocol):
@@ -65,13 +69,14 @@ class Connected(Protocol):
     def has_unread(self) -> bool:
         """Whether something that a client has sent waits to be read, or to be acted on."""
 
-    def drain(self) -> None:
-        """Write what is queued, then close with 1001, because the hub stops."""
+    def drain(self, text: str = HUB_STOPS) -> None:
+        """Write what is queued, then close with 1001 and this text, because the hub stops."""
 
-    def drain_publisher(self, *, only: bool) -> asyncio.Future[None] | None:
+    def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
         """Close with 1001 a client that has published, and take what it has sent before it reads that.
 
         Args:
+            text: What it is told.
             only: Leave out one that subscribes to something, too.
 
         Returns:
@@ -139,6 +144,8 @@ class Node:
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
         self.rejected_messages = 0
         """How many messages were refused since the start."""
+        self.drained_clients = 0
+        """How many clients were moved off since the start (`hub drain`)."""
         self.draining = False
         """Becomes True when the hub begins to stop, and stays so: no connection is admitted any more."""
         self.ready = False
@@ -147,8 +154,7 @@ class Node:
         """Set by the end of the last connection; None unless `wait_released` waits for that."""
         self._expiry: asyncio.TimerHandle | None = None
         """The timer for the request that times out first; None before the first request."""
-        self.audit = Audit(self.core.announce, time.time)
-        self.core.requests.on_not_allowed = self._audit_requests
+        self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
@@ -219,6 +225,11 @@ class Node:
         if self.connections:
             self._released = asyncio.Event()
             await self._released.wait()
+
+    def _make_audit(self) -> Audit:
+        """Return what tells admins who was refused what; the core tells it of requests."""
+        self.core.requests.on_not_allowed = self._audit_requests
+        return Audit(self.core.announce, time.time)
 
     def _audit_requests(self, handler: Handler, text: str, requests: int) -> None:
         self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)

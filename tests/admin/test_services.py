@@ -31,7 +31,7 @@ async def test_who(hub: Hub) -> None:
         client.publish_nowait("/a", 1)
         assert len(await messages.batch()) == 1
         first, second = await client.request("$hub/who", None)
-        assert (first["name"], first["protocol"], first["user"], first["how"]) == ("asks", "tcp", "", "")
+        assert (first["name"], first["protocol"], first["user"], first["how"]) == ("asks", "tcp", "", "local")
         assert (second["name"], second["protocol"], second["prefixes"]) == ("web", "ws", 2)
         assert first["published_messages"] == 1
         assert second["delivered_messages"] == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 
 import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, ProtocolError, RejectedError, UsageError
 from peers.client import Client, Hello, QueueWish, connect
+from peers.transport.backoff import Backoff
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
@@ -48,6 +50,26 @@ async def test_the_hub_stops_in_good_order(start_hub: StartHub, hub: Hub) -> Non
         assert await told.disconnected.get() == "the hub stops (1001)"
         await start_hub(hub.endpoint)
         await eventually(lambda: client.statistics().connections == 2)
+
+
+@pytest.mark.parametrize("code", [CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER])
+async def test_the_hub_says_when_to_come_back(code: CloseCode) -> None:
+    """Its word goes before the client's own patience, once; afterwards that is in force again."""
+    told = Told()
+    patient = Backoff(base_s=3600, cap_s=3600, source=_Highest())
+    async with ScriptedHub() as hub, told.connect(hub.url, backoff=patient) as client:
+        for connections in (2, 3):
+            hub.send(encode_close(code, "the hub stops; retry after 0.0 s"))
+            await eventually(lambda connections=connections: client.statistics().connections == connections)  # type: ignore[misc]
+        assert patient.next_s() == 3600  # it was not asked
+
+
+class _Highest(random.Random):
+    """Always draws the upper bound."""
+
+    def uniform(self, a: float, b: float) -> float:
+        """Return the bound."""
+        return max(a, b)
 
 
 async def test_again_and_again(hub: Hub) -> None:

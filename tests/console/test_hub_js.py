@@ -75,6 +75,22 @@ async def test_code_and_reason_of_a_close_are_told(engine: Engine, hub: Scripted
     assert events[1] == ["close", 4008, "queue of 8192 messages full"]
 
 
+async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub) -> None:
+    """It spreads its clients so; other codes, and other texts, are waited for as ever."""
+    await engine.evaluate("await start({backoff: {baseMs: 8, capMs: 8, random: () => 1}}).ready()")
+    reasons = [
+        (1001, "the hub stops; retry after 0.1 s", 100),
+        (1013, "full; retry after 0.025 s", 25),
+        (4008, "full; retry after 0.1 s", 8),
+        (1001, "retry after 5 s, perhaps", 8),
+    ]
+    for count, (code, reason, _) in enumerate(reasons, 2):
+        await hub.close_connections(code, reason)
+        await engine.evaluate("await until(() => count('open') === number)", number=count)
+    delays = await engine.evaluate("return log.filter(([event]) => event === 'reconnecting').map(([, delay]) => delay)")
+    assert delays == [delay for _, _, delay in reasons]
+
+
 async def test_ready_during_a_reconnect_waits_for_the_next_greeting(engine: Engine, hub: ScriptedHub) -> None:
     """`ready` speaks of the connection there is, not of one there was."""
     await engine.evaluate("await start().ready()")

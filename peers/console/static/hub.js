@@ -76,6 +76,12 @@ const TIMED_OUT = 4;
 /** Names in one answer of a hub: fewer say that there are no more. */
 const NAMES_PAGE = 1_000;
 
+/** Codes of a hub that may say when to come back: it stops, or is full. */
+const NOT_NOW = [1001, 1013];
+
+/** Nobody waits longer than this because a hub has asked for it, milliseconds. */
+const RETRY_MS = 3_600_000;
+
 /** How long `close()` waits for the hub's answer, milliseconds. */
 const CLOSE_MS = 2_000;
 
@@ -407,7 +413,7 @@ class Client {
     this.#services.forget();
     for (const claimed of this.#names.values()) claimed.stand("asked", "the connection was lost");
     this.#emit("close", code, reason);
-    this.#retry();
+    this.#retry(retryAfterMs(code, reason));
   }
 
   #abandon(socket, reason) {
@@ -423,11 +429,11 @@ class Client {
   }
 
   /** Full jitter: anything between nothing and the doubling bound, so that a thousand clients do not return as one. */
-  #retry() {
+  #retry(askedMs = null) {
     if (this.#state !== "waiting") return; // a listener closed the client
     const { baseMs, capMs, random } = this.#options.backoff;
-    const delayMs = random() * Math.min(capMs, baseMs * 2 ** this.#attempts);
-    this.#attempts += 1;
+    const delayMs = askedMs ?? random() * Math.min(capMs, baseMs * 2 ** this.#attempts);
+    if (askedMs === null) this.#attempts += 1;
     this.#retryTimer = setTimeout(() => this.#open(), delayMs);
     this.#emit("reconnecting", delayMs);
   }
@@ -1550,6 +1556,12 @@ function jsonOf(value) {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`a ${typeof value} has no JSON form`);
   return text;
+}
+
+/** How long a hub asks to wait before coming back, milliseconds; null if the reason of its close does not say so. */
+function retryAfterMs(code, reason) {
+  const found = NOT_NOW.includes(code) ? /; retry after (\d{1,6}(?:\.\d{1,3})?) s$/.exec(reason) : null;
+  return found && Math.min(Number(found[1]) * 1_000, RETRY_MS);
 }
 
 function now() {

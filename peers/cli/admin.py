@@ -1,0 +1,73 @@
+"""What the commands for admins have in common: one request to the hub itself, or a page after the other.
+
+Owner: nobody. Not here: what the hub answers (`peers.admin`), who may ask (its policy).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from hub.topics import RESERVED
+from peers.cli.notices import Notices
+from peers.cli.texts import json_text
+from peers.cli.url import HubFlags
+from peers.client import Client, connect
+
+__all__ = ["ask", "ask_pages", "json_lines"]
+
+
+def ask(command: str, hub: HubFlags, value: Any) -> Any:
+    """Ask a hub what the command of this name is for; return its answer.
+
+    Raises:
+        RequestError: It has none, or who asks may not; the text says why.
+        UsageError, PeerError: It was not asked.
+    """
+
+    async def one() -> Any:
+        async with _connected(command, hub) as client:
+            return await client.request(RESERVED + command, value)
+
+    return asyncio.run(one())
+
+
+def ask_pages(
+    command: str, hub: HubFlags, value: dict[str, Any], after: Callable[[dict[str, Any]], Any]
+) -> list[dict[str, Any]]:
+    """Ask for one page after the other until one is empty; return all rows.
+
+    Args:
+        command: As for `ask`.
+        hub: As for `ask`.
+        value: What to ask with, beside `after`.
+        after: Gives the `after` of the next page, from the last row.
+
+    Raises:
+        RequestError, UsageError, PeerError: As `ask`.
+    """
+
+    async def all_of_it() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        async with _connected(command, hub) as client:
+            while True:
+                place = {"after": after(rows[-1])} if rows else {}
+                found = await client.request(RESERVED + command, value | place)
+                rows += found
+                if not found:
+                    return rows
+
+    return asyncio.run(all_of_it())
+
+
+def json_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return rows as one JSON object a line."""
+    return [(json_text(row) or b"").decode() for row in rows]
+
+
+def _connected(command: str, hub: HubFlags) -> Client:
+    """Connect, for one question: whoever is cut off has no answer, and does not ask again."""
+    options = Notices(command).options(hub)
+    options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
+    return connect(hub.url, **options, reconnect=False)

@@ -1,0 +1,106 @@
+"""`Draining`: a hub that is taken out of service: its clients are moved off a few at a time, and then it stops.
+
+```
+$hub/drain ─▶ nobody is admitted, /readyz says 503
+           ─▶ every 20 ms: some clients more, publishers heard out, each once its queue has run out:
+              CLOSE 1001 "the hub stops; retry after N s"
+           ─▶ all have gone, or `drain.time_s` is over ─▶ the hub stops, as SIGTERM stops it
+```
+
+Clients that are all told at once come back at once, to the next hub or to this one when it has started anew. So they
+are told over a time, and each is told to wait a time of its own, drawn between 0 and `drain.retry_after_s`. Clients
+that do not know of that come back as they always do. Links stay until the end: what those publish who are still here
+goes on.
+
+Owner: the process, once. SIGTERM stops the hub in the middle of it. Not here: the end itself
+(`peers.daemon.stopping`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from hub.delivery import Role
+from hub.handler import Handler
+from peers.node.node import HUB_STOPS, Connected, Node
+from peers.wire.retry import with_retry
+
+__all__ = ["Draining"]
+
+_GROUP_S: Final = 0.02
+"""Clients are told in groups, so many seconds apart: two at a time at the default rate, and 200 at the largest one,
+which takes 10 ms of a turn."""
+
+
+class Draining:
+    """The end of a hub, at leisure.
+
+    Args:
+        node: Whose clients are moved off.
+        stop: Called once they have gone, or their time is over.
+        random_source: Where the times to wait are drawn from.
+    """
+
+    def __init__(self, node: Node, stop: Callable[[], object], random_source: random.Random | None = None) -> None:
+        self._node = node
+        self._stop = stop
+        self._random = random_source or random.Random()  # noqa: S311 -- spread, not secrecy
+        self._task: asyncio.Task[None] | None = None
+        """Runs from `begin` on."""
+
+    def answer(self, handler: Handler, value: Any) -> dict[str, Any]:  # noqa: ARG002 -- whatever is asked with
+        """Answer a request to `$hub/drain`: begin, and tell how many clients there are and how long it takes, about."""
+        self.begin(handler)
+        clients = len(self._clients())
+        return {"clients": clients, "seconds": round(clients / self._node.settings.drain.clients_per_s, 1)}
+
+    def begin(self, by: Handler | None) -> None:
+        """Begin to move clients off; it does nothing where that has begun."""
+        if self._task is not None:
+            return
+        node = self._node
+        node.draining = True
+        clients = self._clients()
+        node.audit.did(by, "drain", clients=len(clients))
+        node.log.info("draining", clients=len(clients), per_s=node.settings.drain.clients_per_s)
+        self._task = node.loop.create_task(self._run(clients), name="drain")
+
+    async def cancel(self) -> None:
+        """Move nobody off any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _has_clients(self) -> bool:
+        """Return whether some are still there, such as those whose queues have not run out."""
+        return any(one.role is Role.CLIENT and not one.closed for one in self._node.core.handlers.values())
+
+    def _clients(self) -> deque[Handler]:
+        """Return the clients: those that do not subscribe first, so that what they publish still finds its readers."""
+        clients = [one for one in self._node.core.handlers.values() if one.role is Role.CLIENT and not one.closed]
+        return deque(sorted(clients, key=lambda one: bool(one.prefixes)))
+
+    async def _run(self, clients: deque[Handler]) -> None:
+        loop, settings = self._node.loop, self._node.settings.drain
+        until_s = loop.time() + settings.time_s
+        due = 0.0
+        while loop.time() < until_s and (clients or self._has_clients()):
+            due += settings.clients_per_s * _GROUP_S
+            while clients and due >= 1:
+                due -= 1
+                self._move(clients.popleft(), settings.retry_after_s)
+            await asyncio.sleep(_GROUP_S)
+        self._stop()
+
+    def _move(self, handler: Handler, retry_after_s: float) -> None:
+        if handler.closed or handler.id not in self._node.core.handlers:
+            return
+        self._node.drained_clients += 1
+        connection = cast("Connected", handler.outlet)
+        text = with_retry(HUB_STOPS, self._random.uniform(0.0, retry_after_s))
+        if connection.drain_publisher(text, only=False) is None:
+            connection.drain(text)

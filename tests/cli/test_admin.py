@@ -1,0 +1,107 @@
+"""`hub who`, `hub users`, `hub kick` and `hub drain` against real hubs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hub.errors import CloseCode, RejectedError
+from peers.cli.columns import columns
+from peers.client.blocking import connect
+from tests.cli.programs import PATIENCE_S, RunningHub, hub, run_hub
+
+
+def printed(running_hub: RunningHub, *arguments: str) -> list[str]:
+    """The lines that a command prints."""
+    result = hub(*arguments, url=running_hub.tcp)
+    assert (result.returncode, result.stderr) == (0, b"")
+    return result.stdout.decode().splitlines()
+
+
+def failed(running_hub: RunningHub, *arguments: str, code: int = 1) -> str:
+    """The one line that a command complains with."""
+    result = hub(*arguments, url=running_hub.tcp)
+    assert (result.returncode, result.stdout) == (code, b"")
+    (line,) = result.stderr.decode().splitlines()
+    return line
+
+
+def test_columns() -> None:
+    """Texts to the left, numbers to the right with their thousands; what does not print is escaped."""
+    assert columns(["name", "messages"], [["a\nb", 1], ["", 1_234_567]]) == [
+        "name       messages",
+        "a\\u000ab          1",
+        "-         1,234,567",
+    ]
+    assert columns(["name"], []) == []
+
+
+def test_who(running_hub: RunningHub) -> None:
+    """A line of headings, and one for each connection; each is an object with --json."""
+    with connect(running_hub.unix, name="watched") as client, client.subscribe("/who"):
+        lines = printed(running_hub, "who")
+        assert lines[0].split()[:6] == ["id", "user", "by", "role", "name", "over"]
+        (line,) = [line for line in lines if " watched " in line]
+        assert " unix " in line
+        found = [json.loads(line) for line in printed(running_hub, "who", "--json")]
+        assert {"watched", "hub who"} <= {one["name"] for one in found}
+        assert [one["id"] for one in found] == sorted(one["id"] for one in found)
+        (watched,) = [one for one in found if one["name"] == "watched"]
+        assert (watched["protocol"], watched["prefixes"], watched["user"]) == ("unix", 1, "")
+        assert printed(running_hub, "who", "nobody") == []
+
+
+def test_users(running_hub: RunningHub) -> None:
+    """A hub without users has one line: everybody."""
+    heading, nobody = printed(running_hub, "users")
+    assert heading.split()[:3] == ["user", "roles", "connections"]
+    assert nobody.split()[:2] == ["-", "-"]
+    (one,) = [json.loads(line) for line in printed(running_hub, "users", "--json")]
+    assert one["user"] == ""
+
+
+def test_kick(running_hub: RunningHub) -> None:
+    """The one with that id is told why."""
+    with connect(running_hub.tcp, name="to be kicked") as client:
+        (row,) = [
+            one for one in map(json.loads, printed(running_hub, "who", "--json")) if one["name"] == "to be kicked"
+        ]
+        assert printed(running_hub, "kick", str(row["id"]), "--text", "go") == ["hub kick: 1 connection closed"]
+        with pytest.raises(RejectedError) as ended:
+            client.wait_closed(timeout_s=PATIENCE_S)
+        assert (ended.value.code, ended.value.text) == (CloseCode.FORBIDDEN, "go")
+    assert failed(running_hub, "kick", "4711000") == "hub: there is no connection with id 4711000"
+    assert failed(running_hub, "kick", "--user", "nobody") == "hub: there is no connection of user 'nobody'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "give either"),
+        (("1", "--user", "eve"), "give either"),
+        (("1", "--text", "x" * 124), "--text: at most 123 bytes"),
+        (("x",), "x"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(running_hub: RunningHub, arguments: tuple[str, ...], text: str) -> None:
+    """Exit code 2, one line, and nobody is closed."""
+    assert text in failed(running_hub, "kick", *arguments, code=2)
+
+
+@pytest.mark.parametrize("command", ["who", "users", "drain"])
+def test_no_hub(command: str) -> None:
+    """One line says so."""
+    result = hub(command, url="tcp://127.0.0.1:1")
+    assert result.returncode == 1
+    assert result.stderr.decode().startswith("hub: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_drain(tmp_path: Path) -> None:
+    """It says how many clients there are; the hub ends by itself."""
+    with run_hub(tmp_path) as running:
+        (line,) = printed(running, "drain")
+        assert line.startswith("hub drain: moving 1 client off, which takes about 0 s; then the hub stops")
+        assert running.process.wait(PATIENCE_S) == 0

@@ -1,0 +1,167 @@
+"""A hub that is taken out of service: clients are moved off, and then it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from hub.errors import CloseCode
+from hub.frame import encode_frame
+from peers.client import connect as connect_client
+from peers.daemon.daemon import Daemon
+from peers.daemon.draining import Draining
+from peers.wire.control import decode_close
+from peers.wire.hello import QueueWish
+from peers.wire.kinds import Kind
+from peers.wire.retry import retry_after_s
+from tests.daemon.conftest import Connect, StartDaemon, StartProcess
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient, numbered
+from tests.hubs.raw_websocket import RawWebSocket, request
+
+FAST: dict[str, Any] = {"clients_per_s": 10_000, "retry_after_s": 0.1}
+
+
+class Drained:
+    """A hub that drains."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.stopped = asyncio.Event()
+        self.draining = Draining(daemon.node, self.stopped.set, random.Random(1))  # noqa: S311 -- spread
+
+    def begin(self) -> None:
+        """As an admin asks for it."""
+        self.draining.begin(None)
+
+
+async def test_everybody_is_moved_off(start_daemon: StartDaemon, connect: Connect) -> None:
+    """All are told 1001 and a time of their own, between nothing and the largest one; then the hub stops."""
+    daemon = await start_daemon(drain={"clients_per_s": 10_000, "retry_after_s": 60})
+    clients = [await connect(daemon.endpoints[0], "/a") for _ in range(20)]
+    drained = Drained(daemon)
+    drained.begin()
+    drained.begin()  # which changes nothing
+    told = [await client.end() for client in clients]
+    assert {code for code, _ in told} == {CloseCode.GOING_AWAY}
+    waits = [retry_after_s(text) for _, text in told]
+    assert all(wait is not None and 0 <= wait <= 60 for wait in waits)
+    assert len(set(waits)) > 10
+    for client in clients:
+        client.close()
+    await drained.stopped.wait()
+    assert daemon.node.drained_clients == 20
+
+
+async def test_a_few_at_a_time(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Who is not told yet is served; what it publishes arrives."""
+    daemon = await start_daemon(drain={"clients_per_s": 1})
+    reader = await connect(daemon.endpoints[0], "/a")
+    publishers = [await connect(daemon.endpoints[0]) for _ in range(2)]
+    drained = Drained(daemon)
+    drained.begin()
+    first = await publishers[0].end()  # who does not subscribe is the first
+    publishers[0].close()
+    await publishers[1].send(numbered("/a", range(3)))
+    assert await reader.numbers_and_gaps(3) == [0, 1, 2]
+    assert first[0] == CloseCode.GOING_AWAY
+    assert daemon.node.drained_clients == 1
+    await drained.draining.cancel()
+
+
+async def test_nobody_new_is_taken(start_daemon: StartDaemon, connect: Connect) -> None:
+    """The port answers: newcomers are told to try again later, and who asks for readiness that there is none."""
+    daemon = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0", drain={"clients_per_s": 1})
+    tcp, web = daemon.endpoints
+    await connect(tcp, "/a")
+    drained = Drained(daemon)
+    drained.begin()
+    stranger = await RawClient.connect(tcp)
+    assert await stranger.end() == (CloseCode.TRY_AGAIN_LATER, "the hub is stopping")
+    stranger.close()
+    asking = await RawWebSocket.connect(web)
+    await asking.send(request("/readyz"))
+    assert (await asking.head()).startswith(b"HTTP/1.1 503 ")
+    asking.close()
+    await drained.draining.cancel()
+
+
+async def test_queues_run_out(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Who reads slowly gets all of its queue, and only then the end; the hub waits for it."""
+    daemon = await start_daemon(queue_max={"messages": 100_000}, drain=FAST)
+    (endpoint,) = daemon.endpoints
+    slow = await connect(endpoint, "/flood", queue=QueueWish(messages=100_000), receive_bytes=4096)
+    publisher = await connect(endpoint)
+    total = 0
+    while next(one for one in daemon.node.core.handlers.values() if one.prefixes).statistics().queued_messages < 500:
+        await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
+        await publisher.ping()
+        total += 500
+    drained = Drained(daemon)
+    drained.begin()
+    assert (await publisher.end())[0] == CloseCode.GOING_AWAY
+    publisher.close()
+    await eventually(lambda: daemon.node.drained_clients == 2)
+    assert not drained.stopped.is_set()
+    assert await slow.numbers_and_gaps(total) == list(range(total))
+    assert (await slow.end())[0] == CloseCode.GOING_AWAY
+    slow.close()
+    await drained.stopped.wait()
+
+
+async def test_publishers_are_heard_out(start_daemon: StartDaemon, connect: Connect) -> None:
+    """What a client sends before it reads that it is moved off still arrives."""
+    daemon = await start_daemon(drain={"clients_per_s": 1})
+    (endpoint,) = daemon.endpoints
+    reader = await connect(endpoint, "/a")
+    publisher = await connect(endpoint)
+    await publisher.send(numbered("/a", range(1)))
+    await publisher.ping()
+    drained = Drained(daemon)
+    drained.begin()
+    frame = await publisher.frame()
+    assert frame.kind == Kind.CLOSE
+    assert decode_close(frame.body)[0] == CloseCode.GOING_AWAY
+    await publisher.send(numbered("/a", range(1, 5)), encode_frame(Kind.PING, b"?"))
+    publisher.finish()
+    assert await reader.numbers_and_gaps(5) == list(range(5))
+    await drained.draining.cancel()
+
+
+async def test_the_time_is_over(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Who does not read does not keep the hub for longer than `drain.time_s`."""
+    daemon = await start_daemon(drain=FAST | {"time_s": 0.1}, limits={"drain_s": 0})
+    (endpoint,) = daemon.endpoints
+    await connect(endpoint, "/flood", receive_bytes=4096)
+    publisher = await connect(endpoint)
+    while not any(not one.writable for one in daemon.node.core.handlers.values()):
+        await publisher.send(numbered("/flood", range(500), padding=1000))
+        await publisher.ping()
+    drained = Drained(daemon)
+    drained.begin()
+    await drained.stopped.wait()
+    await daemon.stop()
+    await eventually(lambda: not daemon.node.connections)
+
+
+@pytest.mark.parametrize("clients", [0, 3])
+async def test_as_a_process(start_process: StartProcess, clients: int) -> None:
+    """An admin asks for it: he is told how many clients there are, all end with 1001, and the process ends."""
+    hub = await (await start_process("--listen", "tcp://127.0.0.1:0", "--drain-clients-per-s", "1000")).wait_up()
+    others = [await RawClient.connect(hub.endpoints[0]) for _ in range(clients)]
+    for other in others:
+        await other.greet()
+    reasons: list[str] = []
+    client = await connect_client(hub.endpoints[0].location, on_disconnect=reasons.append, reconnect=False)
+    assert await client.request("$hub/drain", None) == {"clients": clients + 1, "seconds": 0.0}
+    for other in others:
+        code, text = await other.end()
+        assert (code, text.partition(";")[0]) == (CloseCode.GOING_AWAY, "the hub stops")
+        other.close()
+    await eventually(lambda: bool(reasons))
+    code, log = await hub.wait_ended()
+    assert code == 0
+    assert "Traceback" not in log
+    assert '"draining"' in log
