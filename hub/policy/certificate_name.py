@@ -43,7 +43,7 @@ _SHORT_TYPES = {
 
 _ALTERNATIVE = re.compile("(DNS|URI|email):(.+)", re.DOTALL)
 _ATTRIBUTE = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *")
-_CHARACTER = re.compile(r"""\\((?:[0-9A-Fa-f]{2}\\)*[0-9A-Fa-f]{2}|[ "#+,;<=>\\])|([^"+,;<>\\\x00])""")
+_CHARACTER = re.compile(r"""\\((?:[0-9A-Fa-f]{2}\\)*[0-9A-Fa-f]{2}|[ "#+,;<=>\\])|([^"+,;<>\\\x00\ud800-\udfff])""")
 
 Attributes = tuple[tuple[str, str], ...]
 """Pairs of type and value that stand together in one component of a subject, sorted."""
