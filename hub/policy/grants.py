@@ -232,11 +232,18 @@ class Grants:
         What the hub publishes about itself is not counted for a prefix that is wider than `$hub/`: a subscriber to
         everything does not see it unless that is granted.
         """
+        levels, met, part = self._descend_prefix(prefix)
+        return _is_allowed(reversed(levels), user) and _denial(met, part, user) is None
+
+    def denial_beneath(self, prefix: str, user: User) -> Grant | None:
+        """Return a grant that denies something beneath a prefix to a user; None if there is none."""
+        _, met, part = self._descend_prefix(prefix)
+        return _denial(met, part, user)
+
+    def _descend_prefix(self, prefix: str) -> tuple[list[Level], list[_Met], str]:
+        """Go down with a prefix's whole components, as `_descend`; the rest is what the next one begins with."""
         *whole, part = prefix.split(self._separator)
-        levels, met = self._descend(whole, self._root_of(whole[0] if whole else ""))
-        return _is_allowed(reversed(levels), user) and not any(
-            name in (None, user.name) and _is_denied_beneath(node, name, part, user) for node, name in met
-        )
+        return *self._descend(whole, self._root_of(whole[0] if whole else "")), part
 
     def granted_beneath(self, prefix: str, user: User, limit: int) -> list[str]:
         """Return paths that begin with a prefix and that a user is allowed, at most `limit`, ascending.
@@ -244,8 +251,7 @@ class Grants:
         They are for the text of a refusal. Paths beneath one that is returned are left out; what is denied beneath is
         not looked at.
         """
-        *whole, part = prefix.split(self._separator)
-        _, met = self._descend(whole, self._root_of(whole[0] if whole else ""))
+        _, met, part = self._descend_prefix(prefix)
         searched = iter(range(_SEARCHED_NODES))
         paths = (
             path
@@ -331,28 +337,35 @@ def _nodes_beneath(node: _Node, name: str | None, part: str, user: User) -> Iter
         yield node.named, user.name
 
 
-def _is_denied_beneath(node: _Node, name: str | None, part: str, user: User) -> bool:
-    """Return whether anything beneath a node, in a component that begins with `part`, is denied to a user."""
-    denied = node.denied_beneath
-    return any(
-        _is_denied_at(one, name, part, role, user)
-        for role in (user.roles if len(denied) > len(user.roles) else user.roles.intersection(denied))
-        for one in denied.get(role, ())
+def _denial(met: list[_Met], part: str, user: User) -> Grant | None:
+    """Return the first thing that denies something to a user beneath nodes that were met."""
+    denials = (
+        denial for node, name in met if name in (None, user.name) for denial in _denials_beneath(node, name, part, user)
     )
+    return next(denials, None)
 
 
-def _is_denied_at(node: _Node, name: str | None, part: str, role: str, user: User) -> bool:
-    """Return whether a node or anything beneath it is denied to one role of a user, if it can be what is meant."""
+def _denials_beneath(node: _Node, name: str | None, part: str, user: User) -> Iterator[Grant]:
+    """Yield what denies something to a user beneath a node, in a component that begins with `part`."""
+    denied = node.denied_beneath
+    for role in user.roles if len(denied) > len(user.roles) else user.roles.intersection(denied):
+        for one in denied.get(role, ()):
+            yield from _denials_at(one, name, part, role, user)
+
+
+def _denials_at(node: _Node, name: str | None, part: str, role: str, user: User) -> Iterator[Grant]:
+    """Yield what denies a node, or anything beneath it, to one role of a user, if it can be what is meant."""
     component = node.component
     if component == USER:
         if name not in (None, user.name):
-            return False
+            return
         component = name = user.name
     if not component.startswith(part):
-        return False
-    return role in node.deny or any(
-        _is_denied_at(one, name, "", role, user) for one in node.denied_beneath.get(role, ())
-    )
+        return
+    if role in node.deny:
+        yield Grant(role, node.path, allowed=False)
+    for one in node.denied_beneath.get(role, ()):
+        yield from _denials_at(one, name, "", role, user)
 
 
 def _allowed_beneath(node: _Node, name: str | None, part: str, user: User, searched: Iterator[int]) -> Iterator[str]:

@@ -287,6 +287,10 @@ class Rights:
         grants = self._grants[action]
         return grants.decisive(grants.domain(topic), self.user)
 
+    def denial(self, action: Action, prefix: str) -> Grant | None:
+        """Return a grant that denies it to some topic that begins with a prefix; None where nothing is denied there."""
+        return self._grants[action].denial_beneath(prefix, self.user)
+
     def granted(self, action: Action, prefix: str, limit: int = _SHOWN_PATHS) -> list[str]:
         """Return paths beneath a prefix that he may do it to, at most `limit`."""
         return self._grants[action].granted_beneath(prefix, self.user, limit)

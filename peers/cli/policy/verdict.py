@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hub.policy.grants import Grant
-from hub.policy.policy import Action, Policy
+from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import not_granted, prefix_not_granted
 from hub.topics import printable
 
@@ -40,17 +40,19 @@ def verdict(policy: Policy, user: str, roles: tuple[str, ...], action: Action, t
     held = f"roles of {user}: {', '.join(sorted(rights.user.roles)) or 'none'}"
     if not (rights.may_all if is_prefix else rights.may)(action, topic):
         refusal = (prefix_not_granted if is_prefix else not_granted)(rights, action, topic)
-        return Verdict(False, f"{refusal.text}{_why(rights.grant(action, topic), is_prefix=is_prefix)} ({held})")
+        return Verdict(False, f"{refusal.text}; {_why(rights, action, topic, is_prefix=is_prefix)} ({held})")
     # Of a prefix, the last component is a part of one that could be any.
     decisive = rights.grant(action, topic.rpartition(action.separator)[0] if is_prefix else topic)
     return Verdict(True, f"{action.value} {printable(topic)}: {_rule(decisive)} ({held})")
 
 
-def _why(decisive: Grant | None, *, is_prefix: bool) -> str:
-    """Say which rule denies something, or that none is met; of a prefix, the refusal may have said it already."""
-    if decisive is None:
-        return "" if is_prefix else "; no rule is met"
-    return "" if decisive.allowed else f"; {_rule(decisive)}"
+def _why(rights: Rights, action: Action, topic: str, *, is_prefix: bool) -> str:
+    """Say which rule denies something, or that none allows it."""
+    decisive = rights.grant(action, topic)
+    if is_prefix and (decisive is None or decisive.allowed):
+        denial = rights.denial(action, topic)
+        return "no rule allows all of it" if denial is None else _rule(denial)
+    return "no rule is met" if decisive is None else _rule(decisive)
 
 
 def _rule(decisive: Grant | None) -> str:

@@ -41,7 +41,7 @@ def policy(tmp_path: Path) -> Policy:
         (Action.TAKE, "/b/", True, "role sensor allows '/b'"),
         (Action.TAKE, "/b/c", True, "role sensor allows '/b'"),
         (Action.TAKE, "/b", False, "granted beneath: '/b/'"),
-        (Action.SERVE, "/b", False, "serve '/b': not granted to user 'alice' (roles"),
+        (Action.SERVE, "/b", False, "serve '/b': not granted to user 'alice'; no rule allows all of it (roles"),
     ],
 )
 def test_verdicts(action: Action, topic: str, allowed: bool, told: str, policy: Policy) -> None:  # noqa: FBT001

@@ -54,7 +54,12 @@ def test_as_the_naive_one(grants: list[NaiveGrant], topic: str, user: User) -> N
 def test_prefixes_as_the_naive_one(grants: list[NaiveGrant], prefix: str, user: User) -> None:
     """A prefix is covered when no topic can be found behind it that is not allowed."""
     words = [*WORDS, "bob", "?", ""]
-    assert compiled(grants).covers(prefix, user) is naive_covers(grants, prefix, user, words)
+    tree = compiled(grants)
+    assert tree.covers(prefix, user) is naive_covers(grants, prefix, user, words)
+    denial = tree.denial_beneath(prefix, user)
+    if denial is not None:
+        assert NaiveGrant(*denial) in grants
+        assert not tree.covers(prefix, user)
 
 
 @given(grants_of, topics, topics)
