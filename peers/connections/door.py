@@ -111,6 +111,8 @@ def renew(node: Node, connection: Connection, token: str) -> None:
         raise RejectedError(CloseCode.NOT_ALLOWED, "this token is another user's; connect anew to be somebody else")
     connection.identity = identity
     connection.watch_proof()
+    if connection.handler is not None:  # a token may vouch for other roles than the one before
+        node.core.give_rights(connection.handler, rights_of(node, connection))
 
 
 def own_token(node: Node) -> str:

@@ -275,6 +275,19 @@ async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
     assert SECRET not in str(lines)
 
 
+async def test_a_renewal_with_other_roles(hub: Hub, known: KnownTokens) -> None:
+    """What the token vouches for holds from then on."""
+    client = await hub.raw()
+    await client.greet(token=known.token("carol", roles=("sensor",)), name="me")
+    await client.subscribe("/a")
+    await client.send(encode_token(Renewal(7, known.token("carol", roles=("site",)))))
+    told = [decode_notice(frame.body) for frame in await client.ping()]
+    assert Notice("confirmed", request=7) in told
+    await client.publish("/a", 1)
+    refused = [decode_notice(frame.body) for frame in await client.ping()]
+    assert [notice.code for notice in refused if notice.count] == [CloseCode.NOT_ALLOWED]
+
+
 async def test_a_token_that_ends_sooner(hub: Hub, known: KnownTokens) -> None:
     """It counts, too: the client has shown it."""
     client = await hub.raw()

@@ -62,12 +62,12 @@ class KnownTokens:
         """Go with the hub's clock."""
         return time.time() + self._hub.clock.ahead_s
 
-    def token(self, user: str, *, seconds: float | None = None, text: str = "") -> str:
+    def token(self, user: str, *, seconds: float | None = None, text: str = "", roles: tuple[str, ...] = ()) -> str:
         """Give a user a token that holds for so long, None for good."""
         secret = text or f"{SECRET}_{user}_{len(self._tokens)}"
         now = datetime.fromtimestamp(self.wall_s(), UTC)
         ends = None if seconds is None else datetime.fromtimestamp(self.wall_s() + seconds, UTC)
-        self._tokens[hash_of(secret)] = Token(hash_of(secret), user, now, ends)
+        self._tokens[hash_of(secret)] = Token(hash_of(secret), user, now, ends, roles)
         self._hub.node.access.adopt(self._users._replace(tokens=Tokens(dict(self._tokens))))
         return secret
 

@@ -1,0 +1,364 @@
+"""Who comes in over WebSockets and HTTP: by a header, or by the first message."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from hub.errors import CloseCode, NotRecognisedError
+from hub.handler import Handler
+from peers.connections.http.bearer import bearer
+from peers.wire.token import TOKEN_LIMIT_BYTES
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import SECRET, KnownTokens
+from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
+
+UNKNOWN = (4401, NotRecognisedError().text)
+
+
+@pytest.fixture
+async def hub(start_hub: StartHub) -> AsyncIterator[Hub]:
+    """A hub whose log shows no secret, whatever the test does."""
+    hub = await start_hub()
+    with capture_logs() as lines:
+        yield hub
+    assert SECRET not in str(lines)
+
+
+@pytest.fixture
+def known(hub: Hub) -> KnownTokens:
+    """Its users."""
+    return KnownTokens(hub)
+
+
+def authorization(token: str) -> str:
+    """The header with a token."""
+    return f"Authorization: Bearer {token}"
+
+
+async def shaken(hub: Hub, *lines: str) -> tuple[RawWebSocket, dict[str, object]]:
+    """A client that has shaken hands, and its first `welcome`."""
+    client = await hub.raw_websocket()
+    await client.shake_hands("hub.v1.json", *lines)
+    welcome = await client.message()
+    assert welcome["type"] == "welcome"
+    return client, welcome
+
+
+def user_of(handler: Handler) -> str:
+    """Whose rights a handler has."""
+    assert handler.rights is not None
+    return handler.rights.user.name
+
+
+# The header.
+
+
+async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
+    """Its user is in with the handshake, and the first `welcome` says how long that holds; `hello` needs no token."""
+    client, welcome = await shaken(hub, authorization(known.token("alice", seconds=60.0)))
+    assert isinstance(welcome["until"], float)
+    assert 50.0 < welcome["until"] <= 60.0
+    assert hub.node.admission.newcomers == 0
+    await client.say("hello", name="me")
+    assert (await client.message())["until"] <= welcome["until"]
+    assert user_of(hub.handler("me")) == "alice"
+
+
+async def test_a_known_header_and_no_hello(hub: Hub, known: KnownTokens) -> None:
+    """The first message may be any."""
+    client, welcome = await shaken(hub, authorization(known.token("alice")))
+    assert "until" not in welcome
+    await client.say("subscribe", prefixes=["/a"], request=1)
+    assert (await client.message())["type"] == "confirmed"
+    (handler,) = hub.node.core.handlers.values()
+    assert user_of(handler) == "alice"
+
+
+BAD_HEADERS = {
+    "unknown": [authorization(SECRET)],
+    "empty": ["Authorization: Bearer"],
+    "blank": ["Authorization:   "],
+    "Basic": [f"Authorization: Basic {SECRET}"],
+    "no scheme": [f"Authorization: {SECRET}"],
+    "two": [authorization(SECRET), authorization(SECRET)],
+    "huge": [authorization("x" * 8000)],
+    "Latin-1": [authorization(SECRET + "\u00e9")],
+}
+
+
+@pytest.mark.parametrize("lines", BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
+@pytest.mark.parametrize("path", ["/v1/hub", "/v1/messages/json", "/metrics"])
+async def test_a_bad_header(hub: Hub, known: KnownTokens, path: str, lines: list[str]) -> None:
+    """HTTP 401, with the one text that there is; where somebody who shows nothing is let in, too."""
+    for anonymous in ("", "sensor"):
+        known = KnownTokens(hub, anonymous)
+        client = await hub.raw_websocket()
+        is_plain = path == "/metrics"
+        await client.send(request(path, "GET", *lines) if is_plain else upgrade("hub.v1.json", *lines, path=path))
+        response = await client.response()
+        if response.status == 400:  # a line that the library does not take at all: nobody is let in, either
+            assert lines == BAD_HEADERS["huge"]
+            continue
+        assert (response.status, response.body.decode()) == (401, f"{UNKNOWN[1]}\n")
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+        assert known.failures > 0
+
+
+async def test_two_tokens_that_are_known(hub: Hub, known: KnownTokens) -> None:
+    """Two headers are no token, whatever each of them is."""
+    token = known.token("alice")
+    client = await hub.raw_websocket()
+    await client.send(upgrade("hub.v1.json", authorization(token), authorization(token)))
+    assert (await client.response()).status == 401
+
+
+async def test_a_header_at_a_hub_without_users(hub: Hub) -> None:
+    """It is not looked at: a proxy in front of the hub may put one there."""
+    for line in ("Authorization: Basic Zm9vOmJhcg==", authorization(SECRET)):
+        await shaken(hub, line)
+    client = await hub.raw_websocket()
+    await client.send(request("/metrics", "GET", authorization(SECRET)))
+    assert (await client.response()).status == 200
+
+
+async def test_a_header_that_cannot_be_read(hub: Hub, known: KnownTokens) -> None:
+    """The line that is wrong is not repeated, in the log neither."""
+    known.token("alice")
+    client = await hub.raw_websocket()
+    await client.send(upgrade("hub.v1.json", f"Authorization: Bearer {SECRET}\0x"))
+    response = await client.response()
+    assert response.status == 400
+    assert SECRET.encode() not in response.body
+
+
+@pytest.mark.parametrize("path", ["/v1/hub?token=", "/v1/hub?access_token=", "/metrics?token="])
+async def test_a_token_in_the_url(hub: Hub, known: KnownTokens, path: str) -> None:
+    """It is not looked at: addresses stand in logs and histories."""
+    token = known.token("alice")
+    client = await hub.raw_websocket()
+    if path.startswith("/metrics"):
+        await client.send(request(path + token))
+        assert (await client.response()).status == 401
+        return
+    await client.send(upgrade("hub.v1.json", path=path + token))
+    await client.head()
+    await client.message()
+    await client.say("subscribe", prefixes=["/a"])
+    assert await client.end() == UNKNOWN
+
+
+# The first message.
+
+
+@pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
+async def test_a_known_first_message(hub: Hub, known: KnownTokens, subprotocol: str) -> None:
+    """What a browser does; until then its client is a newcomer."""
+    client = await hub.raw_websocket()
+    await client.shake_hands(subprotocol)
+    assert "until" not in await client.message()
+    assert hub.node.admission.newcomers == 1
+    await client.say("hello", name="me", token=known.token("alice", seconds=60.0), narrow=True)
+    assert (await client.message())["until"] <= 60.0
+    assert hub.node.admission.newcomers == 0
+    assert user_of(hub.handler("me")) == "alice"
+    assert hub.handler("me").narrows
+
+
+FIRST = {
+    "hello without a token": {"type": "hello", "name": "me"},
+    "hello with another": {"type": "hello", "token": SECRET},
+    "subscribe": {"type": "subscribe", "prefixes": ["/a"], "request": 1},
+    "publish": {"type": "publish", "topic": "/a", "value": 1},
+    "request": {"type": "request", "request": 1, "topic": "$hub/names", "value": None},
+    "claim": {"type": "claim", "name": "a.b", "request": 1},
+    "fetch": {"type": "fetch", "request": 1},
+    "token before hello": {"type": "token", "token": SECRET, "request": 1},
+}
+
+
+@pytest.mark.parametrize("message", FIRST.values(), ids=FIRST.keys())
+@pytest.mark.parametrize("delay_s", [0.0, 2.0])
+async def test_a_stranger(hub: Hub, known: KnownTokens, message: dict[str, object], delay_s: float) -> None:
+    """Whatever the first message is, without a known token it is the last; what stands behind it is thrown away."""
+    token = known.token("alice")
+    witness, _ = await shaken(hub, authorization(token))
+    await witness.say("subscribe", prefixes=[""], request=1)
+    await witness.message()
+    known.answer_after(delay_s)
+    client, _ = await shaken(hub)
+    behind = [{"type": "publish", "topic": "/a", "value": "from a stranger"}, {"type": "hello", "token": token}]
+    await client.send(text(message) + b"".join(map(text, behind)))
+    await eventually(lambda: known.failures == 1)
+    await client.send(text(behind[0]))
+    hub.later(delay_s + 1)
+    assert await client.end() == UNKNOWN
+    assert await witness.barrier() == []
+    assert len(hub.node.core.handlers) == 1
+
+
+async def test_tokens_that_are_none(hub: Hub, known: KnownTokens) -> None:
+    """One that is no text, or too long, is refused alone; the client may still say who it is."""
+    client, _ = await shaken(hub)
+    for token in (7, None, ["x"], "x" * (TOKEN_LIMIT_BYTES + 1)):
+        await client.say("hello", token=token)
+        refused = await client.message()
+        assert refused["type"] == "error"
+        assert refused["code"] in {CloseCode.BAD_DATA, CloseCode.TOO_BIG}
+    await client.say("hello", name="me", token=known.token("alice"))
+    assert (await client.message())["type"] == "welcome"
+
+
+async def test_somebody_who_says_nothing(hub: Hub, known: KnownTokens) -> None:
+    """A client that only pings is not waited for for ever."""
+    known.token("alice")
+    client, _ = await shaken(hub)
+    assert await client.barrier() == []
+    hub.later(6.0)
+    code, why = await client.end()
+    assert code == 4401
+    assert "no token has come" in why
+
+
+async def test_nobody_in_particular(hub: Hub) -> None:
+    """Where the settings let strangers in, they are in with the handshake, and a token makes a user of one."""
+    known = KnownTokens(hub, anonymous="sensor")
+    client, _ = await shaken(hub)
+    assert hub.node.admission.newcomers == 0
+    await client.say("hello", name="nobody")
+    await client.message()
+    assert user_of(hub.handler("nobody")) == "anonymous"
+    other, _ = await shaken(hub)
+    await other.say("hello", name="somebody", token=known.token("alice"))
+    await other.message()
+    assert user_of(hub.handler("somebody")) == "alice"
+    wrong, _ = await shaken(hub)
+    await wrong.say("hello", name="wrong", token=SECRET)
+    assert await wrong.end() == UNKNOWN
+
+
+# Renewal, and the end.
+
+
+async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
+    """A `token` message takes the place of what was shown; one of somebody else, or of nobody, is refused."""
+    client, _ = await shaken(hub)
+    await client.say("hello", name="me", token=known.token("alice", seconds=15.0))
+    await client.message()
+    await client.say("token", token=known.token("bob"), request=1)
+    assert (await client.message())["code"] == 1008
+    await client.say("token", token=SECRET, request=2)
+    assert await client.message() == {"type": "error", "code": 4401, "text": UNKNOWN[1], "request": 2}
+    await client.say("token", token="x" * (TOKEN_LIMIT_BYTES + 1), request=3)
+    assert (await client.message())["code"] == 1009
+    await client.say("token", token=known.token("alice", seconds=100.0), request=4)
+    confirmed = await client.message()
+    assert (confirmed["type"], confirmed["request"]) == ("confirmed", 4)
+    assert 90.0 < confirmed["until"] <= 100.0
+    hub.later(16.0)
+    assert await client.barrier() == []
+    hub.later(19.0)
+    assert await client.barrier() == []
+    hub.later(80.0)
+    code, why = await client.end()
+    assert code == 4401
+    assert "has ended" in why
+
+
+async def test_a_token_message_to_a_hub_without_users(hub: Hub) -> None:
+    """It is confirmed, as a client need not know whether there are users."""
+    client, _ = await shaken(hub)
+    await client.say("token", token=SECRET, request=9)
+    assert await client.message() == {"type": "confirmed", "request": 9}
+
+
+# Zeek's JSON API.
+
+
+async def test_zeeks_path(hub: Hub, known: KnownTokens) -> None:
+    """The header is its only way in: its protocol has no word for a token."""
+    client = await hub.raw_websocket()
+    await client.send(upgrade("", path="/v1/messages/json"))
+    assert (await client.response()).status == 401
+    client = await hub.raw_websocket()
+    await client.send(upgrade("", authorization(known.token("alice")), path="/v1/messages/json"))
+    assert b" 101 " in await client.head()
+    await client.send(text(["/a"]))
+    assert (await client.message())["type"] == "ack"
+    (handler,) = hub.node.core.handlers.values()
+    assert user_of(handler) == "alice"
+
+
+# Plain HTTP.
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/", 200), ("/hub.js", 200), ("/healthz", 200), ("/readyz", 200), ("/metrics", 401), ("/other", 401)],
+)
+async def test_plain_http_without_a_token(hub: Hub, known: KnownTokens, path: str, status: int) -> None:
+    """The page and health are for everybody; nothing else is, also where strangers are let in."""
+    for anonymous in ("", "sensor"):
+        known = KnownTokens(hub, anonymous)
+        client = await hub.raw_websocket()
+        await client.send(request(path))
+        response = await client.response()
+        assert response.status == status
+        assert ("WWW-Authenticate" in response.headers) is (status == 401)
+        assert known.failures == 0
+
+
+async def test_plain_http_with_a_token(hub: Hub, known: KnownTokens) -> None:
+    """Is answered as always."""
+    token = known.token("alice")
+    for path, status in (("/metrics", 200), ("/other", 404)):
+        client = await hub.raw_websocket()
+        await client.send(request(path, "GET", authorization(token)))
+        response = await client.response()
+        assert response.status == status
+        assert SECRET.encode() not in response.body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "HEAD"])
+async def test_other_methods_are_no_way_round(hub: Hub, known: KnownTokens, method: str) -> None:
+    """They are asked for a token, too."""
+    known.token("alice")
+    client = await hub.raw_websocket()
+    await client.send(request("/metrics", method))
+    assert (await client.response()).status == 401
+
+
+async def test_a_second_request_behind_an_unknown_one(hub: Hub, known: KnownTokens) -> None:
+    """A connection has one request: what stands behind one that waits for its refusal is not looked at."""
+    known.answer_after(2.0)
+    client = await hub.raw_websocket()
+    await client.send(upgrade("hub.v1.json", authorization(SECRET)) + request("/metrics", "GET"))
+    await eventually(lambda: known.failures == 1)
+    hub.later(3.0)
+    assert (await client.response()).status == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "token"),
+    [
+        ([], ""),
+        (["Bearer abc"], "abc"),
+        (["bearer  abc "], "abc"),
+        (["BEARER abc"], "abc"),
+    ],
+)
+def test_bearer(headers: list[str], token: str) -> None:
+    """The scheme may be written in any case."""
+    assert bearer(headers) == token
+
+
+@pytest.mark.parametrize("headers", [["Bearer"], ["Bearer "], [""], ["Basic abc"], ["abc"], ["Bearer a", "Bearer a"]])
+def test_no_bearer(headers: list[str]) -> None:
+    """Something that no token is, and not nothing."""
+    shown = bearer(headers)
+    assert shown
+    assert shown.startswith(" ") or ", " in shown
