@@ -284,12 +284,17 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How users are recognised, and what they may do. Nothing set: everybody may do everything."""
+    """How users are recognised, and what they may do. Nothing set: everybody on this machine may do everything."""
 
     policy: Annotated[
         str, _path("TOML file of roles, users, and what each may do; empty: the built-in roles alone."), _LIVE
     ] = ""
     tokens: Annotated[str, _path("File of hashed tokens, which `hub token` writes."), _LIVE] = ""
+    admin_token: Annotated[
+        str,
+        _path("File of the admin's token, made if it is not there; empty: only where strangers could come in."),
+        _LIVE,
+    ] = ""
     anonymous: Annotated[
         str,
         Meta(

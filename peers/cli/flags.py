@@ -75,6 +75,7 @@ class Flags:
     tls_minimum: Annotated[str | None, _help("tls.minimum")] = None
     access_policy: Annotated[str | None, _help("access.policy")] = None
     access_tokens: Annotated[str | None, _help("access.tokens")] = None
+    access_admin_token: Annotated[str | None, _help("access.admin_token")] = None
     access_anonymous: Annotated[str | None, _help("access.anonymous")] = None
     access_peer_token: Annotated[str | None, _help("access.peer_token")] = None
     access_jwt_keys: Annotated[str | None, _help("access.jwt_keys")] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from peers.cli.flags import Flags
 from peers.daemon.daemon import Daemon
 from peers.daemon.run import run as run_daemon
 from peers.daemon.sources import load
+from peers.users.admin_token import AdminToken
 
 __all__ = ["run"]
 
@@ -33,7 +35,12 @@ def run(
 
 
 def _announce(daemon: Daemon) -> None:
-    """Tell where the hub is, on standard output: the one thing that scripts and people wait for."""
+    """Tell where the hub is, on standard output: the one thing that scripts and people wait for.
+
+    The address of the page signs the admin in at the start that has made his token, and never again.
+    """
+    access = daemon.node.settings.access
+    shown = f"#token={AdminToken(access.admin_token).secret()}" if daemon.has_new_admin else ""
     print(f"topichub {daemon.node.name!r} is up")
     for endpoint in daemon.endpoints:
         print(f"  listens on {endpoint.location}")
@@ -41,7 +48,9 @@ def _announce(daemon: Daemon) -> None:
         if endpoint.scheme.is_websocket:
             host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(endpoint.host, endpoint.host)  # noqa: S104
             scheme = "https" if endpoint.scheme.is_secure else "http"
-            print(f"  page       {scheme}://{host}:{endpoint.port}/")
+            print(f"  page       {scheme}://{host}:{endpoint.port}/{shown}")
+    if access.admin_token:
+        print(f"  admin      HUB_TOKEN=$(cat {shlex.quote(access.admin_token)})")
     sys.stdout.flush()
     if slower := remark():
         print(f"hub run: {slower}", file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
+import os
 import resource
 import socket
 import ssl
@@ -38,6 +39,7 @@ from peers.connections.listener import Listener, bind
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
+from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.sources import Loaded
 from peers.daemon.stopping import Stopping
 from peers.journal.journal import Journal
@@ -74,6 +76,8 @@ class Daemon:
     """
 
     def __init__(self, loaded: Loaded, name: str) -> None:
+        loaded, self.has_new_admin = guarded(loaded, os.environ)
+        """Whether the file with the admin's token was made at this start."""
         self.node = Node(loaded.settings, name=name)
         add_services(self.node)
         self._peerings = Peerings(self.node)
@@ -165,7 +169,8 @@ class Daemon:
             TlsError: A file of the hub's certificate cannot be used; all stays as it was.
             ConfigError: A file of users cannot be used; all stays as it was.
         """
-        settings, applied, needs_restart = reloaded(self.node.settings, loaded.settings)
+        guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
+        settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
         users = read_users(settings.access)
         if self._tls is not None:
             refresh(self._tls, settings.tls)
@@ -201,7 +206,7 @@ class Daemon:
         return lambda: TlsTransport(context, make, handshakes, fail)
 
     def _plain_maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
-        loopback = _is_loopback(endpoint)
+        loopback = is_loopback(endpoint)
         if endpoint.scheme.is_websocket:
             return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
         if endpoint.scheme.is_zeek:
@@ -227,20 +232,13 @@ class Daemon:
         return hub_dialler(self.node, peer, self.node.settings.queue)
 
     def _tell_exposure(self) -> None:
-        """Warn of listeners that anybody on the network may use, and note by which names browsers may ask for them."""
+        """Warn of listeners whom strangers may use, and note by which names browsers may ask for them."""
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
         self.node.host_names = frozenset(named | {socket.gethostname().lower()})
+        role = self.node.access.anonymous
         for endpoint in self.endpoints:
-            is_open = not (endpoint.scheme is Scheme.UNIX or _is_loopback(endpoint))
-            if is_open and not self._asks_who_comes(endpoint):
-                self._log.warning("listening without authentication", on=endpoint.location, open_to="the network")
-
-    def _asks_who_comes(self, endpoint: Endpoint) -> bool:
-        """Return whether a listener takes only those for whom an authority vouches."""
-        settings = self.node.settings
-        if endpoint.scheme is Scheme.ZEEK:
-            return bool(settings.zeek.ca)
-        return endpoint.scheme.is_secure and settings.tls.clients == "required"
+            if role and reaches_strangers(endpoint, self.node.settings):
+                self._log.warning("strangers are let in", on=endpoint.location, role=role)
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:
         return endpoint.queue.applied_to(self.node.settings.queue)
@@ -351,8 +349,3 @@ class Daemon:
             some = [one.statistics()._asdict() for one in handlers[first : first + _HANDLERS_PER_MESSAGE]]
             core.announce(Event(STATISTICS_TOPIC, totals | {"first": first, "some": some}))
             yield first
-
-
-def _is_loopback(endpoint: Endpoint) -> bool:
-    """Tell whether only this machine reaches a listener on TCP."""
-    return endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")

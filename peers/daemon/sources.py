@@ -44,7 +44,7 @@ _PREFIX = "HUB_"
 _URLS = frozenset({"listen", "peers"})
 """Keys whose flags are given once for each value: a URL may hold a comma."""
 
-_SHORT_FLAGS = {"peers": "--peer", "journal.path": "--journal"}
+_SHORT_FLAGS = {"access.anonymous": "--anonymous", "peers": "--peer", "journal.path": "--journal"}
 
 _LINKED_BY_KUBERNETES = ("HUB_SERVICE_", "HUB_PORT")
 """Kubernetes puts these into every pod beside a service that is called "hub"."""

@@ -24,6 +24,7 @@
 | `hub_links_lost_messages_total` | counter | `known`: `exactly`, `at_most` | lost with links to peer hubs |
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
+| `hub_strangers` | gauge | role | 1 if whoever shows nothing is let in, with this role; else 0, without a role |
 | `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
 | `hub_tls_handshakes_limit` | gauge | | how many there may be |
 | `hub_tls_handshakes_evicted_total` | counter | | handshakes that had to give way to others |
@@ -203,6 +204,10 @@ class HubCollector:
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
         yield from _lost_with_links(node.accounts)
+        role = node.access.anonymous
+        strangers = GaugeMetricFamily("hub_strangers", "Whether whoever shows nothing is let in.", labels=("role",))
+        strangers.add_metric((role,), bool(role))
+        yield strangers
         shaking = node.handshakes
         yield _gauge("hub_tls_handshakes", "TLS handshakes that go on.", len(shaking))
         yield _gauge("hub_tls_handshakes_limit", "How many of them there may be.", shaking.limit)

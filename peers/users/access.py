@@ -86,6 +86,11 @@ class Access:
         """Whether somebody who shows nothing at all is let in."""
         return self.is_open or bool(self._users.anonymous)
 
+    @property
+    def anonymous(self) -> str:
+        """The role of those who show nothing; empty if they are not let in, or if nothing is set."""
+        return self._users.anonymous
+
     def adopt(self, users: Users) -> None:
         """Recognise by these users from now on."""
         self._users = users

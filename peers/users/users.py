@@ -19,6 +19,7 @@ from hub.policy.language import Accounts, read_accounts, read_policy
 from hub.policy.policy import Policy
 from hub.settings import AccessSettings
 from hub.topics import printable
+from peers.users.admin_token import AdminToken
 from peers.users.files import read_toml
 from peers.users.token_file import TokenFile
 from peers.users.tokens import NO_TOKENS, Tokens
@@ -65,7 +66,7 @@ def read_users(settings: AccessSettings) -> Users:
     Raises:
         ConfigError: Something is wrong with a file; the text names it, the place in it, and what is expected there.
     """
-    if not (settings.policy or settings.tokens or settings.jwt_keys or settings.anonymous):
+    if not (settings.policy or settings.tokens or settings.admin_token or settings.jwt_keys or settings.anonymous):
         return NOBODY
     source = settings.policy or _BUILT_IN
     tree = read_toml(Path(settings.policy), _LARGEST_POLICY_BYTES, "a policy") if settings.policy else {}
@@ -78,7 +79,7 @@ def read_users(settings: AccessSettings) -> Users:
     return Users(
         policy,
         accounts.certificates,
-        TokenFile(settings.tokens).read() if settings.tokens else NO_TOKENS,
+        _tokens(settings),
         _jwts(settings),
         _unix(accounts, source),
         frozenset({0, os.geteuid()}),
@@ -107,6 +108,15 @@ def read_policy_file(path: str) -> Policy:
     policy = read_policy(tree, path)
     _unix(read_accounts(tree, policy, path), path)
     return policy
+
+
+def _tokens(settings: AccessSettings) -> Tokens:
+    """Return all tokens of this hub: those of the file, and the admin's."""
+    tokens = TokenFile(settings.tokens).read() if settings.tokens else NO_TOKENS
+    if not settings.admin_token:
+        return tokens
+    admin = AdminToken(settings.admin_token).token()
+    return Tokens({token.sha256: token for token in (*tokens, admin)})
 
 
 def _jwts(settings: AccessSettings) -> Jwts | None:

@@ -23,10 +23,11 @@ StartProcess = Callable[..., Awaitable[HubProcess]]
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory and no HUB_ variables, so that nothing but the test decides."""
+    """An empty working directory, no HUB_ variables, no token of an admin: nothing but the test decides."""
     for name in list(os.environ):
         if name.startswith("HUB_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
 
 

@@ -20,12 +20,14 @@ from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.sources import load
+from peers.node.metrics import exposition
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hub.fakes import FakeOutlet
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
+from tests.users.keys import public_pem
 
 
 def is_listening(endpoint: Endpoint) -> bool:
@@ -89,13 +91,13 @@ async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -
 
 
 async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path) -> None:
-    """Whoever listens where the network reaches it is told that nobody is asked who he is."""
+    """Whoever lets strangers in where the network reaches it is told so, in the log and in the metrics."""
+    listen = ["tcp://0.0.0.0:0", "ws://[::1]:0", "tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
     with structlog.testing.capture_logs() as lines:
-        daemon = await start_daemon(
-            "tcp://0.0.0.0:0", "ws://[::1]:0", "tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"
-        )
-    told = [line["on"] for line in lines if line["event"] == "listening without authentication"]
-    assert told == [daemon.endpoints[0].location]
+        daemon = await start_daemon(*listen, access={"anonymous": "reader"})
+    told = [(line["on"], line["role"]) for line in lines if line["event"] == "strangers are let in"]
+    assert told == [(daemon.endpoints[0].location, "reader")]
+    assert b'hub_strangers{role="reader"} 1.0' in exposition(daemon.node)
     assert socket.gethostname().lower() in daemon.node.host_names
 
 
@@ -173,15 +175,26 @@ OTHERS: dict[str, Any] = {
     "websocket.origins": ["https://a.org"],
     "websocket.hosts": ["a.org"],
     "unix.mode": "0660",
+    "access.anonymous": "reader",
 }
 """Values other than the default, of keys that take no value of their kind's."""
 
+FILES = {"access.policy": b"", "access.tokens": b"", "access.jwt_keys": public_pem("ES256")}
+"""What must stand in the file that `another_value` names."""
+
+BESIDE = {"access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}}}
+"""What must be set with a key."""
+
 
 def another_value(path: str) -> Any:
-    """A value other than the default."""
+    """A value other than the default; what it names is there."""
     key = KEYS[path]
     if path in OTHERS:
         return OTHERS[path]
+    if path in FILES:
+        file = Path("other")
+        file.touch(0o600)
+        file.write_bytes(FILES[path])
     match key.kind:
         case Kind.CHOICE:
             return next(choice for choice in key.choices if choice != key.default)
@@ -196,11 +209,12 @@ def another_value(path: str) -> Any:
 @pytest.mark.parametrize("path", KEYS)
 async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: StartDaemon, path: str) -> None:
     """Each key is in force at once, or keeps its old value and is said to need a restart: also the next time."""
-    daemon = await start_daemon()
+    beside: dict[str, dict[str, str]] = BESIDE.get(path, {})
+    daemon = await start_daemon(**beside)
     section, _, name = path.rpartition(".")
     value = another_value(path)
     flags: dict[str, Any] = {"listen": ["tcp://127.0.0.1:0"]}
-    flags |= {section: {name: value}} if section else {name: value}
+    flags |= {section: beside.get(section, {}) | {name: value}} if section else {name: value}
     loaded = load(flags, {})
     old, new = value_at(daemon.node.settings, path), value_at(loaded.settings, path)
     assert old != new

@@ -1,0 +1,136 @@
+"""Safe by default: where strangers could come in, nobody does whom nobody has let in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import PeerError
+from hub.settings import Settings, TlsSettings, ZeekSettings
+from peers.client import connect
+from peers.daemon.exposure import guarded, reaches_strangers
+from peers.daemon.sources import load
+from peers.transport.endpoints import Endpoint
+from peers.users.admin_token import AdminToken
+from tests.daemon.conftest import StartDaemon, StartProcess
+
+LOCAL = ["tcp://127.0.0.1:0", "ws://localhost:0", "tcp://[::1]:0", "unix:///tmp/hub.sock", "zeek://127.0.0.1:0"]
+OPEN = ["tcp://0.0.0.0:0", "ws://[::]:0", "tls://192.0.2.1:0", "wss://hub.example.org:0", "zeek+tcp://0.0.0.0:0"]
+
+
+@pytest.mark.parametrize("url", [*LOCAL, *OPEN])
+def test_who_reaches_a_listener(url: str) -> None:
+    """This machine, or strangers."""
+    assert reaches_strangers(Endpoint.parse(url), Settings()) is (url in OPEN)
+
+
+def test_listeners_that_take_only_whom_an_authority_vouches_for() -> None:
+    """These are no strangers."""
+    vouched = Settings(tls=TlsSettings(clients="required"), zeek=ZeekSettings(ca="ca.pem"))
+    for url in ("tls://0.0.0.0:0", "wss://0.0.0.0:0", "zeek://0.0.0.0:0"):
+        assert not reaches_strangers(Endpoint.parse(url), vouched)
+    assert reaches_strangers(Endpoint.parse("ws://0.0.0.0:0"), vouched)
+
+
+@pytest.mark.parametrize("url", LOCAL)
+def test_this_machine_needs_no_set_up(url: str, tmp_path: Path) -> None:
+    """Nothing is made, and everything is allowed."""
+    loaded = load({"listen": [url]}, {})
+    assert guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)}) == (loaded, False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "access", [{"anonymous": "reader"}, {"policy": "policy.toml"}, {"tokens": "tokens"}, {"jwt_keys": "keys"}]
+)
+def test_what_somebody_has_said_holds(access: dict[str, str], tmp_path: Path) -> None:
+    """Whoever has said who may come in needs no token of an admin."""
+    loaded = load({"listen": ["tcp://0.0.0.0:0"], "access": access}, {})
+    assert guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)}) == (loaded, False)
+
+
+@pytest.mark.parametrize("url", OPEN)
+def test_a_token_is_made_at_the_first_start(url: str, tmp_path: Path) -> None:
+    """Once, and not again."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0", url]}, {})
+    for is_first in (True, False, False):
+        found, is_new = guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)})
+        assert is_new is is_first
+        assert found.settings.access.admin_token == f"{tmp_path}/topichub/admin-token"
+    assert (found.listen, found.peers, found.origins) == (loaded.listen, loaded.peers, loaded.origins)
+
+
+def test_a_place_for_it(tmp_path: Path) -> None:
+    """Whoever names one has users, wherever the hub listens."""
+    place = str(tmp_path / "here")
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "access": {"admin_token": place}}, {})
+    assert guarded(loaded, {}) == (loaded, True)
+    assert guarded(loaded, {}) == (loaded, False)
+
+
+async def test_a_reload_opens_nothing(start_daemon: StartDaemon) -> None:
+    """What the first start has closed stays closed, until somebody says who may come in."""
+    daemon = await start_daemon("tcp://0.0.0.0:0")
+    assert daemon.has_new_admin
+    assert not daemon.node.access.is_open
+    flags: dict[str, Any] = {"listen": ["tcp://0.0.0.0:0"]}
+    assert daemon.reload(load(flags, {})) == ([], [])
+    assert not daemon.node.access.is_open
+    daemon.reload(load({"listen": ["tcp://127.0.0.1:0"]}, {}))  # a restart would be needed for that
+    assert not daemon.node.access.is_open
+    daemon.reload(load(flags | {"access": {"anonymous": "reader"}}, {}))
+    assert daemon.node.access.anonymous == "reader"
+    assert daemon.node.settings.access.admin_token == ""
+
+
+async def test_the_first_start_shows_a_link(start_process: StartProcess) -> None:
+    """One line has the address of the page that signs the admin in; later ones do not have the token."""
+    listen = ["--listen", "tcp://0.0.0.0:0", "--listen", "ws://0.0.0.0:0"]
+    hub = await (await start_process(*listen)).wait_up(2)
+    token = AdminToken(f"{os.environ['XDG_STATE_HOME']}/topichub/admin-token").secret()
+    page, _, fragment = hub.page.partition("#")
+    assert page == f"http://127.0.0.1:{hub.endpoints[1].port}/"
+    assert fragment == f"token={token}"
+    again = await (await start_process(*listen)).wait_up(2)
+    assert "#" not in again.page
+    assert not [line for line in (*hub.log, *again.log) if token in str(line)]
+
+
+async def test_strangers_stay_out(start_daemon: StartDaemon) -> None:
+    """By whatever door they come; the admin gets in by each, and everybody sees the page, which asks for the token."""
+    daemon = await start_daemon("tcp://0.0.0.0:0", "ws://0.0.0.0:0")
+    ports = [endpoint.port for endpoint in daemon.endpoints]
+    urls = [f"tcp://127.0.0.1:{ports[0]}", f"ws://127.0.0.1:{ports[1]}"]
+    token = AdminToken(daemon.node.settings.access.admin_token).secret()
+    for url in urls:
+        for wrong in ("", token[:-1]):
+            with pytest.raises(PeerError):
+                async with connect(url, token=wrong) as client:
+                    await client.publish("/a", 1)
+        async with connect(url, token=token) as client, client.subscribe("/a") as messages:
+            await client.publish("/a", url)
+            assert (await anext(messages)).value == url
+
+    def status(path: str, **headers: str) -> int:
+        asked = urllib.request.Request(f"http://127.0.0.1:{ports[1]}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 -- loopback
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    bearer = {"Authorization": f"Bearer {token}"}
+    found = [await asyncio.to_thread(status, path) for path in ("/", "/hub.js", "/healthz", "/metrics")]
+    assert found == [200, 200, 200, 401]
+    assert await asyncio.to_thread(status, "/metrics", **bearer) == 200
+    assert await asyncio.to_thread(status, "/metrics", Authorization="Bearer hub_x") == 401
+    assert await asyncio.to_thread(status, f"/metrics?token={token}") == 401
+    assert await asyncio.to_thread(status, "/metrics", Host="evil.example.org", **bearer) == 421
+    assert await asyncio.to_thread(status, "/", Host="evil.example.org") == 421
