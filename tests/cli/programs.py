@@ -1,4 +1,8 @@
-"""The real programs, each a process of its own: a hub, and the commands that talk to it."""
+"""The real programs, each a process of its own: a hub, and the commands that talk to it.
+
+All are forked from a process that has imported what they need (`tests.forked.program`). Where a test is about the
+interpreter, imports, or the way a process ends, it starts `HUB` itself.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from peers.client import connect
+from tests.forked.program import HUB, PROJECT, Program, run
 
 __all__ = [
     "HUB",
@@ -32,10 +36,6 @@ __all__ = [
     "start",
     "wait_subscribed",
 ]
-
-PROJECT = Path(__file__).parents[2]
-
-HUB = [sys.executable, "-m", "peers.cli"]
 
 PATIENCE_S = 60
 """How long a command may take; only a test that fails waits so long."""
@@ -67,9 +67,9 @@ def run_hub(folder: Path) -> Iterator[RunningHub]:
     listen = [part for url in ("tcp://127.0.0.1:0", unix, "ws://127.0.0.1:0") for part in ("--listen", url)]
     with (
         (folder / "hub.log").open("ab") as log,
-        subprocess.Popen(
-            [*HUB, "run", *listen],
-            cwd=PROJECT,
+        Program(
+            "run",
+            *listen,
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=log,
@@ -103,22 +103,13 @@ def hub(
     """
     if url:
         variables["HUB_URL"] = url
-    return subprocess.run(
-        [*HUB, *arguments],
-        cwd=PROJECT,
-        env=environment(**variables),
-        input=stdin,
-        capture_output=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return run(*arguments, stdin=stdin, timeout_s=PATIENCE_S, env=environment(**variables))
 
 
 def start(*arguments: str, url: str, stdout: int | BinaryIO = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """Start one command; the caller waits for it."""
-    return subprocess.Popen(
-        [*HUB, *arguments],
-        cwd=PROJECT,
+    return Program(
+        *arguments,
         env=environment(HUB_URL=url),
         stdin=subprocess.PIPE,
         stdout=stdout,
@@ -137,9 +128,7 @@ def on_terminal(*arguments: str, url: str, columns: int = 80) -> tuple[subproces
     variables = environment(HUB_URL=url, TERM="xterm-256color")
     for set_by_others in ("NO_COLOR", "COLUMNS", "LINES"):
         variables.pop(set_by_others, None)
-    process = subprocess.Popen(
-        [*HUB, *arguments], cwd=PROJECT, env=variables, stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    process = Program(*arguments, env=variables, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     return process, ours
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from tests.forked.program import Program
 
 __all__ = ["RealHub", "run_hub"]
 
 START_S = 30
 """How long a hub may take to listen."""
-
-PROJECT = Path(__file__).parents[2]
 
 
 class RealHub:
@@ -56,8 +54,8 @@ def run_hub(*flags: str, port: int = 0) -> Iterator[RealHub]:
     Raises:
         RuntimeError: It did not say where it listens; what it said instead is in the text.
     """
-    command = [sys.executable, "-m", "peers.cli", "run", "--listen", f"ws://127.0.0.1:{port}", *flags]
-    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = ("run", "--listen", f"ws://127.0.0.1:{port}", *flags)
+    process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     with process, process.stdout as output:
         impatience = threading.Timer(START_S, process.kill)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +13,7 @@ from typing import Any, Self
 from hub.batch import encode_value
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.client.blocking import BlockingClient, connect
-
-ROOT = Path(__file__).parents[2]
+from tests.forked.program import Program
 
 
 class HubWithJournal:
@@ -43,10 +41,9 @@ class HubWithJournal:
         """Start it, and wait until it listens."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
         journal = [] if self.path is None else ["--journal", str(self.path)]
-        command = [sys.executable, "-m", "peers.cli", "run", "--listen", self.url, "--log-level", "warning"]
-        self._process = subprocess.Popen(
-            [*command, *journal, *self.arguments],
-            env=clean | {"PYTHONPATH": str(ROOT)},
+        self._process = Program(
+            *("run", "--listen", self.url, "--log-level", "warning", *journal, *self.arguments),
+            env=clean,
             stdout=subprocess.PIPE,
             text=True,
         )

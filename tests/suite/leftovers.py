@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from xdist.workermanage import WorkerController
 
+from tests.forked import program
 from tests.suite.processes import Process, adopt_orphans, below, children, kill, reap
 
 __all__ = ["Leftovers"]
@@ -72,6 +74,7 @@ class Leftovers:
             left = self._left()
         kill(left)
         self._found += map(str, left)
+        program.end()
         if self._is_worker:
             output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]
             output["leftovers"] = self._found
@@ -86,13 +89,20 @@ class Leftovers:
                 terminalreporter.write_line(line)
 
     def _left(self) -> list[Process]:
-        return [process for process in below(os.getpid()) if process.pid not in self._workers]
+        ours = {*self._workers, program.server_pid()}
+        return [_told(process) for process in below(os.getpid()) if process.pid not in ours]
 
     def _reap_orphans(self, _number: int, _frame: FrameType | None) -> None:
         """Take the exit codes of adopted processes, for tests wait until the ids of such are free."""
         for pid in children(os.getpid()):
             if pid not in self._workers and _is_zombie(pid):
                 reap(pid)
+
+
+def _told(process: Process) -> Process:
+    """Say of a program that was forked what `/proc` says of others."""
+    origin = program.origins.get(process.pid)
+    return process if origin is None else replace(process, test=origin.test, command=origin.command)
 
 
 def _pid(node: WorkerController) -> int:

@@ -93,6 +93,22 @@ def test_a_process_that_is_left_behind(tmp_path: Path) -> None:
     assert not is_there(int(found[1]))
 
 
+def test_a_forked_program_that_is_left_behind(tmp_path: Path) -> None:
+    """It is named as one that was started for itself, though the process that forks was there before its test."""
+    leaves = """
+from tests.forked.program import Program
+def test_leaves_nothing(): Program("--version").wait()
+def test_leaves(): Program("run", "--listen", "tcp://127.0.0.1:0")
+"""
+    done = run(tmp_path, {"test_0.py": leaves})
+    assert (done.code, done.count("passed"), done.count("failed")) == (1, 2, 0), done.said
+    found = re.findall(r"process (\d+), started by (\S+).*: (.*)", done.said)
+    assert [(test, command) for _, test, command in found] == [
+        ("test_0.py::test_leaves", "hub run --listen tcp://127.0.0.1:0")
+    ], done.said
+    assert not is_there(int(found[0][0]))
+
+
 def test_a_process_that_is_left_without_workers(tmp_path: Path) -> None:
     """A run in one process sees it, too."""
     done = run(tmp_path, {"test_0.py": LEAVES}, "--numprocesses=0")

@@ -1,0 +1,225 @@
+"""`hub ...` as a process of its own that need not import everything first: it is forked from one that has (`server`).
+
+`Program` is a `subprocess.Popen` of `python -m peers.cli` in all that a test can see: its id, its exit code or the
+signal that ended it, its streams, terminals included, its environment and its folder. A command costs 0.06 to 0.15 s of
+work so, and 0.2 to 0.5 s as a new interpreter: a run of all tests starts about a thousand.
+
+What only a new interpreter heeds is left to one, without a word: a variable such as PYTHONHASHSEED or LANG that is not
+that of the tests, or a closed stream. What differs all the same: commands of a worker share their hash seed; modules
+that other commands need are imported already; `/proc` shows the server's command line. So tests of imports, of memory,
+of start-up and of how a process ends start `HUB` itself (`tests/cli/test_endings`, `tests/packaging`, `tests/daemon`,
+`tests/faults`).
+
+Owner: this module owns the one server of this process, which `end` ends with the tests.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from tests.forked.server import PACKET_BYTES
+
+__all__ = ["HUB", "MODULE", "PROJECT", "Origin", "Program", "end", "origins", "run", "server_pid"]
+
+PROJECT = Path(__file__).parents[2]
+
+MODULE = "peers.cli"
+
+HUB = [sys.executable, "-m", MODULE]
+"""The program itself."""
+
+_OF_INTERPRETERS = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "WITHOUT")
+"""How variables begin that are read before the program is."""
+
+_WORD_BYTES = 16
+"""Longest of what the server says: an id, an exit code."""
+
+
+class Origin(NamedTuple):
+    """What `/proc` does not know of a forked program."""
+
+    test: str
+    """During which it was started."""
+    command: str
+
+
+origins: dict[int, Origin] = {}
+"""Of all programs that were forked for this process, by id."""
+
+
+class _Server:
+    """The process that forks, and the socket on which it is asked to.
+
+    Args:
+        environment: Of this process, from which it and all interpreters that it stands for begin.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            number = theirs.fileno()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked.server", str(number)],
+                cwd=PROJECT,
+                env=environment,
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+
+    def close(self) -> None:
+        """End it."""
+        self.requests.close()
+        self.process.wait()
+
+
+_servers: list[_Server] = []
+"""The one, once it is needed."""
+
+_starting = Lock()
+
+
+def _server() -> _Server:
+    with _starting:
+        if not _servers:
+            _servers.append(_Server(dict(os.environ)))
+        return _servers[0]
+
+
+def server_pid() -> int | None:
+    """Return the id of the server, if there is one."""
+    return _servers[0].process.pid if _servers else None
+
+
+def end() -> None:
+    """End the server, if there is one."""
+    while _servers:
+        _servers.pop().close()
+
+
+def _of_interpreters(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_OF_INTERPRETERS)}
+
+
+def _hexadecimal(text: str) -> str:
+    return os.fsencode(text).hex()
+
+
+class Program(subprocess.Popen[Any]):
+    """`hub` with arguments, started.
+
+    Args:
+        *arguments: Of the command line, behind `hub`.
+        module: What is run.
+        **given: `cwd`, `env`, `text` and the streams, as `subprocess.Popen` takes them.
+    """
+
+    _link: socket.socket | None = None
+    """To the server; None for a process that is no fork, and for one that has been waited for."""
+
+    def __init__(self, *arguments: str, module: str = MODULE, **given: Any) -> None:
+        given.setdefault("cwd", PROJECT)
+        super().__init__([sys.executable, "-m", module, *arguments], **given)
+
+    def _execute_child(self, *given: Any) -> None:
+        """Have the server start it; an interpreter of its own where that would make a difference."""
+        asked = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
+        server = _server()
+        environment = os.environ if asked["env"] is None else asked["env"]
+        streams = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
+        streams = [number if descriptor == -1 else descriptor for number, descriptor in enumerate(streams)]
+        alike = _of_interpreters(environment) == _of_interpreters(server.environment)
+        if not alike or not all(map(_is_open, streams)):
+            super()._execute_child(*given)  # type: ignore[misc]
+            return
+        _, _, module, *arguments = asked["args"]
+        request = {
+            "module": module,
+            "arguments": [*map(_hexadecimal, arguments)],
+            "environment": [(_hexadecimal(name), _hexadecimal(value)) for name, value in environment.items()],
+            "folder": _hexadecimal(os.path.abspath(asked["cwd"])),  # noqa: PTH100 -- as it stands, links and all
+        }
+        packet = json.dumps(request).encode()
+        assert len(packet) <= PACKET_BYTES
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(server.requests, [packet], [*streams, theirs.fileno()])
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(asked[name] for name in pipes))  # type: ignore[attr-defined]
+        self.pid = int(self._link.recv(_WORD_BYTES))
+        self._child_created = True
+        test = os.environ.get("PYTEST_CURRENT_TEST", "")
+        origins[self.pid] = Origin(test, " ".join(["hub", *arguments]))
+
+    def _internal_poll(self, _deadstate: int | None = None, *given: Any) -> int | None:
+        if self._link is None:
+            return super()._internal_poll(_deadstate, *given)  # type: ignore[misc, no-any-return]
+        if self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
+            try:
+                self._hear(socket.MSG_DONTWAIT)
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._link is None:
+            return super()._try_wait(wait_flags)  # type: ignore[misc, no-any-return]
+        self._hear(socket.MSG_DONTWAIT if wait_flags else 0)
+        if self.returncode is None:
+            return 0, 0
+        return self.pid, -self.returncode if self.returncode < 0 else self.returncode << 8
+
+    def _hear(self, flags: int) -> None:
+        """Take its exit code, if it is told; afterwards its id is free, as after `waitpid`."""
+        assert self._link is not None
+        try:
+            said = self._link.recv(_WORD_BYTES, flags)
+        except BlockingIOError:
+            return
+        if not said:
+            raise RuntimeError("the server that programs are forked from has gone")
+        self.returncode = int(said)
+        self._link.shutdown(socket.SHUT_WR)
+        self._link.recv(_WORD_BYTES)
+        self._link.close()
+        self._link = None
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def run(*arguments: str, stdin: bytes | None, timeout_s: float, **given: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end, as `subprocess.run` does, with both of its outputs captured.
+
+    Args:
+        *arguments: Of the command line, behind `hub`.
+        stdin: What stands on its standard input; None leaves it ours.
+        timeout_s: How long it may take.
+        **given: More of `Program`.
+
+    Raises:
+        subprocess.TimeoutExpired: It took longer, and was killed.
+    """
+    given |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Program(*arguments, stdin=None if stdin is None else subprocess.PIPE, **given) as process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
