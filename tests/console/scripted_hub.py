@@ -39,6 +39,8 @@ class ScriptedHub:
         confirms: Whether requests are confirmed.
         answers_pings: Whether `ping` is answered.
         refused_connections: So many further connections are answered by HTTP 503.
+        until: How many seconds it says that what was shown holds; None for good.
+        closes_hello: Code and text with which every `hello` is closed; None where it is answered.
         frame_bytes: The largest message it says it takes.
         reading: While cleared, nothing further is read from any client.
     """
@@ -49,6 +51,8 @@ class ScriptedHub:
         self.confirms = True
         self.answers_pings = True
         self.refused_connections = 0
+        self.until: float | None = None
+        self.closes_hello: tuple[int, str] | None = None
         self.frame_bytes = 16 * 1024 * 1024
         self.reading = asyncio.Event()
         self.reading.set()
@@ -192,6 +196,7 @@ class ScriptedHub:
             "software": "scripted 1",
             "queue": QUEUE | (wished or {}),
             "frame": self.frame_bytes,
+            **({} if self.until is None else {"until": self.until}),
         }
 
     async def _obey(self, connection: ServerConnection, message: dict[str, Any]) -> None:
@@ -203,6 +208,8 @@ class ScriptedHub:
             await _answer(connection, answer)
             return
         match message["type"]:
+            case "hello" if self.closes_hello is not None:
+                await connection.close(*self.closes_hello)
             case "hello":
                 await _answer(connection, self._welcome(message.get("queue")))
             case "subscribe":
@@ -214,7 +221,10 @@ class ScriptedHub:
             case "ping" if self.answers_pings:
                 await _answer(connection, {"type": "pong", "request": request})
         if request and self.confirms and message["type"] not in {"ping", "request", "reply"}:
-            await _answer(connection, {"type": "confirmed", "request": request})
+            confirmed = {"type": "confirmed", "request": request}
+            if message["type"] == "token" and self.until is not None:
+                confirmed["until"] = self.until
+            await _answer(connection, confirmed)
 
     async def _publish(self, message: dict[str, Any]) -> None:
         topic = message["topic"]
@@ -231,5 +241,5 @@ async def _answer(connection: ServerConnection, message: dict[str, Any]) -> None
 
 
 def _names(message: dict[str, Any]) -> list[str]:
-    """What a refusal may be about: the prefixes, the topic, or the name of the client."""
-    return [*message.get("prefixes", []), message.get("topic", ""), message.get("name", "")]
+    """What a refusal may be about: the prefixes, the topic, the name of the client, or its token."""
+    return [*message.get("prefixes", []), message.get("topic", ""), message.get("name", ""), message.get("token", "")]

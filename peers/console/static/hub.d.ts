@@ -76,6 +76,8 @@ export interface Welcome {
   frame: number;
   /** Id of the hub's journal, 32 hexadecimal digits; absent without one. */
   journal?: string;
+  /** How many seconds are left before what was shown for who this is ends; absent for never. */
+  until?: number;
 }
 
 export interface Backoff {
@@ -103,6 +105,11 @@ export interface Options {
   name?: string;
   /** The queue wished for in the hub. Default: what the hub gives. */
   queue?: Partial<Queue>;
+  /** What is shown to the hub for who this is, or a function that gives it: for each connection, and again before it
+   *  ends. Without a function, a hub that does not know it (4401) ends the client. */
+  token?: string | (() => string | Promise<string>);
+  /** Whether a subscription to more than this client may see is taken, for the part that it may see. Default: refused. */
+  narrow?: boolean;
   /** A WebSocket constructor, where there is no global one. */
   WebSocket?: new (url: string, protocols: string[]) => Socket;
   /** Bound of what waits to be sent, roughly bytes. Default 16 MiB; over it `publish` fails with code 1013. */

@@ -10,6 +10,8 @@
  *     console.log(await client.request("/sum", [1, 2, 3]));
  *     const name = client.claim("org.example.Player", { labels: ["video"] });
  *
+ *     connect("wss://hub.example.org/", { token: async () => (await fetch("/my/token")).text() });
+ *
  *     client.subscribe({ labels: ["door", "urgent"] }, ({ topic, value, labels }) => console.log(topic, value, labels));
  *     client.publish("/house/door", "open", { labels: ["urgent", "door", "north"] });
  *
@@ -85,9 +87,25 @@ const RETRY_MS = 3_600_000;
 /** How long `close()` waits for the hub's answer, milliseconds. */
 const CLOSE_MS = 2_000;
 
+/** The hub does not know who this is, or what was shown has ended; who this is, is known, and is not let in. */
+const NOT_RECOGNISED = 4401;
+const FORBIDDEN = 4403;
+
+/** A token is renewed after this part of its time, and up to so much more: a thousand clients do not come together. */
+const RENEWED_AFTER = 0.75;
+const RENEWED_WITHIN = 0.1;
+
+/** With less left than this nothing is tried again: the next connection brings a fresh token. Milliseconds. */
+const LEAST_RENEWAL_MS = 1_000;
+
+/** The longest time that a timer can be set to, milliseconds. */
+const TIMER_MS = 2 ** 31 - 1;
+
 const DEFAULTS = Object.freeze({
   name: undefined,
   queue: undefined,
+  token: undefined,
+  narrow: undefined,
   outboundBytes: 16 * 1024 * 1024, // the largest message that a hub takes must fit
   silenceMs: 20_000, // the hub's own figures
   answerMs: 10_000,
@@ -140,6 +158,12 @@ class Client {
   #attempts = 0;
   #retryTimer;
   #watchTimer;
+  #renewTimer;
+  #dialled = 0; // how often a connection was begun: what an earlier attempt was given comes too late
+  #token; // for the `hello` of this connection; forgotten with it
+  #until; // of the answer that is being looked at: how many seconds a fresh token holds
+  #spentToken = false; // the hub did not know the last token, and has not taken another since
+  #ended = null; // why the client is closed
   #receivedAt = 0;
   #pingedAt = 0; // 0: no answer is due
   #spared = false;
@@ -356,12 +380,20 @@ class Client {
   close() {
     if (this.#state === "closed") return this.#closed.promise;
     this.#flush();
+    this.#cease(new HubError(1000, "this client is closed"));
+    this.#closeSocket();
+    return this.#closed.promise;
+  }
+
+  /** Do nothing any more, and tell all who wait why. */
+  #cease(error) {
     this.#state = "closed";
+    this.#ended = error;
     clearTimeout(this.#retryTimer);
     clearTimeout(this.#watchTimer);
+    clearTimeout(this.#renewTimer);
     globalThis.removeEventListener?.("online", this.#wake);
     globalThis.document?.removeEventListener("visibilitychange", this.#wake);
-    const error = new HubError(1000, "this client is closed");
     this.#counters.discardedMessages += this.#outbox.discard(error);
     this.#settleAll(error);
     this.#asked.failAll(error);
@@ -374,16 +406,51 @@ class Client {
     for (const { answer } of this.#fetches.values()) answer.reject(error);
     this.#fetches.clear();
     for (const line of this.#lines) line.close();
-    this.#closeSocket();
-    return this.#closed.promise;
   }
 
   // --- the connection: one socket at a time -------------------------------------------------------------------------
 
+  /** Make a connection; first ask for a fresh token, where there is a function for that. */
   #open() {
+    this.#state = "connecting";
+    const { token } = this.#options;
+    const number = this.#dialled += 1;
+    if (typeof token !== "function") return this.#dial(token);
+    this.#fresh().then((fresh) => {
+      if (number === this.#dialled && this.#state === "connecting") this.#dial(fresh);
+    }, (error) => {
+      if (number !== this.#dialled || this.#state !== "connecting") return;
+      this.#state = "waiting";
+      this.#report(error);
+      this.#retry();
+    });
+    return undefined;
+  }
+
+  /** What the program's function gives. Its own error may hold what it likes, and is the cause alone. */
+  async #fresh() {
+    const { token, answerMs } = this.#options;
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`nothing within ${answerMs} ms`)), answerMs);
+    });
+    try {
+      const given = await Promise.race([(async () => token())(), late]);
+      if (typeof given !== "string") throw new TypeError(`${typeof given}, no string`);
+      return given;
+    } catch (cause) {
+      const error = new HubError(NOT_RECOGNISED, `the function for the token has failed: ${cause?.name ?? typeof cause}`);
+      error.cause = cause;
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #dial(token) {
+    this.#token = token === "" ? undefined : token;
     const socket = new this.#WebSocket(this.#url, [SUBPROTOCOL]);
     this.#socket = socket;
-    this.#state = "connecting";
     this.#spared = false;
     this.#pingedAt = this.#receivedAt = now(); // the attempt counts as a ping: no greeting in time, no connection
     socket.onmessage = (event) => this.#received(event.data);
@@ -397,6 +464,8 @@ class Client {
     if (socket !== this.#socket) return;
     this.#release(socket);
     clearTimeout(this.#watchTimer);
+    clearTimeout(this.#renewTimer);
+    this.#token = undefined;
     if (this.#state === "closed") {
       this.#emit("close", code, reason);
       this.#closed.resolve();
@@ -413,7 +482,59 @@ class Client {
     this.#services.forget();
     for (const claimed of this.#names.values()) claimed.stand("asked", "the connection was lost");
     this.#emit("close", code, reason);
-    this.#retry(retryAfterMs(code, reason));
+    if (this.#isFinal(code)) this.#giveUp(new HubError(code, reason));
+    else this.#retry(retryAfterMs(code, reason));
+  }
+
+  /** Whether the hub would say the same again. With a function for tokens, 4401 is worth one more attempt. */
+  #isFinal(code) {
+    if (code !== NOT_RECOGNISED) return code === FORBIDDEN;
+    const isSpent = this.#spentToken || typeof this.#options.token !== "function";
+    this.#spentToken = true;
+    return isSpent;
+  }
+
+  #giveUp(error) {
+    if (this.#state === "closed") return; // a listener has closed the client
+    this.#cease(error);
+    this.#closed.resolve();
+    this.#report(error);
+  }
+
+  // --- a fresh token in a connection that goes on -------------------------------------------------------------------
+
+  #renewBefore(until) {
+    if (until === undefined || typeof this.#options.token !== "function") return;
+    const part = RENEWED_AFTER + RENEWED_WITHIN * this.#options.backoff.random();
+    this.#renewIn(until * 1000 * part, now() + until * 1000);
+  }
+
+  #renewIn(delayMs, endsAt) {
+    clearTimeout(this.#renewTimer);
+    const stepMs = Math.min(delayMs, TIMER_MS);
+    this.#renewTimer = setTimeout(() => {
+      if (stepMs < delayMs) this.#renewIn(delayMs - stepMs, endsAt);
+      else this.#renew(endsAt);
+    }, stepMs);
+  }
+
+  #renew(endsAt) {
+    const socket = this.#socket;
+    const failed = (error) => {
+      if (socket !== this.#socket || this.#state !== "open") return;
+      this.#report(error);
+      const waitMs = (endsAt - now()) / 2;
+      if (waitMs >= LEAST_RENEWAL_MS) this.#renewIn(waitMs, endsAt);
+    };
+    this.#fresh().then((token) => {
+      if (socket !== this.#socket || this.#state !== "open") return;
+      const request = this.#nextRequest((error, lost) => {
+        if (lost) return;
+        if (error === null) this.#renewBefore(this.#until);
+        else failed(error);
+      });
+      this.#send({ type: "token", token, request });
+    }, failed);
   }
 
   #abandon(socket, reason) {
@@ -510,6 +631,7 @@ class Client {
       case "messages": return this.#deliver(message, characters);
       case "confirmed":
         this.#began = message.offset;
+        this.#until = message.until;
         return this.#settle(message.request, null, message.text);
       case "recorded": return this.#settle(message.request, null, message.offset);
       case "records": return this.#fetched(message);
@@ -557,13 +679,15 @@ class Client {
     const first = this.#welcome === null;
     this.#welcome = message;
     if (!first) return this.#granted();
-    const { name, queue } = this.#options;
+    const { name, queue, narrow } = this.#options;
+    const token = this.#token;
+    this.#token = undefined;
     this.#state = "open";
     this.#openedAt = now();
     this.#counters.connections += 1;
     this.#outbox.limitBatches(message.frame);
-    this.#helloPending = name !== undefined || queue !== undefined;
-    if (this.#helloPending) this.#send({ type: "hello", name, queue });
+    this.#helloPending = [name, queue, token, narrow].some((wish) => wish !== undefined);
+    if (this.#helloPending) this.#send({ type: "hello", name, queue, token, narrow });
     this.#sendSubscribe([...this.#filter.entries.values()]);
     for (const service of this.#services.all) this.#sendServe(service);
     for (const claimed of this.#names.values()) this.#sendClaim(claimed);
@@ -574,6 +698,8 @@ class Client {
 
   #granted() {
     this.#helloPending = false;
+    this.#spentToken = false;
+    this.#renewBefore(this.#welcome.until);
     this.#ready.resolve(this.#welcome);
     this.#emit("open", this.#welcome);
   }
@@ -839,7 +965,7 @@ class Client {
   }
 
   #assertNotClosed() {
-    if (this.#state === "closed") throw new HubError(1000, "this client is closed");
+    if (this.#state === "closed") throw this.#ended;
   }
 
   #assertFits(topic, text) {
