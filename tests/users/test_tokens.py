@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.config import ConfigError
+from peers.users import token_file
 from peers.users.token_file import TokenFile
 from peers.users.tokens import hash_of, new_secret, read_tokens
 
@@ -187,3 +189,63 @@ def test_several_at_once(tmp_path: Path) -> None:
         thread.join()
     assert len(TokenFile(path).read()) == 20
     assert os.listdir(tmp_path) == ["tokens"]  # noqa: PTH208
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root works on other accounts' files")
+def test_a_file_of_another_account_stays_that_account_s(tmp_path: Path) -> None:
+    """Root may make a token for a hub that runs under its own account, which goes on reading its file."""
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    os.chown(path, 4242, 4243)
+    TokenFile(str(path)).add("alice", NOW)
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (4242, 4243, 0o600)
+
+
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All stays as it was, and nothing is left beside the file."""
+    path = tmp_path / "tokens"
+    file = TokenFile(str(path))
+    _, token = file.add("alice", NOW)
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for act in (lambda: file.add("bob", NOW), lambda: file.revoke(token.id)):
+        with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
+            act()
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["tokens"]
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no file of tokens, and is not changed."""
+    monkeypatch.setattr(token_file, "_LARGEST_FILE_BYTES", 10)
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_bytes(b"#" * 11)
+    for act in (TokenFile(str(path)).read, lambda: TokenFile(str(path)).add("alice", NOW)):
+        with pytest.raises(ConfigError, match="larger than 10 bytes, not a file of tokens"):
+            act()
+    assert path.read_bytes() == b"#" * 11
+
+
+def test_every_line_broken(tmp_path: Path) -> None:
+    """Whichever line is broken, it is one error that names it; nothing is added to such a file, and nothing lost."""
+    path = tmp_path / "tokens"
+    file = TokenFile(str(path))
+    secrets = [file.add(f"user-{number}", NOW)[0] for number in range(5)]
+    lines = path.read_bytes().split(b"\n")
+    for number, whole in enumerate(lines, 1):
+        if not whole or whole.startswith(b"#"):
+            continue
+        path.write_bytes(b"\n".join([*lines[: number - 1], whole[: len(whole) // 2], *lines[number:]]))
+        broken = path.read_bytes()
+        for act in (file.read, lambda: file.add("bob", NOW), lambda: file.revoke("0")):
+            with pytest.raises(ConfigError, match=f"line {number}: no token"):
+                act()
+        assert path.read_bytes() == broken
+    path.write_bytes(b"\n".join(lines))
+    assert all(file.read().find(secret) for secret in secrets)
