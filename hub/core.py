@@ -334,6 +334,8 @@ class Core:
             return
         if rights is not None:
             self.routes.guard()
+            if handler.share is not None:
+                self.quotas.give_roles(handler.share, rights.user.roles)
         self._forget_seen_by(handler)
         self._review.begin(handler)
 

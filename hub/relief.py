@@ -2,7 +2,8 @@
 
 What the routes remember goes first, if it is worth it: it can be found again. Then messages that wait for slow handlers
 go, by the policy of each, and those with the largest queues pay: all queues that are larger than the largest that can
-stay are cut to that size. Nothing else is dropped.
+stay are cut to that size. The queues of one user are one queue in this: so a thousand small ones of his go before a
+large one of somebody else. Nothing else is dropped.
 
 No state. Cost: one sort of all handlers, and what is dropped; it happens once for each sixteenth of the budget
 (`hub.memory`).
@@ -11,6 +12,7 @@ No state. Cost: one sort of all handlers, and what is dropped; it happens once f
 from __future__ import annotations
 
 from hub.handler import Handler
+from hub.quotas.quotas import Share
 from hub.routes import Routes
 
 __all__ = ["relieve"]
@@ -31,8 +33,31 @@ def relieve(routes: Routes, handlers: dict[int, Handler], wanted_bytes: int) -> 
     if routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
         freed = routes.size_bytes
         routes.clear()
-    queues = sorted(((handler.droppable_bytes, handler.id) for handler in handlers.values()), reverse=True)
-    level = _level([size for size, _ in queues], wanted_bytes - freed)
+    of_users: dict[Share | Handler, list[tuple[int, int]]] = {}
+    for handler in handlers.values():
+        size = handler.droppable_bytes
+        if size:
+            of_users.setdefault(handler.share or handler, []).append((size, handler.id))
+    sums = sorted(((sum(size for size, _ in queues), queues) for queues in of_users.values()), reverse=True)
+    level = _level([together for together, _ in sums], wanted_bytes - freed)
+    for together, queues in sums:
+        if together <= level:
+            break
+        freed += _cut(handlers, queues, together - level)
+    return freed
+
+
+def _cut(handlers: dict[int, Handler], queues: list[tuple[int, int]], surplus: int) -> int:
+    """Drop so much of the largest queues of one user, all of them down to one size; return how much that was.
+
+    Args:
+        handlers: By number. Some may leave within.
+        queues: Sizes, with the numbers of their handlers.
+        surplus: At most the sum of the sizes.
+    """
+    freed = 0
+    queues.sort(reverse=True)
+    level = _level([size for size, _ in queues], surplus)
     for size, number in queues:
         if size <= level:
             break

@@ -8,7 +8,8 @@ Core.detach ─ leave(share) ─▶ forgotten once nothing is charged to it
 A user is who `Handler.rights` says: one share for all his connections, of whatever kind. All who show nothing are the
 one user that they are taken for: else a stranger with many addresses would be many users, and the more users there are,
 the less each is promised. A handler without rights has no share, is charged nothing and costs nothing: in a hub without
-users the limits for each client are all there is, as before there were shares.
+users the limits for each client are all there is, as before there were shares. Whoever was connected before there were
+users has none until he connects anew.
 
 Owner: the core. Invariants: a share is here exactly while its user has a connection or holds something. Cost: O(1) for
 whoever comes and goes; about 0.3 KiB a user and 0.15 KiB for each resource that he has touched.
@@ -171,10 +172,14 @@ class Quotas:
             self._roles[user] = roles
             return share
         share[_CONNECTIONS].require(1)
-        if roles != self._roles[user]:
-            self._roles[user] = roles
-            share.set_limits(self._limits.of(user, roles))
+        self.give_roles(share, roles)
         return share
+
+    def give_roles(self, share: Share, roles: frozenset[str]) -> None:
+        """Let a user have these roles from now on, and the limits that follow."""
+        if roles != self._roles[share.user]:
+            self._roles[share.user] = roles
+            share.set_limits(self._limits.of(share.user, roles))
 
     def leave(self, share: Share) -> None:
         """A connection of a user is over."""
