@@ -373,6 +373,15 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         _between("bytes", 0, 16 * _TIB, "What may wait for slow clients of all users; 0 is half of the hub's memory."),
     ] = 0
+    in_transit_bytes: Annotated[
+        int,
+        _between(
+            "bytes",
+            0,
+            16 * _TIB,
+            "What users' large frames may hold before they are complete; 0 is a quarter of the hub's memory.",
+        ),
+    ] = 0
     prefixes: Annotated[
         int, _between("prefixes", 0, 10**9, "Prefixes of all users together; 0 is one for each 8 KiB of the memory.")
     ] = 0

@@ -22,6 +22,8 @@ class Resource(Enum):
     """Requests without an answer; whoever has asked pays."""
     QUEUED_BYTES = "queued_bytes"
     """What waits for slow ones: messages, requests and replies. Whoever is to get them pays."""
+    IN_TRANSIT_BYTES = "in_transit_bytes"
+    """Large frames that have begun and are not complete, and what transports have not written."""
     DESCRIPTORS = "descriptors"
     """Of shared memory; whoever has brought them pays."""
     STAGED_BYTES = "staged_bytes"
@@ -30,7 +32,7 @@ class Resource(Enum):
     @property
     def is_size(self) -> bool:
         """Whether it is counted in bytes."""
-        return self in {Resource.QUEUED_BYTES, Resource.STAGED_BYTES}
+        return self in {Resource.QUEUED_BYTES, Resource.IN_TRANSIT_BYTES, Resource.STAGED_BYTES}
 
     @property
     def text(self) -> str:
@@ -41,5 +43,6 @@ class Resource(Enum):
 _TEXTS = {
     Resource.SERVICES: "prefixes that are served",
     Resource.QUEUED_BYTES: "bytes in queues",
+    Resource.IN_TRANSIT_BYTES: "bytes in transit",
     Resource.STAGED_BYTES: "bytes staged",
 }

@@ -95,6 +95,7 @@ class Flags:
     names_total: Annotated[str | None, _help("names.total")] = None
     names_per_peer: Annotated[str | None, _help("names.per_peer")] = None
     quotas_queued_bytes: Annotated[str | None, _help("quotas.queued_bytes")] = None
+    quotas_in_transit_bytes: Annotated[str | None, _help("quotas.in_transit_bytes")] = None
     quotas_prefixes: Annotated[str | None, _help("quotas.prefixes")] = None
     quotas_rules: Annotated[str | None, _help("quotas.rules")] = None
     quotas_services: Annotated[str | None, _help("quotas.services")] = None

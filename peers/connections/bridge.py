@@ -153,7 +153,7 @@ class BridgeConversation:
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights)
         connection.join(handler)
         core.attach(handler, self._change_wanted)
-        connection.keep_rate()
+        connection.charge_user()
         core.on_refused[handler] = self._refuse_messages
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)

@@ -221,7 +221,7 @@ class BrokerConversation:
         self._peerings.added(peered.peer_id, address)
         self._subscriptions.replace(peered.filter)
         self._peerings.registry.settle(peered.peer_id)
-        connection.keep_rate()
+        connection.charge_user()
         connection.opened()
         node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
 

@@ -31,6 +31,7 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
+from hub.quotas.resource import Resource
 from hub.request_frame import Item
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import Conversation, Session
@@ -432,6 +433,9 @@ class Connection(asyncio.Protocol):
         if memory.is_over:
             self.end(CloseCode.TRY_AGAIN_LATER, memory.refusal())
             self._holding.begin(self._session.held_bytes)
+        elif self._holding.refusal:
+            self.end(CloseCode.TRY_AGAIN_LATER, self._holding.refusal)
+            self._holding.begin(self._session.held_bytes)
 
     def _write_answers(self) -> None:
         if self.handler is not None:
@@ -498,10 +502,11 @@ class Connection(asyncio.Protocol):
         self._liveness.heard_s = self._now_s()
         self._read_on()
 
-    def keep_rate(self) -> None:
-        """The core has taken the far side in: keep the rate of its user, if it has one."""
+    def charge_user(self) -> None:
+        """The core has taken the far side in: charge its user for what this connection holds, and keep his rate."""
         handler = self.handler
         if handler is not None and handler.share is not None:
+            self._holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
             self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
 
     def _pace(self, pacing: Pacing, size_bytes: int) -> None:

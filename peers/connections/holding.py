@@ -2,7 +2,7 @@
 
 ```
 read  ─▶ incomplete frame ─▶ begun_bytes     ┐
-write ─▶ transport        ─▶ unwritten_bytes ┴─▶ account "connections"
+write ─▶ transport        ─▶ unwritten_bytes ┴─▶ account "connections", and the user, once he is known
 ```
 
 A frame may be 16 MiB, and until its last byte has come it stands in no queue. What was handed to a transport stands in
@@ -11,13 +11,14 @@ none any more. Each alone is little; those of some hundred connections may be mo
 Owner: one connection, which tells it of large holdings only (`FREE_BYTES`) and says when they are gone. Invariant: the
 account holds the sum of both over all connections. Cost: an addition when a holding changes, nothing while it is small.
 
-Not here: what is done about it: a frame that grows while there is no memory ends its connection
-(`peers.connections.connection`).
+Not here: what is done about it: a frame that grows while there is no memory, or more than its user may have in transit,
+ends its connection (`peers.connections.connection`).
 """
 
 from __future__ import annotations
 
 from hub.memory import Account
+from hub.quotas.usage import Usage
 
 __all__ = ["FREE_BYTES", "Holding"]
 
@@ -33,10 +34,14 @@ class Holding:
         account: Where it is charged.
     """
 
-    __slots__ = ("_account", "begun_bytes", "unwritten_bytes")
+    __slots__ = ("_account", "_usage", "begun_bytes", "refusal", "unwritten_bytes")
 
     def __init__(self, account: Account) -> None:
         self._account = account
+        # What all connections of the user hold; None where nobody is charged.
+        self._usage: Usage | None = None
+        self.refusal = ""
+        """Why a frame should not have grown, as its user holds too much; empty if he does not."""
         self.begun_bytes = 0
         """What is charged for a frame that is not complete; 0 while it is small, and once it is complete."""
         self.unwritten_bytes = 0
@@ -53,16 +58,42 @@ class Holding:
         if more:
             self.begun_bytes = charged
             self._account.charge(more)
+            if self._usage is not None:
+                self._charge(self._usage, more)
         return more > 0
+
+    def _charge(self, usage: Usage, more: int) -> None:
+        """Charge the user for what has come of a frame: it is held, whether he may hold it or not."""
+        if more < 0:
+            usage.give_back(-more)
+        elif not usage.take(more):
+            self.refusal = usage.rejection(more).text
+            usage.add(more)
 
     def leave_unwritten(self, size_bytes: int) -> None:
         """So much waits in the transport now."""
         charged = size_bytes if size_bytes > FREE_BYTES else 0
         if charged != self.unwritten_bytes:
-            self._account.charge(charged - self.unwritten_bytes)
+            more = charged - self.unwritten_bytes
+            self._account.charge(more)
+            if self._usage is not None:
+                self._add(self._usage, more)
             self.unwritten_bytes = charged
+
+    def charge(self, usage: Usage) -> None:
+        """The user is known: charge him, too, for what is held now and later."""
+        self._usage = usage
+        usage.add(self.begun_bytes + self.unwritten_bytes)
+
+    @staticmethod
+    def _add(usage: Usage, more: int) -> None:
+        if more > 0:
+            usage.add(more)
+        else:
+            usage.give_back(-more)
 
     def give_back(self) -> None:
         """The connection is over."""
         self.begin(0)
         self.leave_unwritten(0)
+        self._usage = None

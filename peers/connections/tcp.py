@@ -402,7 +402,7 @@ class TcpConversation:
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
         """Do from now on what the far side asks for."""
         self._verbs = Verbs(self._node, handler, WireFarSide(self.session, self._connection, hello.frame))
-        self._connection.keep_rate()
+        self._connection.charge_user()
         self._connection.opened()
         self._node.log.info(
             what,

@@ -284,7 +284,7 @@ class WebSocketConversation:
         )
         connection.join(handler)
         self._node.core.attach(handler)
-        connection.keep_rate()
+        connection.charge_user()
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 

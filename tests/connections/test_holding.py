@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hub.memory import Memory
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage, Whole
 from peers.connections.holding import FREE_BYTES, Holding
 
 
@@ -39,3 +41,23 @@ def test_both_directions_of_all_connections_are_one_sum() -> None:
     assert account.size_bytes == 300_000
     other.leave_unwritten(0)
     assert account.size_bytes == 0
+
+
+def test_the_user_pays_from_when_he_is_known() -> None:
+    """What came before is charged then; a frame that is more than he may have is held all the same, and told."""
+    account = Memory().account("connections")
+    usage = Usage(Whole(Resource.IN_TRANSIT_BYTES, 10_000_000), "alice", 1_000_000, lambda: None)
+    holding = Holding(account)
+    holding.begin(600_000)
+    holding.charge(usage)
+    assert usage.held == 600_000
+    holding.leave_unwritten(700_000)
+    assert (usage.held, holding.refusal) == (1_300_000, "")
+    holding.leave_unwritten(300_000)
+    holding.begin(700_000)
+    assert (usage.held, holding.refusal) == (1_000_000, "")
+    assert holding.begin(700_001)
+    assert usage.held == account.size_bytes == 1_000_001
+    assert holding.refusal.startswith("user alice has 1000000 bytes in transit, 1 more are too many")
+    holding.give_back()
+    assert usage.held == account.size_bytes == 0

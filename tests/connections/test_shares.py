@@ -1,0 +1,173 @@
+"""Users on sockets: nobody takes what others are promised, however many connections he has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode
+from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.resource import Resource
+from hub.settings import QuotaSettings, Settings
+from peers.wire.control import Notice, decode_notice, encode_subscription
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.raw_client import RawClient, publication
+from tests.shm.hubs import memfd
+
+CONNECTIONS = 1000
+WHOLE = 12_000_000
+PAYLOAD = bytes(50_000)
+SIZE = Batch.of("/a", [PAYLOAD]).size_bytes
+RECEIVE_BYTES = 4096
+
+
+async def stalled(hub: Hub, token: str, prefix: str, count: int) -> list[RawClient]:
+    """Clients that have subscribed and read no more."""
+    clients = [await hub.client(prefix, token=token, receive_bytes=RECEIVE_BYTES) for _ in range(count)]
+    hub.shrink_buffers()
+    return clients
+
+
+def held(hub: Hub, user: str, resource: Resource = Resource.QUEUED_BYTES) -> int:
+    """What a user holds."""
+    (share,) = [share for share in hub.node.core.quotas.largest(10) if share.user == user]
+    return share.held.get(resource.value, 0)
+
+
+async def test_a_thousand_stalled_connections(start_hub: StartHub) -> None:
+    """All that waits for them is half of the whole, and no more; another user then has his part: a third of the rest.
+
+    That is a sixth of the whole at least. The publisher goes on as if nothing was.
+    """
+    hub = await start_hub(settings=Settings(quotas=QuotaSettings(queued_bytes=WHOLE)))
+    known = KnownTokens(hub)
+    mallory, alice = known.token("bob"), known.token("alice")
+    crowd = await stalled(hub, mallory, "/a", CONNECTIONS)
+    publisher = await hub.client(token=alice)
+    for _ in range(6):
+        await publisher.publish("/a", PAYLOAD)
+        assert await publisher.ping() == []
+    half = WHOLE // 2 // SIZE
+    assert held(hub, "bob") == half * SIZE
+
+    (reader,) = await stalled(hub, alice, "/b", 1)
+    publisher = await hub.client(token=alice)  # the buffers of the one before are small now, too
+    handler = next(one for one in hub.node.core.handlers.values() if "/b" in one.prefixes)
+    third = (WHOLE - half * SIZE) // 3 // SIZE
+    while not handler.dropped_messages:
+        await publisher.publish("/b", PAYLOAD)
+        assert await publisher.ping() == []
+    assert held(hub, "alice") == third * SIZE > WHOLE // 6 - SIZE
+    for _ in range(3):
+        await publisher.publish("/a", PAYLOAD)
+    assert await publisher.ping() == []
+    assert (held(hub, "bob"), held(hub, "alice")) == (half * SIZE, third * SIZE)
+
+    for client in crowd:
+        client.close()
+    await eventually(lambda: len(hub.node.connections) == 3)
+    assert held(hub, "alice") == third * SIZE
+    assert reader is not None
+
+
+async def test_one_connection_too_many(start_hub: StartHub) -> None:
+    """It is told why, and closed; so is the next, until one of the others has gone."""
+    hub = await start_hub()
+    known = KnownTokens(hub)
+    token = known.token("alice")
+    hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
+    first = await hub.client(token=token)
+    await hub.client(token=token)
+    third = await hub.client(token=token)
+    text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
+    assert await third.end() == (CloseCode.TRY_AGAIN_LATER, text)
+    assert len(hub.node.core.on_refused) == 2
+    first.close()
+    await eventually(lambda: held(hub, "alice", Resource.CONNECTIONS) == 1)
+    fourth = await hub.client("/a", token=token)
+    assert await fourth.ping() == []
+
+
+async def test_a_large_frame_that_is_more_than_the_user_may_have_in_transit(start_hub: StartHub) -> None:
+    """It ends its connection, and nobody else's; what it has held is given back."""
+    hub = await start_hub(settings=Settings(quotas=QuotaSettings(in_transit_bytes=4_000_000)))
+    known = KnownTokens(hub)
+    token = known.token("alice")
+    large = publication("/a", bytes(1_900_000))
+    first, second = await hub.client(token=token), await hub.client(token=token)
+    await first.send(large[:1_400_000])
+    await eventually(lambda: held(hub, "alice", Resource.IN_TRANSIT_BYTES) == 1_400_000)
+    await second.send(large[:1_000_000])
+    code, text = await second.end()
+    assert code == CloseCode.TRY_AGAIN_LATER
+    assert text.startswith("user alice has ")
+    assert "bytes in transit" in text
+    await first.send(large[1_400_000:1_600_000])
+    await first.send(large[1_600_000:])
+    assert await first.ping() == []
+    assert held(hub, "alice", Resource.IN_TRANSIT_BYTES) == 0
+
+
+async def test_descriptors(start_hub: StartHub, tmp_path: Path) -> None:
+    """Clients over Unix sockets are charged for the memory that they hand over."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    known = KnownTokens(hub)
+    client = await hub.client(token=known.token("alice"), name="me", shared=1)
+    share = hub.handler("me").share
+    assert share is not None
+    connection = next(iter(hub.node.connections))
+    account = connection.conversation._shared._sharing._account  # type: ignore[attr-defined]
+    assert account.usage is share[Resource.DESCRIPTORS]
+    descriptor = memfd(b"1")
+    descriptor.charge(account)
+    assert held(hub, "alice", Resource.DESCRIPTORS) == 1
+    descriptor.close()
+    assert await client.ping() == []
+
+
+async def refusal(client: RawClient, kind: Kind, items: list[str]) -> Notice:
+    """What a peer hub is told of what it wants."""
+    await client.send(encode_subscription(kind, items, 0))
+    while True:
+        frame = await client.frame()
+        if frame.kind == Kind.NOTICE:
+            return decode_notice(frame.body)
+
+
+async def test_what_a_granted_peer_can_take(start_hub: StartHub) -> None:
+    """All links of one user together have his share, whatever ids their hubs say they have; it leaves in steps."""
+    hub = await start_hub(settings=Settings(quotas=QuotaSettings(prefixes=4000)))
+    known = KnownTokens(hub)
+    token = known.token("far")
+    links = [
+        await hub.client(token=token, role="hub", id=bytes([number]) * 16, name=f"far{number}") for number in (1, 2)
+    ]
+    await links[0].send(encode_subscription(Kind.SUBSCRIBE, [f"/a/{number}" for number in range(1500)], 0))
+    await eventually(lambda: held(hub, "far", Resource.PREFIXES) == 1500)
+    notice = await refusal(links[1], Kind.SUBSCRIBE, [f"/a/{number}" for number in range(600)])
+    assert notice.code == CloseCode.TRY_AGAIN_LATER
+    assert notice.text.startswith("user far has 1500 prefixes, 600 more are too many")
+    for link in links:
+        link.close()
+    await eventually(lambda: len(hub.node.core.quotas) == 0)
+    assert hub.node.core.quotas.wholes[Resource.PREFIXES].free == 4000
+
+
+@pytest.mark.parametrize("role", ["hub", "client"])
+async def test_a_stranger_gets_nothing(start_hub: StartHub, role: str) -> None:
+    """Whatever he says he is: he has no share, and nothing is charged for him."""
+    hub = await start_hub()
+    KnownTokens(hub)
+    client = await hub.raw()
+    await client.send(Hello(protocol=1, role=role, id=bytes(16)).encode())
+    code, _ = await client.end()
+    assert code == CloseCode.NOT_RECOGNISED
+    assert len(hub.node.core.quotas) == 0
+    assert not hub.node.core.handlers
