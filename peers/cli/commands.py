@@ -26,6 +26,7 @@ app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, a
 app.command("peers.cli.who:who", name="who", help="Who is connected, since when, over what: for admins.")
 app.command("peers.cli.users:users", name="users", help="Which users a hub knows, with their roles: for admins.")
 app.command("peers.cli.kick:kick", name="kick", help="Close a connection, or all of a user: for admins.")
+app.command("peers.cli.reload:reload", name="reload", help="Let a hub read its settings and users again: for admins.")
 app.command("peers.cli.drain:drain", name="drain", help="Move all clients off a hub, and stop it: for admins.")
 app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
 app.command("peers.cli.token:app", name="token", help="Tokens by which users are recognised: make, list, revoke.")

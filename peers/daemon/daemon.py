@@ -20,7 +20,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -28,6 +28,7 @@ from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import USERS_SHOWN
+from hub.settings import Settings
 from peers.admin.services import add_services
 from peers.connections import broker_tls
 from peers.connections.bridge_dialler import bridge_dialler
@@ -40,6 +41,7 @@ from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
+from peers.daemon.reviewing import review
 from peers.daemon.sources import Loaded
 from peers.daemon.stopping import Stopping
 from peers.journal.journal import Journal
@@ -48,10 +50,10 @@ from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import refresh, server_context
 from peers.transport.tls_transport import TlsTransport
-from peers.users.users import read_users
+from peers.users.users import Users, read_users
 from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
-__all__ = ["RESERVED_DESCRIPTORS", "Daemon"]
+__all__ = ["RESERVED_DESCRIPTORS", "Daemon", "Prepared"]
 
 RESERVED_DESCRIPTORS = 64
 """File descriptors kept for listeners, logs, links and the event loop, out of the process's limit."""
@@ -65,6 +67,18 @@ _NEWCOMERS_PART = 4
 _TICK_S = 1.0
 _HANDLERS_PER_MESSAGE = 256
 """`$hub/statistics` lists so many handlers a message: about 64 KiB, and 3 ms of a turn."""
+
+
+class Prepared(NamedTuple):
+    """What a reload is going to change, read and found to be all right."""
+
+    settings: Settings
+    """Those of the hub, with what a reload takes of the new ones."""
+    users: Users
+    applied: list[str]
+    """The keys that have changed and are taken."""
+    needs_restart: list[str]
+    """The keys that have changed and are not."""
 
 
 class Daemon:
@@ -158,27 +172,50 @@ class Daemon:
         if self._journal is not None:
             await self._journal.stop()
 
-    def reload(self, loaded: Loaded) -> tuple[list[str], list[str]]:
-        """Take over what a reload can change: for connections to come, and for what is due from now on.
+    def prepare(self, loaded: Loaded) -> Prepared:
+        """Read everything that a reload can change, and change nothing; called in any thread.
+
+        Raises:
+            TlsError: A file of the hub's certificate cannot be used.
+            ConfigError: A file of users cannot be used.
+        """
+        guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
+        settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
+        users = read_users(settings.access)
+        if self._tls is not None:
+            server_context(settings.tls)  # what it raises is raised before anything has changed
+        return Prepared(settings, users, applied, needs_restart)
+
+    def take_over(self, prepared: Prepared) -> tuple[list[str], list[str]]:
+        """Take over what was prepared: for connections to come, and for what is due from now on.
 
         Returns:
             The keys that have changed and are in force, and those that have changed but need a restart: of these the
             old values stay in force.
 
         Raises:
-            TlsError: A file of the hub's certificate cannot be used; all stays as it was.
-            ConfigError: A file of users cannot be used; all stays as it was.
+            TlsError: A file of the hub's certificate has become unusable meanwhile; all stays as it was.
         """
-        guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
-        settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
-        users = read_users(settings.access)
+        node, settings = self.node, prepared.settings
         if self._tls is not None:
             refresh(self._tls, settings.tls)
-        self.node.access.adopt(users)
+        node.access.adopt(prepared.users)
+        node.core.adopt(prepared.users.policy)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
-        self.node.settings = settings
+        node.settings = settings
         self._fit_descriptors()
-        return applied, needs_restart
+        return prepared.applied, prepared.needs_restart
+
+    async def review(self, *, was_open: bool) -> int:
+        """Give all who are connected the rights that they have now, and close those who are nobody any more.
+
+        Args:
+            was_open: Whether there were no users before.
+
+        Returns:
+            How many were closed.
+        """
+        return await review(self.node, was_open=was_open)
 
     def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         """Return the context of a listener; all that show the hub's own certificate have one together."""

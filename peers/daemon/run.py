@@ -1,6 +1,6 @@
 """Run a daemon until a signal, or an admin, says stop: SIGTERM and SIGINT do so at once, `$hub/drain` at leisure.
 
-SIGHUP reloads the settings.
+SIGHUP, or `$hub/reload`, reads again what the hub was started with.
 
 Owner: the process. It has one event loop, one log and one set of signal handlers, and all of them are set up here, so
 that a daemon can be built in a test without them.
@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import structlog
 
-from hub.errors import UsageError
 from hub.topics import RESERVED
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
@@ -23,6 +22,7 @@ from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import configure, report_suppressed
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.rate_limit import RateLimit
+from peers.daemon.reloading import Reloading
 from peers.daemon.sources import Loaded
 from peers.node.node import Node
 
@@ -70,11 +70,14 @@ async def _serve(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: _reload(daemon, load, limit, log))
+    reloading = Reloading(daemon, load, lambda: configure(daemon.node.settings.log, limit=limit))
+    loop.add_signal_handler(signal.SIGHUP, reloading.signal)
     reporting = loop.create_task(_report(limit), name="report suppressed log lines")
     collecting = loop.create_task(_collect(daemon.node), name="collect garbage")
     draining = Draining(daemon.node, stopped.set)
-    daemon.node.core.requests.hub_services.add(RESERVED + "drain", draining.answer, for_admins=True)
+    services = daemon.node.core.requests.hub_services
+    services.add(RESERVED + "drain", draining.answer, for_admins=True)
+    services.add(RESERVED + "reload", reloading.answer, for_admins=True)
     announce(daemon)
     try:
         await stopped.wait()
@@ -82,6 +85,7 @@ async def _serve(
     finally:
         reporting.cancel()
         collecting.cancel()
+        await reloading.cancel()
         await draining.cancel()
         await daemon.stop()
         report_suppressed(limit, loop.time())
@@ -100,18 +104,6 @@ async def _report(limit: RateLimit) -> None:
     while True:
         await asyncio.sleep(_SUPPRESSED_REPORT_S)
         report_suppressed(limit, asyncio.get_running_loop().time())
-
-
-def _reload(daemon: Daemon, load: Callable[[], Loaded], limit: RateLimit, log: structlog.stdlib.BoundLogger) -> None:
-    """Take new settings over, all or nothing."""
-    try:
-        applied, needs_restart = daemon.reload(load())
-    except UsageError as error:
-        log.error("settings not reloaded, the old ones stay", reason=str(error))  # noqa: TRY400 -- no bug of ours
-        return
-    configure(daemon.node.settings.log, limit=limit)
-    tell = log.warning if needs_restart else log.info
-    tell("settings reloaded", applied=applied, needs_restart=needs_restart)
 
 
 def host_name() -> str:

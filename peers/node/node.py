@@ -38,6 +38,7 @@ from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.shm.sharing import SharedMemory
 from peers.users.access import Access
+from peers.users.identity import Identity
 from peers.users.users import read_users
 from peers.wire.hello import Hello, QueueWish
 
@@ -54,6 +55,10 @@ class Connected(Protocol):
     address: str
     """Where its far side is, as `peers.transport.transport` shows it."""
 
+    identity: Identity | None
+    """Who its far side is; None if that was not asked yet, or will never be."""
+    handler: Handler | None
+    """Set once the far side has become a part of the hub."""
     since_s: float
     """Since when it is open, of the loop's clock."""
 
@@ -82,6 +87,9 @@ class Connected(Protocol):
         Returns:
             What is done when that is over; None if it is no such client, and nothing was said.
         """
+
+    def end(self, code: int, text: str) -> None:
+        """Close from this side, with a reason, and let the far side read it."""
 
     def abort(self) -> None:
         """End it now."""

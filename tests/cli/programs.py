@@ -57,11 +57,12 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 @contextmanager
-def run_hub(folder: Path) -> Iterator[RunningHub]:
+def run_hub(folder: Path, *flags: str) -> Iterator[RunningHub]:
     """Run a hub for as long as the block lasts.
 
     Args:
         folder: For its Unix socket and its log.
+        *flags: Further ones of `hub run`.
     """
     unix = f"unix://{folder}/hub.sock"
     listen = [part for url in ("tcp://127.0.0.1:0", unix, "ws://127.0.0.1:0") for part in ("--listen", url)]
@@ -70,6 +71,7 @@ def run_hub(folder: Path) -> Iterator[RunningHub]:
         Program(
             "run",
             *listen,
+            *flags,
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=log,

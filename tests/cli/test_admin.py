@@ -90,13 +90,30 @@ def test_a_command_line_that_makes_no_sense(running_hub: RunningHub, arguments: 
     assert text in failed(running_hub, "kick", *arguments, code=2)
 
 
-@pytest.mark.parametrize("command", ["who", "users", "drain"])
+@pytest.mark.parametrize("command", ["who", "users", "reload", "drain"])
 def test_no_hub(command: str) -> None:
     """One line says so."""
     result = hub(command, url="tcp://127.0.0.1:1")
     assert result.returncode == 1
     assert result.stderr.decode().startswith("hub: ")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_reload(tmp_path: Path) -> None:
+    """It says what is in force, what needs a restart, and in one line why not."""
+    config = tmp_path / "hub.toml"
+    config.write_text("")
+    with run_hub(tmp_path, "--config", str(config)) as running:
+        assert printed(running, "reload") == ["hub reload: read again; in force now: no setting"]
+        config.write_text("[queue]\nmessages = 7\n[journal]\ncommit_s = 0.5\n")
+        assert printed(running, "reload") == [
+            "hub reload: read again; in force now: queue.messages",
+            "hub reload: needs a restart: journal.commit_s",
+        ]
+        config.write_text("[queue\n")
+        line = failed(running, "reload")
+        assert line.startswith(f"hub: {config}: not TOML: ")
+        assert "line 1" in line
 
 
 def test_drain(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
     listen = daemon.endpoints[0]
     old = await connect(listen, "/a", name="old")
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "queue": {"messages": 11}, "limits": {"connections": 2}}, {})
-    applied, needs_restart = daemon.reload(loaded)
+    applied, needs_restart = daemon.take_over(daemon.prepare(loaded))
     assert (applied, needs_restart) == (["queue.messages", "limits.connections"], [])
     await connect(listen, "/a", name="new")
     limits = {one.name: one.limits.messages for one in daemon.node.core.handlers.values()}
@@ -220,7 +220,7 @@ async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: St
     assert old != new
     live = KEYS[path].live
     for applied in ([path] if live else [], []):
-        assert daemon.reload(loaded) == (applied, [] if live else [path])
+        assert daemon.take_over(daemon.prepare(loaded)) == (applied, [] if live else [path])
         assert value_at(daemon.node.settings, path) == (new if live else old)
     effect = EFFECTS.get(path)
     assert effect is None or effect(daemon) == new

@@ -80,11 +80,11 @@ async def test_a_reload_opens_nothing(start_daemon: StartDaemon) -> None:
     assert daemon.has_new_admin
     assert not daemon.node.access.is_open
     flags: dict[str, Any] = {"listen": ["tcp://0.0.0.0:0"]}
-    assert daemon.reload(load(flags, {})) == ([], [])
+    assert daemon.take_over(daemon.prepare(load(flags, {}))) == ([], [])
     assert not daemon.node.access.is_open
-    daemon.reload(load({"listen": ["tcp://127.0.0.1:0"]}, {}))  # a restart would be needed for that
+    daemon.take_over(daemon.prepare(load({"listen": ["tcp://127.0.0.1:0"]}, {})))  # a restart would be needed for that
     assert not daemon.node.access.is_open
-    daemon.reload(load(flags | {"access": {"anonymous": "reader"}}, {}))
+    daemon.take_over(daemon.prepare(load(flags | {"access": {"anonymous": "reader"}}, {})))
     assert daemon.node.access.anonymous == "reader"
     assert daemon.node.settings.access.admin_token == ""
 

@@ -328,7 +328,7 @@ async def test_a_new_certificate(
     flags = {"listen": ["tls://127.0.0.1:0"], "tls": files._asdict()}
     async with connect(url, ca=authority.ca) as client, client.subscribe("/a") as messages:
         put(stranger.issue("127.0.0.1"))
-        hub.reload(load(flags, {}))
+        hub.take_over(hub.prepare(load(flags, {})))
         async with connect(url, ca=stranger.ca) as publisher:
             await publisher.publish("/a", 1)
         assert (await anext(messages)).value == 1
@@ -337,7 +337,7 @@ async def test_a_new_certificate(
             await say_and_hear(url, ca=authority.ca)
         shutil.copyfile(authority.issue("127.0.0.1").key, files.key)
         with pytest.raises(TlsError, match="the key does not belong to the certificate"):
-            hub.reload(load(flags, {}))
+            hub.take_over(hub.prepare(load(flags, {})))
         assert await say_and_hear(url, ca=stranger.ca) == "over TLS"
 
 

@@ -1,0 +1,122 @@
+"""`Reloading`: settings, certificates and users are read again while the hub runs, all of them or none.
+
+```
+SIGHUP, $hub/reload ─▶ in a thread: settings, users, certificates are read and compiled ─▶ something is wrong: one line
+                                                         └─▶ in one turn: all are swapped
+                                                                └─▶ everybody is looked at anew ─▶ what has changed
+```
+
+Reading a policy of 100,000 rules takes a second, in which the hub goes on.
+
+Owner: the process. One reload at a time: a request meanwhile fails, and a signal meanwhile is done afterwards. Not
+here: what each part does with what is new (`peers.daemon.daemon`, `peers.daemon.reviewing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import structlog
+
+from hub.errors import BusyError, HubError, InternalError, UsageError
+from hub.handler import Handler
+from hub.requests.later import Later
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import Loaded
+
+__all__ = ["Reloaded", "Reloading"]
+
+
+class Reloaded(NamedTuple):
+    """What a reload has done."""
+
+    changed: list[str]
+    """The keys that have changed and are in force."""
+    needs_restart: list[str]
+    """The keys that have changed but need a restart: of these the old values stay in force."""
+    closed: int
+    """How many connections were closed, since nobody knows their users any more."""
+
+
+class Reloading:
+    """Reads again what a daemon was started with.
+
+    Args:
+        daemon: Which.
+        load: Reads the settings; called in a thread.
+        applied: Called once new settings are in force.
+    """
+
+    def __init__(self, daemon: Daemon, load: Callable[[], Loaded], applied: Callable[[], object]) -> None:
+        self._daemon = daemon
+        self._load = load
+        self._applied = applied
+        self._task: asyncio.Task[None] | None = None
+        """The reload that is under way; None while there is none."""
+        self._is_due = False
+        """Whether a signal has come meanwhile."""
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+
+    def signal(self) -> None:
+        """SIGHUP: reload, or do so once the present one is done."""
+        if self._task is None:
+            self._begin(None, Later())
+        else:
+            self._is_due = True
+
+    def answer(self, handler: Handler, value: Any) -> Later:  # noqa: ARG002 -- whatever is asked with
+        """Answer a request to `$hub/reload`: reload, and tell what has changed.
+
+        Raises:
+            BusyError: A reload is under way.
+        """
+        if self._task is not None:
+            raise BusyError("a reload is under way: ask again")
+        later = Later()
+        self._begin(handler, later)
+        return later
+
+    async def cancel(self) -> None:
+        """Give up: the hub stops."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _begin(self, by: Handler | None, later: Later) -> None:
+        self._task = self._daemon.node.loop.create_task(self._run(by, later), name="reload")
+
+    async def _run(self, by: Handler | None, later: Later) -> None:
+        try:
+            reloaded = await self._reload()
+        except UsageError as error:
+            self._log.error("settings not reloaded, the old ones stay", reason=str(error))
+            self._daemon.node.audit.did(by, "reload", failed=str(error))
+            self._end(later, error)
+        except Exception as error:  # noqa: BLE001 -- whoever has asked must not wait on
+            self._log.exception("a reload failed by a bug, please report it", error=repr(error))
+            self._end(later, InternalError("a bug of the hub, please report it; its log has more"))
+        else:
+            tell = self._log.warning if reloaded.needs_restart else self._log.info
+            tell("settings reloaded", applied=reloaded.changed, needs_restart=reloaded.needs_restart)
+            self._daemon.node.audit.did(by, "reload", **reloaded._asdict())
+            self._end(later, None, reloaded)
+
+    async def _reload(self) -> Reloaded:
+        daemon = self._daemon
+        prepared = await asyncio.to_thread(lambda: daemon.prepare(self._load()))
+        was_open = daemon.node.access.is_open
+        changed, needs_restart = daemon.take_over(prepared)
+        self._applied()
+        return Reloaded(changed, needs_restart, await daemon.review(was_open=was_open))
+
+    def _end(self, later: Later, error: HubError | None, reloaded: Reloaded | None = None) -> None:
+        self._task = None
+        if error is not None:
+            later.fail(error)
+        elif reloaded is not None:
+            later.give(reloaded._asdict())
+        if self._is_due:
+            self._is_due = False
+            self.signal()

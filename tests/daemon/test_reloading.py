@@ -1,0 +1,286 @@
+"""A hub that reads again what it was started with: all of it, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import BusyError, CloseCode, HubError
+from hub.requests.later import Later
+from peers.client import connect
+from peers.daemon.daemon import Daemon
+from peers.daemon.reloading import Reloading
+from peers.daemon.sources import Loaded, load
+from tests.daemon.conftest import Connect
+from tests.hubs.authority import Authority
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient
+
+POLICY = """
+[users]
+ada = ["member"]
+bob = ["reader"]
+[unix]
+{uid} = "{user}"
+"""
+
+
+class Files:
+    """What a hub is started with, and reads again.
+
+    Args:
+        folder: Where the files are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = folder / "hub.toml"
+        self.policy = folder / "policy.toml"
+        self.listen = ["tcp://127.0.0.1:0", f"unix://{folder}/hub.sock"]
+        self.loads = 0
+
+    def write(self, user: str, *, queue: int = 100, policy: str = POLICY, more: str = "") -> None:
+        """Write a policy in which this account is a user, and settings with a queue of so many messages."""
+        self.policy.write_text(policy.format(uid=os.geteuid(), user=user))
+        self.write_settings(f'[queue]\nmessages = {queue}\n[access]\npolicy = "{self.policy}"\n{more}')
+
+    def write_settings(self, text: str) -> None:
+        """Write the settings alone."""
+        self.settings.write_text(f"listen = {self.listen!r}\n{text}")
+
+    def load(self) -> Loaded:
+        """Read the settings, as `hub run` does."""
+        self.loads += 1
+        return load({}, {}, str(self.settings))
+
+
+class Reloads:
+    """A daemon of these files, with what a reload answers.
+
+    Args:
+        files: Written already.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.daemon = Daemon(files.load(), "hub")
+        self.applied = 0
+        self.reloading = Reloading(self.daemon, files.load, self._count)
+
+    def _count(self) -> None:
+        self.applied += 1
+
+    async def ask(self) -> Any:
+        """Reload, as a request does; return the answer."""
+        later = self.reloading.answer(None, None)  # type: ignore[arg-type]
+        answered = asyncio.Event()
+        later.then(answered.set)
+        await answered.wait()
+        if later.error is not None:
+            raise later.error
+        return later.value
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """One that vouches for the hub."""
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Files in a folder of the test."""
+    return Files(tmp_path)
+
+
+@pytest.fixture
+async def start(files: Files) -> Any:
+    """Start a daemon of these files, and stop it when the test is over."""
+    begun: list[Reloads] = []
+
+    async def start() -> Reloads:
+        begun.append(Reloads(files))
+        await begun[0].daemon.start()
+        return begun[0]
+
+    yield start
+    for one in begun:
+        for connection in list(one.daemon.node.connections):
+            connection.abort()
+        await one.daemon.stop()
+
+
+async def test_what_has_changed(files: Files, start: Callable[..., Any]) -> None:
+    """Keys that are in force, keys that need a restart, and how many were closed."""
+    files.write("ada")
+    hub = await start()
+    assert await hub.ask() == {"changed": [], "needs_restart": [], "closed": 0}
+    files.write("ada", queue=200, more="[journal]\ncommit_s = 0.5\n")
+    assert await hub.ask() == {"changed": ["queue.messages"], "needs_restart": ["journal.commit_s"], "closed": 0}
+    assert hub.daemon.node.settings.queue.messages == 200
+    assert hub.applied == 2
+
+
+BROKEN: dict[str, Callable[[Files], object]] = {
+    "no TOML": lambda files: files.write_settings("[queue\nmessages = 200"),
+    "an unknown key": lambda files: files.write_settings("[queue]\nmesages = 200"),
+    "a policy that is gone": lambda files: (files.write("bob", queue=200), files.policy.unlink()),
+    "a policy that is no TOML": lambda files: files.write("bob", queue=200, policy="[users"),
+    "a role that there is not": lambda files: files.write("bob", queue=200, policy='[users]\nada = ["boss"]'),
+    "tokens that are none": lambda files: files.write("bob", queue=200, more=f'tokens = "{files.settings}"'),
+    "anonymous what there is not": lambda files: files.write("bob", queue=200, more='anonymous = "boss"'),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_all_or_nothing(files: Files, start: Callable[..., Any], connect: Connect, broken: str) -> None:
+    """Whatever is wrong: one line says so, and neither settings nor users have changed; then all is well again."""
+    files.write("ada")
+    hub = await start()
+    client = await connect(hub.daemon.endpoints[1], name="here")
+    rights = next(iter(hub.daemon.node.core.handlers.values())).rights
+    BROKEN[broken](files)
+    with pytest.raises(HubError) as failed:
+        await hub.ask()
+    assert "\n" not in str(failed.value)
+    assert hub.daemon.node.settings.queue.messages == 100
+    assert not hub.applied
+    handler = next(iter(hub.daemon.node.core.handlers.values()))
+    assert handler.rights is rights
+    other = await connect(hub.daemon.endpoints[1], name="later")
+    users = [one.rights.user.name for one in hub.daemon.node.core.handlers.values() if one.rights is not None]
+    assert users == ["ada", "ada"]
+    assert await client.ping() == await other.ping() == []
+    files.write("ada", queue=200)
+    assert (await hub.ask())["changed"] == ["queue.messages"]
+
+
+async def test_certificates_are_a_part_of_it(
+    files: Files, start: Callable[..., Any], connect: Connect, authority: Authority
+) -> None:
+    """One that cannot be used keeps the users as they were."""
+    shown = authority.issue("localhost")
+    tls = f'[tls]\ncertificate = "{shown.certificate}"\nkey = "{shown.key}"\n'
+    files.listen[0] = "tls://127.0.0.1:0"
+    files.write("ada", more=tls)
+    hub = await start()
+    files.write("bob", queue=200, more=tls.replace(str(shown.key), str(files.settings)))
+    with pytest.raises(HubError, match=r"tls\.key"):
+        await hub.ask()
+    await connect(hub.daemon.endpoints[1])
+    (handler,) = hub.daemon.node.core.handlers.values()
+    assert handler.rights is not None
+    assert handler.rights.user.name == "ada"
+
+
+async def test_who_is_gone(files: Files, start: Callable[..., Any], connect: Connect) -> None:
+    """Is closed with 4403; who comes back is the one that he is now."""
+    files.write("ada")
+    hub = await start()
+    client = await connect(hub.daemon.endpoints[1])
+    files.write("bob")
+    assert await hub.ask() == {"changed": [], "needs_restart": [], "closed": 1}
+    assert (await client.end())[0] == CloseCode.FORBIDDEN
+    client.close()
+    again = await connect(hub.daemon.endpoints[1])
+    (handler,) = hub.daemon.node.core.handlers.values()
+    assert handler.rights is not None
+    assert handler.rights.user.name == "bob"
+    assert await again.ping() == []
+
+
+async def test_rights_that_have_changed(files: Files, start: Callable[..., Any], connect: Connect) -> None:
+    """They hold for those who are connected, at once."""
+    files.write("ada")
+    hub = await start()
+    client = await connect(hub.daemon.endpoints[1], "/a")
+    await client.publish("/a", 1)
+    assert await client.values(1) == [("/a", 1)]
+    files.write("ada", policy=POLICY.replace('ada = ["member"]', 'ada = ["reader"]'))
+    assert (await hub.ask())["closed"] == 0
+    await client.publish("/a", 2)
+    notice = await client.notice()
+    assert (notice.kind, notice.code, notice.count) == ("error", CloseCode.NOT_ALLOWED, 1)
+
+
+async def test_a_hub_that_gets_users(files: Files, start: Callable[..., Any], connect: Connect) -> None:
+    """Who came before was not asked: he is told to connect again, which clients do, and then he is."""
+    files.write_settings("")
+    hub = await start()
+    client = await connect(hub.daemon.endpoints[1])
+    files.write("ada")
+    assert (await hub.ask())["closed"] == 1
+    code, text = await client.end()
+    assert (code, "connect again" in text) == (CloseCode.GOING_AWAY, True)
+    client.close()
+    files.write_settings("")
+    await connect(hub.daemon.endpoints[1])
+    assert (await hub.ask())["closed"] == 0
+    (handler,) = hub.daemon.node.core.handlers.values()
+    assert handler.rights is None
+
+
+async def test_one_at_a_time(files: Files, start: Callable[..., Any]) -> None:
+    """A request meanwhile is told so; signals meanwhile are one reload more."""
+    files.write("ada")
+    hub = await start()
+    loads = files.loads
+    first = asyncio.ensure_future(hub.ask())
+    await asyncio.sleep(0)
+    with pytest.raises(BusyError):
+        hub.reloading.answer(None, None)
+    for _ in range(3):
+        hub.reloading.signal()
+    await first
+    await eventually(lambda: hub.applied == 2)
+    assert files.loads == loads + 2
+    assert isinstance(hub.reloading.answer(None, None), Later)
+    await eventually(lambda: hub.applied == 3)
+
+
+async def test_a_bug(files: Files, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has asked is told, and the next reload is one."""
+    files.write("ada")
+    hub = await start()
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.daemon, "prepare", lambda _: 1 / 0)
+        with pytest.raises(HubError, match="please report it"):
+            await hub.ask()
+    assert (await hub.ask())["closed"] == 0
+
+
+async def test_many_connections(files: Files, start: Callable[..., Any]) -> None:
+    """All of them are looked at, over several turns."""
+    files.write("ada")
+    hub = await start()
+    clients = [await RawClient.connect(hub.daemon.endpoints[1]) for _ in range(250)]
+    for client in clients:
+        await client.greet()
+    files.write("bob")
+    assert (await hub.ask())["closed"] == 250
+    for client in clients:
+        client.close()
+
+
+async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) -> None:
+    """By a request; it is told to the audit, with what has changed or why nothing has."""
+    files.write("ada", policy=POLICY.replace('ada = ["member"]', 'ada = ["admin"]'))
+    hub = await start()
+    services = hub.daemon.node.core.requests.hub_services
+    services.add("$hub/reload", hub.reloading.answer, for_admins=True)
+    async with connect(hub.daemon.endpoints[1].location) as client, client.subscribe("$hub/audit") as audit:
+        files.write("ada", queue=200, policy=POLICY.replace('ada = ["member"]', 'ada = ["admin"]'))
+        answer = await client.request("$hub/reload", None)
+        assert answer == {"changed": ["queue.messages"], "needs_restart": [], "closed": 0}
+        files.policy.write_text("[users")
+        with pytest.raises(HubError, match="not TOML"):
+            await client.request("$hub/reload", None)
+        told: list[Any] = []
+        while len(told) < 2:
+            told += [message.value for message in await audit.batch()]
+    assert [(one["what"], one["user"]) for one in told] == [("reload", "ada")] * 2
+    assert told[0]["changed"] == ["queue.messages"]
+    assert "not TOML" in told[1]["failed"]
