@@ -227,6 +227,8 @@ class BrokerConversation:
 
     def _refuse_messages(self, error: RejectedError, messages: int) -> None:
         """Count and log what the far side may not bring: Broker has no word for it."""
+        if self._connection.handler is not None:
+            self._node.audit.refused(self._connection.handler, "publish", error, messages)
         self._node.rejected_messages += messages
         self._node.log.warning(
             "messages of a Zeek refused", address=self._connection.address, messages=messages, reason=error.text

@@ -28,6 +28,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler
 from hub.request_frame import Item, Reply, Request
+from peers.journal.forms import Order
 from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests
@@ -87,6 +88,7 @@ _ACTIONS: dict[type, str] = {
     NameClaim: "claim",
     NameRelease: "claim",
     Fetch: "journal",
+    Order: "journal",
     Stage: "publish",
     Commit: "publish",
 }

@@ -113,6 +113,8 @@ class ZeekDialogue:
         try:
             publish(self._node, handler, publication)
         except RejectedError as error:
+            if error.code == CloseCode.NOT_ALLOWED:
+                self._node.audit.refused(handler, "publish", error, publication.messages)
             self._session.reject(refusal_of(error.text, publication.request))
 
 

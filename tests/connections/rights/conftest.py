@@ -1,0 +1,90 @@
+"""A hub with a policy and all kinds of listeners, which takes the name that a far side gives itself for its user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.delivery import Role
+from hub.handler import Handler
+from hub.policy.policy import Policy
+from hub.topics import RESERVED
+from tests.connections.websocket.zeek.clients import Watcher
+from tests.hub.policy.tricks import ROLE
+from tests.hub.rights.hall import policy_of
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.shm.hubs import shared_settings
+
+POLICY = policy_of(f"""
+[roles.tried]
+publish = {ROLE}
+subscribe = {ROLE}
+request = {ROLE}
+serve = {ROLE}
+journal = {ROLE}
+link = {{ bring = {ROLE}, take = {ROLE} }}
+
+[users]
+alice = ["tried"]
+bob = []
+""")
+
+
+def recognise(hub: Hub, policy: Policy = POLICY) -> None:
+    """Have a hub recognise users by the names that far sides give themselves, `narrow-` before it for who narrows.
+
+    A Zeek is alice.
+    """
+    core = hub.node.core
+    core.adopt(policy)
+    attach = core.attach
+
+    def attach_with_rights(handler: Handler, *more: Any) -> None:
+        user = "alice" if handler.role is Role.LEAF else handler.name.removeprefix("narrow-")
+        if user in policy:
+            handler.rights = policy.rights(user)
+            handler.narrows = handler.narrows or handler.name.startswith("narrow-")
+        attach(handler, *more)
+
+    core.attach = attach_with_rights  # type: ignore[method-assign]
+
+
+class Guarded:
+    """A hub with rights, with somebody in it who sees everything."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.web, self.tcp, self.unix = hub.endpoints
+        self.core = hub.node.core
+        self._watcher = Watcher(hub, "")
+
+    @property
+    def seen(self) -> list[str]:
+        """The topics of what has come, in its order, without what the hub says of itself."""
+        self.core.flush()
+        topics = [frame.topic.decode() for frame in self._watcher.frames for _ in range(frame.messages)]
+        return [topic for topic in topics if not topic.startswith(RESERVED)]
+
+    @property
+    def refused(self) -> int:
+        """How many messages and requests were refused because their user may not do that."""
+        return self.hub.node.audit.refused_total
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        await eventually(condition)
+
+
+@pytest.fixture
+async def guarded(start_hub: StartHub, tmp_path: Path) -> Guarded:
+    """One such hub."""
+    hub = await start_hub("ws://127.0.0.1:0", settings=shared_settings())
+    await hub.listen()
+    await hub.listen(f"unix://{tmp_path}/hub.sock")
+    recognise(hub)
+    return Guarded(hub)

@@ -1,0 +1,282 @@
+"""Every trick with requests, with the journal, and with what peers bring: one refusal each, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from hub.batch import Batch, encode_value, encode_values
+from hub.errors import CloseCode, NoResponderError, NotAllowedError, RejectedError
+from hub.request_frame import Status
+from hub.settings import JournalSettings, Limits, Settings
+from peers.client import ServiceRequest, connect
+from peers.journal.journal import Journal
+from peers.values import from_msgpack
+from peers.wire.control import encode_subscription
+from peers.wire.kinds import Kind
+from tests.connections.bridge.zeeks import Bridged, Zeek, linked
+from tests.connections.broker.hubs import ZeekHub
+from tests.connections.broker.scripted import HIGH
+from tests.connections.rights.conftest import Guarded, recognise
+from tests.connections.tcp.asking import answered, asking
+from tests.connections.websocket.test_connection import dial, hear, say
+from tests.connections.websocket.zeek.clients import Watcher
+from tests.hub.policy.tricks import ALLOWED, BRINGABLE, DENIED
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub, kept_hubs
+from tests.hubs.hub import Hub
+from tests.websocket.zeek.messages import count
+
+REFUSED = [topic for topic in BRINGABLE if topic not in ALLOWED]
+
+RECORDED = [topic for topic in BRINGABLE if not topic.startswith("$")]
+FIRST = tuple(sorted({topic[0] for topic in RECORDED}))
+"""Prefixes of all that is recorded: nothing that the hub says of itself."""
+
+# Requests.
+
+
+@pytest.mark.parametrize("door", ["tcp", "unix", "web"])
+async def test_requests(guarded: Guarded, door: str) -> None:
+    """What is granted is asked, also where nobody answers; what is not is no way to find out who serves it."""
+    endpoint = {"tcp": guarded.tcp, "unix": guarded.unix, "web": guarded.web}[door]
+    asked: list[str] = []
+
+    def answer(request: ServiceRequest) -> str:
+        asked.append(request.topic)
+        return request.topic
+
+    async with (
+        connect(guarded.tcp.location, name="free") as server,
+        server.serve(["/z", "/status", "zeek", "/o"], answer),
+        connect(endpoint.location, name="alice") as client,
+    ):
+        for topic in (*ALLOWED, *DENIED):
+            if topic in ALLOWED:
+                assert await client.request(topic, 1) == topic
+            else:
+                with pytest.raises(NotAllowedError) as refused:
+                    await client.request(topic, 1)
+                assert refused.value.text.endswith(": not granted to user 'alice'")
+    assert asked == ALLOWED
+    assert guarded.refused == len(DENIED)
+
+
+async def test_requests_in_one_read(guarded: Guarded) -> None:
+    """Each has its own answer."""
+    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
+    topics = [*ALLOWED, *DENIED]
+    await client.send(b"".join(asking(topic, number, 1) for number, topic in enumerate(topics)))
+    answers = [await answered(client) for _ in topics]
+    assert sorted(answer.first for answer in answers) == list(range(len(topics)))
+    expected = [Status.NO_RESPONDER] * len(ALLOWED) + [Status.NOT_ALLOWED] * len(DENIED)
+    assert [answer.status for answer in sorted(answers)] == expected
+
+
+async def test_requests_of_a_page(guarded: Guarded) -> None:
+    """Are answered by an error with the request's number."""
+    async with dial(guarded.hub, "hub.v1.json") as socket:
+        await hear(socket)
+        await say(socket, type="hello", name="alice")
+        await hear(socket)
+        for number, topic in enumerate(DENIED, 1):
+            await say(socket, type="request", topic=topic, value=1, request=number)
+            answer = await hear(socket)
+            assert (answer["request"], answer["status"]) == (number, Status.NOT_ALLOWED)
+
+
+async def test_serving(guarded: Guarded) -> None:
+    """No prefix that is wider than the grant is served, nor one that only looks like it."""
+    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
+    prefixes = ["", "/", "/zeek", "/zeek/", "/zeek/secret", "/status/", "/status/alice", "/status/bob/", *REFUSED]
+    for number, prefix in enumerate(prefixes, 1):
+        await client.send(encode_subscription(Kind.SERVE, ["/zeek/dns", prefix], number))
+        notice = await client.notice()
+        assert (notice.kind, notice.request, notice.code) == ("error", number, CloseCode.NOT_ALLOWED)
+    assert guarded.core.requests.statistics().services == 0
+    await client.send(encode_subscription(Kind.SERVE, ["/zeek/dns", "/status/alice/"], 999))
+    assert (await client.notice()).kind == "confirmed"
+
+
+async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
+    """Requests are among what it brings, and services among what it takes."""
+    link = await guarded.hub.client(endpoint=guarded.tcp, role="hub", id=b"east" * 4, name="alice")
+    await link.send(b"".join(asking(topic, number, 1) for number, topic in enumerate(DENIED)))
+    statuses = []
+    while len(statuses) < len(DENIED):
+        frame = await link.frame()
+        if frame.kind == Kind.REPLY:
+            statuses.append(frame)
+    assert guarded.refused == len(DENIED)
+    await link.send(encode_subscription(Kind.SERVE, [*REFUSED, "/zeek/dns"], 0))
+    await guarded.until(lambda: guarded.core.requests.statistics().services == 1)
+    async with connect(guarded.tcp.location, name="free") as client:
+        for topic in REFUSED:
+            with pytest.raises(NoResponderError):
+                await client.request(topic, 1)
+
+
+# The journal.
+
+
+@pytest.fixture
+async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
+    """A hub with a journal of everything, in which there is a message under every topic."""
+    settings = JournalSettings(path=str(tmp_path / "journal.db"), commit_s=0.001, topics=FIRST)
+    journal = guarded.hub.node.journal = Journal(guarded.core, settings, Limits())
+    async with connect(guarded.tcp.location, name="free") as client:
+        for topic in RECORDED:
+            await client.publish_confirmed(topic, topic)
+    yield guarded
+    await journal.stop()
+
+
+@pytest.mark.parametrize("door", ["tcp", "unix", "web"])
+async def test_history(recording: Guarded, door: str) -> None:
+    """Who narrows reads exactly what is granted, by whatever prefixes; who does not is refused."""
+    endpoint = {"tcp": recording.tcp, "unix": recording.unix, "web": recording.web}[door]
+    async with connect(endpoint.location, name="narrow-alice") as client:
+        for prefix in ("", "/", "/zeek", "/z"):
+            wanted = [topic for topic in ALLOWED if topic.startswith(prefix)]
+            found = [record.value async for record in client.read(prefix, start=0, end=len(RECORDED))]
+            assert found == wanted
+    async with connect(endpoint.location, name="alice") as client:
+        with pytest.raises(RejectedError, match="journal '': not granted as a whole to user 'alice'"):
+            [record async for record in client.read("", start=0)]
+        found = [record.value async for record in client.read("/zeek/dns", start=0, end=len(RECORDED))]
+        assert found == ["/zeek/dns", "/zeek/dns/10.0.0.7"]
+    async with connect(endpoint.location, name="bob") as client:
+        with pytest.raises(RejectedError, match="not granted to user 'bob'"):
+            [record async for record in client.read("/zeek/dns", start=0)]
+
+
+async def test_history_in_json(recording: Guarded) -> None:
+    """The form in which a page reads it has the same bounds."""
+    async with dial(recording.hub, "hub.v1.json") as socket:
+        await hear(socket)
+        await say(socket, type="hello", name="narrow-alice")
+        await hear(socket)
+        await say(socket, type="fetch", request=5, start=0)
+        answer = await hear(socket)
+        assert [record["topic"] for record in answer["records"]] == ALLOWED
+
+
+async def test_staging(recording: Guarded) -> None:
+    """A batch with one message that is not granted is not staged; nothing of it is seen."""
+    seen = len(recording.seen)
+    async with connect(recording.tcp.location, name="alice") as client:
+        for topic in set(REFUSED).intersection(RECORDED):
+            frames = encode_values(b"/zeek/x", [encode_value(1)]) + encode_values(topic.encode(), [encode_value(2)])
+            with pytest.raises(RejectedError, match="not granted to user 'alice'"):
+                await client.stage("t", 0, frames)
+        await client.stage("t", 0, b"".join(Batch.of(topic, [1]).frames for topic in ALLOWED))
+        committed = await client.commit("t", parts=[0])
+        assert committed.messages == len(ALLOWED)
+    assert recording.seen[seen:] == ALLOWED
+
+
+async def test_confirmed_publishing(recording: Guarded) -> None:
+    """Is refused by name, and recorded where it is granted."""
+    async with connect(recording.tcp.location, name="alice") as client:
+        for topic in REFUSED:
+            with pytest.raises(RejectedError, match="not granted to user 'alice'"):
+                await client.publish_confirmed(topic, 1)
+        assert await client.publish_confirmed("/zeek/dns", 1) == len(RECORDED)
+
+
+# Peers.
+
+
+async def test_a_peer_hub(start_hub: StartHub) -> None:
+    """What its clients publish comes over the link as far as it may bring it; the peer is told of the rest."""
+    west, east = await start_hub(name="west"), await start_hub(name="alice")
+    recognise(west)
+    watcher = Watcher(west, "")
+    east.dial(west)
+    await eventually(lambda: "" in east.prefixes("west"))
+    with structlog.testing.capture_logs() as logs:
+        client = await east.client()
+        for topic in BRINGABLE:
+            await client.publish(topic, topic)
+        await eventually(lambda: west.node.audit.refused_total == len(REFUSED))
+        await eventually(lambda: any("not granted" in log.get("text", "") for log in logs))
+    west.node.core.flush()
+    assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
+    link = west.handler("alice")
+    assert link.published_messages == len(ALLOWED)
+
+
+async def test_what_a_peer_hub_takes(start_hub: StartHub) -> None:
+    """It hears of what clients publish here as far as it may take it, though its clients want everything."""
+    west, east = await start_hub(name="west"), await start_hub(name="alice")
+    recognise(west)
+    reader = await east.client("")
+    east.dial(west)
+    await eventually(lambda: "" in west.prefixes("alice"))
+    client = await west.client()
+    for topic in (*BRINGABLE, "/zeek/last"):
+        await client.publish(topic, topic)
+    topics: list[str] = []
+    while "/zeek/last" not in topics:
+        frame = await reader.frame()
+        if frame.kind == Kind.MESSAGES and not frame.topic.startswith(b"$hub/"):
+            topics.append(frame.topic.decode())
+    assert topics == [*ALLOWED, "/zeek/last"]
+
+
+@pytest.fixture
+async def zeek() -> AsyncIterator[Zeek]:
+    """A Zeek that listens for bridges."""
+    zeek = Zeek()
+    await zeek.start()
+    yield zeek
+    await zeek.crash()
+
+
+async def test_a_zeek_over_its_websocket(hub: Hub, zeek: Zeek) -> None:
+    """What it sends is taken as far as it may bring it, and the rest is counted and logged."""
+    recognise(hub)
+    watcher = Watcher(hub, "")
+    async with Bridged(hub, zeek.endpoint):
+        connection, _ = await zeek.greet()
+        await linked(hub)
+        for topic in BRINGABLE:
+            await connection.send(count(topic, 1).decode())
+        await eventually(lambda: hub.node.rejected_messages == len(REFUSED))
+        assert hub.node.audit.refused_total == len(REFUSED)
+    hub.node.core.flush()
+    assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
+
+
+@pytest.fixture
+async def zeek_hub(uncaught: None) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 -- looks afterwards
+    """A hub that peers with Zeeks."""
+    async with kept_hubs() as hubs:
+        hub = ZeekHub(Settings(), "hub", HIGH)
+        hubs.append(hub)
+        await hub.listen()
+        await hub.listen_for_zeeks("zeek+tcp://127.0.0.1:0")
+        yield hub
+
+
+async def test_a_zeek_over_broker(zeek_hub: ZeekHub) -> None:
+    """The same both ways: it subscribes to everything, and gets what it may take."""
+    hub = zeek_hub
+    recognise(hub)
+    watcher = Watcher(hub, "")
+    far = await hub.zeek("")
+    for topic in BRINGABLE:
+        far.publish(topic, from_msgpack(encode_value(1)))
+    await far.barrier()
+    await eventually(lambda: hub.node.rejected_messages == len(REFUSED))
+    hub.node.core.flush()
+    assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
+    client = await hub.client()
+    for topic in BRINGABLE:
+        await client.publish(topic, 1)
+    assert [data.topic for data in await far.data(len(ALLOWED))] == ALLOWED
+    await client.ping()
+    await far.barrier()

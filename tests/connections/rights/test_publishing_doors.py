@@ -1,0 +1,162 @@
+"""Every trick with a topic, at every door through which messages come: what is granted arrives, the rest is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.frame import FLAG_TAGGED
+from hub.tags.envelope import Envelope
+from peers.client import connect
+from peers.client.blocking import connect as connect_blocking
+from peers.wire.control import decode_notice
+from peers.wire.kinds import Kind
+from tests.connections.rights.conftest import Guarded
+from tests.connections.websocket.test_connection import dial, hear, say
+from tests.connections.websocket.zeek.clients import ZeekClient
+from tests.hub.policy.tricks import ALLOWED, BRINGABLE
+from tests.hubs.raw_client import RawClient, publication
+
+REFUSED = len(BRINGABLE) - len(ALLOWED)
+
+Door = Callable[[Guarded, str], Awaitable[None]]
+
+
+async def raw(guarded: Guarded, user: str) -> RawClient:
+    """A client that sends frames."""
+    return await guarded.hub.client(endpoint=guarded.tcp, name=user)
+
+
+async def read_by_read(guarded: Guarded, user: str) -> None:
+    """A frame a read."""
+    client = await raw(guarded, user)
+    for topic in BRINGABLE:
+        await client.publish(topic, topic)
+        await client.ping()
+
+
+async def at_once(guarded: Guarded, user: str) -> None:
+    """All frames in one read; notices say how many were refused."""
+    client = await raw(guarded, user)
+    await client.send(b"".join(publication(topic, topic) for topic in BRINGABLE))
+    told = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
+    assert {notice.code for notice in told} == {CloseCode.NOT_ALLOWED}
+    assert sum(notice.count for notice in told) == len(BRINGABLE) - (len(ALLOWED) if user == "alice" else 0)
+
+
+async def labelled(guarded: Guarded, user: str) -> None:
+    """With labels, in one read."""
+    client = await raw(guarded, user)
+    keys = [Envelope(topic, ("zeek",)).encode() for topic in BRINGABLE]
+    await client.send(b"".join(Batch.under(key, [1], FLAG_TAGGED).frames for key in keys))
+    await client.ping()
+
+
+async def over_a_unix_socket(guarded: Guarded, user: str) -> None:
+    """By a program, in shared memory."""
+    async with connect(guarded.unix.location, name=user) as client:
+        for topic in BRINGABLE:
+            await client.publish(topic, topic.encode().ljust(200_000))
+    assert guarded.hub.node.shared.messages_total
+
+
+async def by_a_program(guarded: Guarded, user: str) -> None:
+    """By a program, which is told."""
+    told: list[RejectedError] = []
+    async with connect(guarded.tcp.location, name=user, on_rejected=told.append) as client:
+        for topic in BRINGABLE:
+            client.publish_nowait(topic, topic)
+        await guarded.until(lambda: client.statistics().rejected_messages >= REFUSED)
+    assert all(error.code == CloseCode.NOT_ALLOWED for error in told)
+
+
+async def by_a_program_over_websocket(guarded: Guarded, user: str) -> None:
+    """The same over a WebSocket."""
+    async with connect(guarded.web.location, name=user) as client:
+        for topic in BRINGABLE:
+            client.publish_nowait(topic, topic)
+
+
+async def by_a_blocking_client(guarded: Guarded, user: str) -> None:
+    """By a program with threads."""
+
+    def publish() -> None:
+        with connect_blocking(guarded.tcp.location, name=user) as client:
+            for topic in BRINGABLE:
+                client.publish(topic, topic)
+
+    await asyncio.to_thread(publish)
+
+
+async def by_a_page(guarded: Guarded, user: str) -> None:
+    """In JSON, each answered."""
+    await _over_websocket(guarded, user, "hub.v1.json")
+
+
+async def in_msgpack(guarded: Guarded, user: str) -> None:
+    """In msgpack, each answered."""
+    await _over_websocket(guarded, user, "hub.v1.msgpack")
+
+
+async def _over_websocket(guarded: Guarded, user: str, subprotocol: str) -> None:
+    async with dial(guarded.hub, subprotocol) as socket:
+        await hear(socket)
+        await say(socket, type="hello", name=user)
+        await hear(socket)
+        for number, topic in enumerate(BRINGABLE, 1):
+            await say(socket, type="publish", topic=topic, value=topic, request=number)
+            answer = await hear(socket)
+            assert answer["request"] == number
+            if user == "alice" and topic in ALLOWED:
+                assert answer["type"] == "confirmed"
+            else:
+                assert (answer["type"], answer["code"]) == ("error", CloseCode.NOT_ALLOWED)
+                assert answer["text"].endswith(f": not granted to user {user!r}")
+
+
+async def by_a_program_for_zeek(guarded: Guarded, user: str) -> None:
+    """Over Zeek's JSON API, each refusal answered."""
+    client = await ZeekClient.connect(guarded.hub, f"X-Application-Name: {user}")
+    await client.say(b"[]")
+    await client.reply()
+    for topic in BRINGABLE:
+        await client.publish(topic, 1)
+    for _ in range(REFUSED):
+        answer = await client.reply()
+        assert answer["type"] == "error"
+        assert answer["context"].count(f"not granted to user {user!r}")
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        read_by_read,
+        at_once,
+        labelled,
+        over_a_unix_socket,
+        by_a_program,
+        by_a_program_over_websocket,
+        by_a_blocking_client,
+        by_a_page,
+        in_msgpack,
+        by_a_program_for_zeek,
+    ],
+)
+class TestEachDoor:
+    """What is granted goes through, and nothing else."""
+
+    async def test_tricks(self, guarded: Guarded, door: Door) -> None:
+        """Exactly what is granted arrives, in its order; all else is counted."""
+        await door(guarded, "alice")
+        await guarded.until(lambda: guarded.refused == REFUSED)
+        assert guarded.seen == ALLOWED
+
+    async def test_nothing(self, guarded: Guarded, door: Door) -> None:
+        """Who is granted nothing brings nothing."""
+        await door(guarded, "bob")
+        await guarded.until(lambda: guarded.refused == len(BRINGABLE))
+        assert guarded.seen == []
