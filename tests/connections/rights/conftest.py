@@ -36,9 +36,9 @@ bob = []
 
 
 def recognise(hub: Hub, policy: Policy = POLICY) -> None:
-    """Have a hub recognise users by the names that far sides give themselves, `narrow-` before it for who narrows.
+    """Have a hub recognise users by the names that far sides give themselves.
 
-    A Zeek is alice.
+    A Zeek is alice. `narrow-` before the name is for programs of Zeek's API, which cannot ask for that.
     """
     core = hub.node.core
     core.adopt(policy)

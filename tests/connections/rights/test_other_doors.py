@@ -138,7 +138,7 @@ async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
 async def test_history(recording: Guarded, door: str) -> None:
     """Who narrows reads exactly what is granted, by whatever prefixes; who does not is refused."""
     endpoint = {"tcp": recording.tcp, "unix": recording.unix, "web": recording.web}[door]
-    async with connect(endpoint.location, name="narrow-alice") as client:
+    async with connect(endpoint.location, name="alice", narrow=True) as client:
         for prefix in ("", "/", "/zeek", "/z"):
             wanted = [topic for topic in ALLOWED if topic.startswith(prefix)]
             found = [record.value async for record in client.read(prefix, start=0, end=len(RECORDED))]
@@ -157,7 +157,7 @@ async def test_history_in_json(recording: Guarded) -> None:
     """The form in which a page reads it has the same bounds."""
     async with dial(recording.hub, "hub.v1.json") as socket:
         await hear(socket)
-        await say(socket, type="hello", name="narrow-alice")
+        await say(socket, type="hello", name="alice", narrow=True)
         await hear(socket)
         await say(socket, type="fetch", request=5, start=0)
         answer = await hear(socket)

@@ -50,14 +50,14 @@ async def topics_to_last(client: RawClient) -> list[str]:
 
 async def by_frames(guarded: Guarded) -> list[str]:
     """A client that reads frames."""
-    client = await guarded.hub.client("", endpoint=guarded.tcp, name="narrow-alice")
+    client = await guarded.hub.client("", endpoint=guarded.tcp, name="alice", narrow=True)
     await publish_all(guarded)
     return await topics_to_last(client)
 
 
 async def by_a_rule(guarded: Guarded) -> list[str]:
     """A client with a rule that has no prefix, so that it matches everywhere."""
-    client = await guarded.hub.client(endpoint=guarded.tcp, name="narrow-alice")
+    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice", narrow=True)
     await client.send(encode_rules(Kind.RULE, [Rule(("red",))], 5))
     await client.ping()
     source = await guarded.hub.client(endpoint=guarded.tcp, name="free")
@@ -68,21 +68,21 @@ async def by_a_rule(guarded: Guarded) -> list[str]:
 
 async def over_a_unix_socket(guarded: Guarded) -> list[str]:
     """A program that shares memory."""
-    async with connect(guarded.unix.location, name="narrow-alice") as client, client.subscribe("") as messages:
+    async with connect(guarded.unix.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
         await publish_all(guarded, bytes(200_000))
         return [topic async for topic in _topics(messages)]
 
 
 async def by_a_program(guarded: Guarded) -> list[str]:
     """A program."""
-    async with connect(guarded.tcp.location, name="narrow-alice") as client, client.subscribe("") as messages:
+    async with connect(guarded.tcp.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
         await publish_all(guarded)
         return [topic async for topic in _topics(messages)]
 
 
 async def by_a_program_over_websocket(guarded: Guarded) -> list[str]:
     """A program, over a WebSocket."""
-    async with connect(guarded.web.location, name="narrow-alice") as client, client.subscribe("") as messages:
+    async with connect(guarded.web.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
         await publish_all(guarded)
         return [topic async for topic in _topics(messages)]
 
@@ -99,7 +99,10 @@ async def by_a_blocking_client(guarded: Guarded) -> list[str]:
 
     def read() -> list[str]:
         topics: list[str] = []
-        with connect_blocking(guarded.tcp.location, name="narrow-alice") as client, client.subscribe("") as messages:
+        with (
+            connect_blocking(guarded.tcp.location, name="alice", narrow=True) as client,
+            client.subscribe("") as messages,
+        ):
             loop.call_soon_threadsafe(subscribed.set)
             for message in messages:
                 topics.append(message.topic)
@@ -118,7 +121,7 @@ async def by_a_page(guarded: Guarded) -> list[str]:
     """A client that reads JSON."""
     async with dial(guarded.hub, "hub.v1.json") as socket:
         await hear(socket)
-        await say(socket, type="hello", name="narrow-alice")
+        await say(socket, type="hello", name="alice", narrow=True)
         await hear(socket)
         await say(socket, type="subscribe", prefixes=[""], request=1)
         await hear(socket)
