@@ -45,6 +45,8 @@ _ALTERNATIVE = re.compile("(DNS|URI|email):(.+)", re.DOTALL)
 _ATTRIBUTE = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *")
 _CHARACTER = re.compile(r"""\\((?:[0-9A-Fa-f]{2}\\)*[0-9A-Fa-f]{2}|[ "#+,;<=>\\])|([^"+,;<>\\\x00\ud800-\udfff])""")
 
+_SPECIAL = re.compile(r"""["+,;<>\\\x00]""")
+
 Attributes = tuple[tuple[str, str], ...]
 """Pairs of type and value that stand together in one component of a subject, sorted."""
 
@@ -56,6 +58,13 @@ class CertificateName(NamedTuple):
     """`subject`, `CN`, or a kind of alternative name."""
     value: str | tuple[Attributes, ...]
     """A text; of a whole subject its components, the most specific first."""
+
+    @property
+    def text(self) -> str:
+        """The same as a policy would write it: `parse_certificate_name` reads it back."""
+        if isinstance(self.value, str):
+            return f"CN={_escaped(self.value)}" if self.kind == _COMMON_NAME else f"{self.kind}:{self.value}"
+        return ",".join("+".join(f"{kind}={_escaped(value)}" for kind, value in component) for component in self.value)
 
 
 def parse_certificate_name(text: str) -> CertificateName:
@@ -87,6 +96,14 @@ def names_of(certificate: Mapping[str, Any]) -> tuple[list[CertificateName], ...
     others = [_alternative(*one) for one in certificate.get("subjectAltName", ()) if one[0] in {"DNS", "URI", "email"}]
     common = [CertificateName(_COMMON_NAME, value) for one in components for kind, value in one if kind == _COMMON_NAME]
     return [subject], others, common
+
+
+def _escaped(value: str) -> str:
+    """Write a value so that it is read back as it is."""
+    quoted = _SPECIAL.sub(lambda found: "".join(f"\\{byte:02X}" for byte in found[0].encode()), value)
+    bare = quoted.strip(" ")
+    before = len(quoted) - len(quoted.lstrip(" "))
+    return "\\20" * before + bare + "\\20" * (len(quoted) - before - len(bare)) if bare else "\\20" * len(quoted)
 
 
 def _alternative(kind: str, value: str) -> CertificateName:

@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 import structlog
 
 from hub.errors import NotRecognisedError
-from hub.policy.certificate_name import names_of
+from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ANONYMOUS, LOCAL, Policy, Rights
 from hub.policy.roles import ADMIN
 from hub.topics import printable
@@ -153,12 +153,12 @@ class Access:
         if not table:
             return None
         for names in names_of(certificate):
-            users = {table[name] for name in names if name in table}
-            if len(users) > 1:
-                raise Refusal(Reason.CERTIFICATE, f"a certificate of several users: {', '.join(sorted(users))}")
-            if users:
+            found = {table[name]: name for name in names if name in table}
+            if len(found) > 1:
+                raise Refusal(Reason.CERTIFICATE, f"a certificate of several users: {', '.join(sorted(found))}")
+            for user, name in found.items():
                 until_s = ssl.cert_time_to_seconds(certificate["notAfter"])
-                return Identity(users.pop(), frozenset(), "certificate", until_s)
+                return Identity(user, frozenset(), "certificate", until_s, name.text)
         return None
 
     def _of_token(self, text: str) -> Identity:
@@ -218,11 +218,15 @@ class Access:
                 still = users.unix.get(int(identity.key)) == identity.user
             case "token":
                 token = users.tokens.of_id(identity.key)
-                still = token is not None and (token.user, frozenset(token.roles)) == identity[:2]
+                still = (
+                    token is not None
+                    and (token.user, frozenset(token.roles)) == identity[:2]
+                    and token.until_s >= identity.until_s
+                )
             case "jwt":
-                still = users.jwts is not None and users.jwts.knows(identity.key)
+                still = users.jwts is not None and users.jwts.takes(identity.key)
             case "certificate":
-                still = identity.user in users.certificates.values()
+                still = users.certificates.get(parse_certificate_name(identity.key)) == identity.user
         return still
 
 

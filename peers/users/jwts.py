@@ -26,12 +26,15 @@ Not here: keys that are fetched from somewhere; tokens that are revoked before t
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jwt
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
@@ -51,6 +54,10 @@ _MOST_HEADER_CHARACTERS = 1024
 """Largest header of a token, characters: it names an algorithm and a key."""
 
 _MOST_ROLES = 256
+
+_MARK_BYTES = 8
+_SALT = secrets.token_bytes(32)
+"""Makes marks of keys useless to whoever wants to guess a secret by them."""
 
 _LATEST_S = 253_402_300_799
 """The end of the year 9999, s since 1970: a later `exp` is no time."""
@@ -78,11 +85,15 @@ class Jwts:
     def __init__(self, keys: Iterable[Key], settings: AccessSettings) -> None:
         self._keys = {key.kid: key for key in keys}
         self._settings = settings
+        self._marks = {kid: _mark(key, settings) for kid, key in self._keys.items()}
         self._verifiers = {key.algorithm: jwt.PyJWS([key.algorithm]) for key in self._keys.values()}
 
-    def knows(self, kid: str) -> bool:
-        """Return whether there still is a key of this name."""
-        return kid in self._keys
+    def takes(self, mark: str) -> bool:
+        """Return whether tokens that were recognised under this mark, the `key` of an identity, still would be.
+
+        It stands for the key itself, and not only for its name, and for whose tokens are taken.
+        """
+        return mark in self._marks.values()
 
     def identity(self, text: str, wall_s: float) -> Identity:
         """Return who shows a token.
@@ -114,7 +125,7 @@ class Jwts:
         if until_s <= wall_s:
             raise Refusal(Reason.ENDED, "a JWT that has ended")
         user = _user(claims.get(settings.jwt_user), settings.jwt_user)
-        return Identity(user, _roles(claims, settings.jwt_roles), "jwt", until_s, key.kid)
+        return Identity(user, _roles(claims, settings.jwt_roles), "jwt", until_s, self._marks[key.kid])
 
     def _key_for(self, text: str) -> Key:
         """Return the key that a token says to be signed by.
@@ -135,6 +146,17 @@ class Jwts:
         if header.get("alg") != key.algorithm:
             raise _refusal(f"another algorithm than that of its key, {key.algorithm}")
         return key
+
+
+def _mark(key: Key, settings: AccessSettings) -> str:
+    """Return what stands for a key and all that its tokens must say, as long as this process lasts."""
+    if isinstance(key.key, bytes):
+        material = key.key
+    else:
+        material = key.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    claims = (settings.jwt_issuer, settings.jwt_audience, settings.jwt_user, settings.jwt_roles)
+    described = json.dumps([key.kid, key.algorithm, material.hex(), *claims])
+    return hashlib.blake2b(described.encode(), key=_SALT, digest_size=_MARK_BYTES).hexdigest()
 
 
 def _header(text: str) -> Mapping[str, Any]:

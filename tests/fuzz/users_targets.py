@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hub.config import ConfigError
 from hub.errors import InvalidNameError
-from hub.policy.certificate_name import CertificateName, parse_certificate_name
+from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import Action
 from hub.settings import AccessSettings
@@ -107,8 +107,7 @@ def _run_certificate_name(data: bytes) -> None:
     except InvalidNameError as error:
         assert str(error).isprintable(), str(error)
         return
-    assert isinstance(name, CertificateName)
-    assert name.value
+    assert parse_certificate_name(name.text) == name
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import ssl
@@ -211,7 +212,7 @@ def test_jwts(place: Place) -> None:
     """What is no token of this hub is a JWT, where there are keys for these."""
     access = place.access()
     identity = access.recognise(Proof(ADDRESS, token=token(CLAIMS | {"sub": "eve", "roles": ["reader"]})))
-    assert (identity.user, identity.roles, identity.how, identity.key) == ("eve", {"reader"}, "jwt", "hs256")
+    assert (identity.user, identity.roles, identity.how) == ("eve", {"reader"}, "jwt")
     assert access.is_current(identity)
     assert access.recognise(Proof(ADDRESS, token=token(CLAIMS | {"sub": "alice"}))).user == "alice"
     assert refused(access, Proof(ADDRESS, token=token(CLAIMS | {"sub": "eve"}))) is Reason.USER
@@ -239,7 +240,7 @@ def test_certificates(shown: dict[str, Any], user: str, place: Place) -> None:
     access = place.access()
     until_s = ssl.cert_time_to_seconds(NOT_AFTER)
     identity = access.recognise(Proof(ADDRESS, certificate=shown))
-    assert identity == Identity(user, frozenset(), "certificate", until_s)
+    assert identity == Identity(user, frozenset(), "certificate", until_s, identity.key)
     assert access.is_current(identity)
     place.wall_s = until_s
     assert refused(access, Proof(ADDRESS, certificate=shown)) is Reason.ENDED
@@ -325,12 +326,37 @@ def test_who_is_gone(place: Place) -> None:
     place.policy.write_text("[users]\nalice = []\ndora = []\n")
     access.adopt(place.users("reader"))
     assert gone() == {"eve", "certificate", "unix"}
-    jwks(Path(place.settings.jwt_keys), jwk("HS256", kid="new"))
+    other = base64.urlsafe_b64encode(b"another secret, of the same name").decode()
+    jwks(Path(place.settings.jwt_keys), jwk("HS256", k=other.rstrip("=")))
     place.policy.write_text("[users]\ndora = []\n")
     access.adopt(place.users("reader"))
     assert gone() == {"alice", "eve", "certificate", "unix", "jwt"}
     access.adopt(NOBODY)
     assert gone() == set()
+
+
+def test_a_certificate_that_is_taken_out_of_the_table(place: Place) -> None:
+    """Whoever came by it is gone, though his user has others."""
+    access = place.access()
+    one = access.recognise(Proof(ADDRESS, certificate=certificate(names=(("DNS", "dora.example.org"),))))
+    other = access.recognise(Proof(ADDRESS, certificate=certificate(names=(("URI", "urn:dora"),))))
+    assert one.user == other.user == "dora"
+    place.policy.write_text(POLICY.replace('"DNS:dora.example.org" = "dora"', ""))
+    access.adopt(place.users())
+    assert (access.is_current(one), access.is_current(other)) == (False, True)
+
+
+def test_a_token_that_is_to_end_earlier(place: Place) -> None:
+    """Whoever came by it is gone, so that he comes anew and is told when it ends."""
+    access = place.access()
+    identity = access.recognise(Proof(ADDRESS, place.token))
+    file = Path(place.settings.tokens)
+    for ends, is_current in (("2026-11-24", True), ("2026-11-23", True), ("2026-11-22T12:00", False)):
+        day = ends if "T" in ends else f"{ends}T10:00"
+        file.write_text(file.read_text().replace("2026-11-23T10:00", day))
+        access.adopt(place.users())
+        assert access.is_current(identity) is is_current
+        file.write_text(file.read_text().replace(f'"ends":"{day}', '"ends":"2026-11-23T10:00'))
 
 
 @pytest.mark.parametrize(

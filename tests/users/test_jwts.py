@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import jwt
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,8 +46,21 @@ def refused(text: str, jwts: Jwts | None = None, now_s: float = NOW_S) -> Refusa
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_right_token(algorithm: str) -> None:
     """It says who shows it, with which roles, and until when."""
-    expected = Identity("alice", frozenset({"reader"}), "jwt", NOW_S + 60 + LEEWAY_S, algorithm.lower())
-    assert all_keys().identity(token(CLAIMS, algorithm), NOW_S) == expected
+    identity = all_keys().identity(token(CLAIMS, algorithm), NOW_S)
+    assert identity == Identity("alice", frozenset({"reader"}), "jwt", NOW_S + 60 + LEEWAY_S, identity.key)
+
+
+def test_whose_tokens_are_still_taken() -> None:
+    """Those of the same key, by the same settings; a key of the same name is another one."""
+    mark = all_keys().identity(token(CLAIMS), NOW_S).key
+    assert all_keys().takes(mark)
+    assert Jwts([verifying("HS256")], SETTINGS).takes(mark)
+    other = Key("hs256", "HS256", SECRET[::-1])
+    assert not Jwts([verifying("RS256")], SETTINGS).takes(mark)
+    assert not Jwts([other], SETTINGS).takes(mark)
+    for name in ("jwt_issuer", "jwt_audience", "jwt_user", "jwt_roles"):
+        changed = msgspec.structs.replace(SETTINGS, **{name: "x"})
+        assert not Jwts([verifying("HS256")], changed).takes(mark)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hub.errors import InvalidNameError
 from hub.policy.certificate_name import names_of, parse_certificate_name
@@ -84,6 +86,30 @@ def test_several_attributes_in_one_component() -> None:
     assert matches(r"O=\C3\89,UID=7+CN=a", shown)
     assert not matches("O=É,CN=a,UID=7", shown)
     assert matches("CN=a", shown)
+
+
+values = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+types = st.sampled_from(["commonName", "organizationName", "userId", "1.2.3", "emailAddress"])
+subjects = st.lists(st.lists(st.tuples(types, values), min_size=1, max_size=2).map(tuple), min_size=1, max_size=3)
+
+
+@given(subjects)
+def test_a_subject_as_it_is_written(subject: list[tuple[tuple[str, str], ...]]) -> None:
+    """Whatever stands in a subject, it can be written in a policy, means that certificate, and is read back."""
+    shown = {"subject": tuple(subject)}
+    text = names_of(shown)[0][0].text
+    assert matches(text, shown)
+    assert parse_certificate_name(text).text == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('CN=,+\\ "DNS:20a', max_size=12))
+def test_any_text(text: str) -> None:
+    """It is a name that is read back as it is written, or refused."""
+    try:
+        name = parse_certificate_name(text)
+    except InvalidNameError:
+        return
+    assert parse_certificate_name(name.text) == name
 
 
 def test_odd_certificates() -> None:
