@@ -252,6 +252,12 @@ class WebSocketConversation:
         """How many seconds are left before what the client has shown ends."""
         return self._connection.proof_left_s()
 
+    @property
+    def user(self) -> str:
+        """Who the client is; empty before that is known, and where nobody is asked."""
+        identity = self._connection.identity
+        return "" if identity is None or self._node.access.is_open else identity.user
+
     def let_in(self, token: str) -> bool:
         """Return whether the client may come in."""
         connection = self._connection

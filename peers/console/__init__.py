@@ -19,6 +19,7 @@ _FILES = {
     "/hub_figures.js": "hub_figures.js",
     "/topics.js": "topics.js",
     "/sparkline.js": "sparkline.js",
+    "/sign_in.js": "sign_in.js",
     "/hub.js": "hub.js",
     "/hub.d.ts": "hub.d.ts",
 }

@@ -49,6 +49,10 @@ class Carrier(Protocol):
     def proof_left_s(self) -> float:
         """How many seconds are left before what the client has shown for who it is ends; inf for never."""
 
+    @property
+    def user(self) -> str:
+        """Who the client is; empty before that is known, and where nobody is asked."""
+
     def let_in(self, token: str) -> bool:
         """Return whether the client may come in, by this token or what it has shown before; else it is turned away."""
 
@@ -182,8 +186,17 @@ class HubDialogue:
         frame_bytes = node.settings.limits.frame_bytes
         journal = node.journal.id.hex() or UNSET
         left_s = self._carrier.proof_left_s
-        until = UNSET if left_s == math.inf else max(0.0, left_s)
-        self._session.send(Welcome(node.id.hex(), node.name, limits, frame_bytes, journal=journal, until=until))
+        welcome = Welcome(
+            node.id.hex(),
+            node.name,
+            limits,
+            frame_bytes,
+            journal=journal,
+            until=UNSET if left_s == math.inf else max(0.0, left_s),
+            user=self._carrier.user or UNSET,
+            strangers=node.access.anonymous or UNSET,
+        )
+        self._session.send(welcome)
 
 
 def _let_go(verbs: Verbs, far: WebSocketFarSide) -> None:

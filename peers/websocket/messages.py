@@ -195,6 +195,10 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     """The id of the hub's journal; left out if the hub has none."""
     until: float | msgspec.UnsetType = msgspec.UNSET
     """How many seconds are left before what the client has shown for who it is ends; left out for never."""
+    user: str | msgspec.UnsetType = msgspec.UNSET
+    """Who the client is; left out before that is known, and where nobody is asked."""
+    strangers: str | msgspec.UnsetType = msgspec.UNSET
+    """The role of those who show nothing; left out where they are not let in, and where nobody is asked."""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):

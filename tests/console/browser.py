@@ -213,6 +213,14 @@ class Page:
             raise JavaScriptError(_described(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
+    async def load_by(self, body: str, **arguments: Any) -> None:
+        """Run what makes the page load anew, and wait until it has."""
+        self._loaded.clear()
+        with contextlib.suppress(RuntimeError):  # there may be nobody left to answer
+            await self.evaluate(body, **arguments)
+        async with asyncio.timeout(COMMAND_S):
+            await self._loaded.wait()
+
     async def screenshot(self, path: Path) -> None:
         """Write what the page shows to a PNG file."""
         answer = await self.browser.command("Page.captureScreenshot", self.session, format="png")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from peers.users.admin_token import AdminToken
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import ScriptedHub
@@ -366,3 +367,73 @@ async def test_a_page_from_disk_connects_only_where_the_hub_lets_it(
         async with browser.open((tmp_path / "index.html").as_uri()) as page:
             await wait_shown(page, "document.getElementById('state').textContent.startsWith('connected')")
             assert page.complaints == []
+
+
+# Who is at the page.
+
+
+@pytest.fixture
+def admin_file(tmp_path: Path) -> AdminToken:
+    """The file of the admin's token of the hub below."""
+    return AdminToken(str(tmp_path / "admin-token"))
+
+
+@pytest.fixture
+def guarded_hub(tmp_path: Path) -> Iterator[RealHub]:
+    """A hub that knows nobody but its admin."""
+    with run_hub("--access-admin-token", str(tmp_path / "admin-token")) as hub:
+        yield hub
+
+
+async def test_the_link_of_the_first_start(browser: Browser, guarded_hub: RealHub, admin_file: AdminToken) -> None:
+    """It opens the page signed in, the token is nowhere to be seen then, and who signs out is asked for it again."""
+    async with browser.open(f"{guarded_hub.page_url}#token={admin_file.secret()}") as page:
+        await wait_connected(page)
+        assert await page.evaluate("return location.href") == guarded_hub.page_url
+        assert admin_file.secret() not in str(await page.evaluate("return document.documentElement.outerHTML"))
+        assert (await text(page, "user"), await text(page, "sign")) == ("admin", "Sign out")
+        assert await page.evaluate("return document.getElementById('sign-in').hidden") is True
+        await page.load_by("location.reload()")
+        await wait_connected(page)
+        await page.load_by("document.getElementById('sign').click()")
+        await wait_shown(page, "!document.getElementById('sign-in').hidden")
+        assert await page.evaluate("return sessionStorage.length") == 0
+
+
+async def test_signing_in_by_the_form(browser: Browser, guarded_hub: RealHub, admin_file: AdminToken) -> None:
+    """Whoever has no link is asked for a token, is told that a wrong one is wrong, and gets in with the right one."""
+    sign_in = """
+        document.getElementById("token").value = token;
+        document.querySelector("#sign-in button").click();
+    """
+    async with browser.open(guarded_hub.page_url) as page:
+        await wait_shown(page, "!document.getElementById('sign-in').hidden")
+        assert await page.evaluate("return document.getElementById('sign-in-problem').hidden") is True
+        await page.load_by(sign_in, token="hub_" + "x" * 43)
+        await wait_shown(page, "document.getElementById('sign-in-problem').textContent.startsWith('4401: ')")
+        await page.load_by(sign_in, token=f" {admin_file.secret()} ")
+        await wait_connected(page)
+        assert await text(page, "user") == "admin"
+
+
+async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, tmp_path: Path) -> None:
+    """A hub that lets strangers in says so on its page, to them and to the admin."""
+    with run_hub("--access-admin-token", str(tmp_path / "admin-token"), "--anonymous", "reader") as hub:
+        async with browser.open(f"{hub.page_url}#/a") as page:
+            await wait_connected(page)
+            told = "Whoever reaches this hub is let in, with the role reader"
+            assert await text(page, "strangers") == f"{told}, and so are you."
+            assert (await text(page, "user"), await text(page, "sign")) == ("anonymous", "Sign in")
+            await page.evaluate("document.querySelector('#publish button').click()")
+            await wait_shown(page, "document.getElementById('published').textContent.startsWith('1008: ')")
+            await page.load_by("location.hash = token", token=f"#token={admin_file.secret()}")
+            await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
+            assert await text(page, "strangers") == f"{told}."
+            assert await page.evaluate("return location.hash") == ""
+
+
+async def test_a_hub_without_users_asks_nobody(page: Page) -> None:
+    """Its page shows neither a form nor a name."""
+    for name in ("sign-in", "sign", "strangers"):
+        assert await page.evaluate("return document.getElementById(name).hidden", name=name) is True
+    assert await text(page, "user") == ""

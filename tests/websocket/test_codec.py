@@ -344,7 +344,7 @@ def test_what_the_hub_says(codec: Codec) -> None:
             "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
             "frame": 7,
         },
-        Welcome(hub="ab", name="n", queue=limits, frame=7, journal="cd"): {
+        Welcome(hub="ab", name="n", queue=limits, frame=7, journal="cd", until=1.5, user="alice", strangers="reader"): {
             "type": "welcome",
             "hub": "ab",
             "name": "n",
@@ -352,6 +352,9 @@ def test_what_the_hub_says(codec: Codec) -> None:
             "queue": {"messages": 5, "bytes": 6, "overflow": "disconnect"},
             "frame": 7,
             "journal": "cd",
+            "until": 1.5,
+            "user": "alice",
+            "strangers": "reader",
         },
         Confirmed(3): {"type": "confirmed", "request": 3},
         Confirmed(3, 0): {"type": "confirmed", "request": 3, "offset": 0},

@@ -11,6 +11,7 @@
 
 import { connect } from "./hub.js";
 import { HubFigures, STATISTICS_TOPIC } from "./hub_figures.js";
+import { SignIn } from "./sign_in.js";
 import { Sparkline } from "./sparkline.js";
 import { Stream } from "./stream.js";
 import { Topics } from "./topics.js";
@@ -29,7 +30,12 @@ const stream = new Stream(
 );
 const topics = new Topics(element("topics"), element("other-topics"), (topic) => show(topic));
 const sparkline = new Sparkline(element("sparkline"));
-const client = connect("/", { name: "console" });
+const signIn = new SignIn({
+  form: element("sign-in"), token: element("token"), problem: element("sign-in-problem"),
+  who: element("user"), toggle: element("sign"), strangers: element("strangers"),
+});
+// Narrow: whoever may see a part of what flows here sees that part, and of the hub's own figures what he may.
+const client = connect("/", { name: "console", token: signIn.token, narrow: true });
 const hubFigures = new HubFigures();
 
 let subscription = null;
@@ -44,8 +50,10 @@ client.on("open", (welcome) => {
   element("hub").title = `hub ${welcome.hub}`;
   document.title = `${welcome.name} · topichub`;
   say(null);
+  signIn.welcomed(welcome);
   drawState();
 });
+client.on("close", (code, reason) => signIn.refused(code, reason));
 client.on("reconnecting", (delayMs) => {
   retryAt = performance.now() + delayMs;
   hubFigures.forget();

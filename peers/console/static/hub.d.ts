@@ -78,6 +78,10 @@ export interface Welcome {
   journal?: string;
   /** How many seconds are left before what was shown for who this is ends; absent for never. */
   until?: number;
+  /** Who this is to the hub; absent where nobody is asked. */
+  user?: string;
+  /** The role of those who show nothing; absent where they are not let in, and where nobody is asked. */
+  strangers?: string;
 }
 
 export interface Backoff {

@@ -69,6 +69,17 @@ async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
     assert user_of(hub.handler("me")) == "alice"
 
 
+async def test_who_one_is_is_told(hub: Hub, known: KnownTokens) -> None:
+    """By the `welcome` behind which it is known; a hub that asks nobody tells nothing."""
+    client, welcome = await shaken(hub, authorization(known.token("alice")))
+    assert welcome["user"] == "alice"
+    assert "strangers" not in welcome
+    client, welcome = await shaken(hub)
+    assert "user" not in welcome
+    await client.say("hello", token=known.token("alice"))
+    assert (await client.message())["user"] == "alice"
+
+
 async def test_a_known_header_and_no_hello(hub: Hub, known: KnownTokens) -> None:
     """The first message may be any."""
     client, welcome = await shaken(hub, authorization(known.token("alice")))
