@@ -26,6 +26,7 @@ from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, 
 from hub.topics import printable
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
+from peers.cli.shown_token import TokenFile, first_token
 from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles
 from peers.transport.endpoints import Endpoint, Scheme
@@ -55,7 +56,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def check(
+def check(  # noqa: PLR0913 -- one flag each
     url: Annotated[
         str,
         Parameter(
@@ -67,6 +68,7 @@ def check(
     timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
     warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
+    token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:
     """Check that a hub answers: exit code 0 if it does, 1 if slowly, 2 if not."""
@@ -74,14 +76,17 @@ def check(
     if warn_ms is not None and not warn_ms >= 0:  # so that `nan` is none either
         raise FlagError(f"--warn-ms {warn_ms:g}: give 0 or more milliseconds")
     files = tls or TlsFiles()
-    finding = _find(url, timeout, warn_ms, lambda: client_context(files.ca, files.certificate, files.key))
+    token = first_token(token_file)
+    finding = _find(url, timeout, warn_ms, token, lambda: client_context(files.ca, files.certificate, files.key))
     if not quiet:
         print(f"{finding.health.name.lower()}: {escaped(finding.text)}")
         sys.stdout.flush()
     return int(finding.health)
 
 
-def _find(url: str, timeout_s: float, warn_ms: float | None, make_tls: Callable[[], ssl.SSLContext]) -> Finding:
+def _find(
+    url: str, timeout_s: float, warn_ms: float | None, token: str, make_tls: Callable[[], ssl.SSLContext]
+) -> Finding:
     """Ask the hub, and judge its answer, or why there is none."""
     is_http = url.startswith(("http://", "https://"))
     try:
@@ -92,7 +97,7 @@ def _find(url: str, timeout_s: float, warn_ms: float | None, make_tls: Callable[
     place = endpoint.location
     started_s = time.monotonic()
     try:
-        answer = _ask(endpoint, tls, started_s + timeout_s)
+        answer = _ask(endpoint, tls, token, started_s + timeout_s)
     except TimeoutError:
         return Finding(Health.CRITICAL, f"{place}: no answer within {timeout_s:g} s")
     except OSError as error:
@@ -108,7 +113,7 @@ def _find(url: str, timeout_s: float, warn_ms: float | None, make_tls: Callable[
     return Finding(Health.OK, text)
 
 
-def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float) -> str:
+def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float) -> str:
     """Ask the hub how it is.
 
     Returns:
@@ -124,7 +129,9 @@ def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float) -> s
             connection.settimeout(_left_s(deadline_s))
             return connection.recv(_READ_BYTES)
 
-        return (_ask_http if endpoint.scheme.is_websocket else _ask_hub)(connection, endpoint, read)
+        if endpoint.scheme.is_websocket:
+            return _ask_http(connection, endpoint, read)
+        return _ask_hub(connection, token, read)
 
 
 def _connected(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float) -> socket.socket:
@@ -165,10 +172,10 @@ class _NoRoutes:
         raise RejectedError(CloseCode.PROTOCOL_ERROR, "a message before any subscription")
 
 
-def _ask_hub(connection: socket.socket, _: Endpoint, read: Callable[[], bytes]) -> str:
+def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -> str:
     """Exchange HELLO with a hub, and say goodbye; return what it says of itself."""
     session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
-    connection.sendall(Hello(protocol=1, role="client", name="hub check").encode())
+    connection.sendall(Hello(protocol=1, role="client", name="hub check", token=token).encode())
     while chunk := read():
         session.feed(chunk)
         while (event := session.next_event()) is not NEED_DATA:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 
 from hub.errors import PeerError
+from peers.cli.shown_token import shown_token
 from peers.cli.texts import counted, escaped
 from peers.cli.url import HubFlags, check_client_name
 from peers.client import BadMessage, Options
@@ -55,15 +55,16 @@ class Notices:
         logging.getLogger("peers.client").propagate = False
         logging.getLogger("peers.client").addHandler(logging.NullHandler())
 
-    def options(self, hub: HubFlags, queue: QueueWish | None = None) -> Options:
+    def options(self, hub: HubFlags, queue: QueueWish | None = None, *, narrow: bool = False) -> Options:
         """Return what to hand to `peers.client.connect`.
 
         Args:
             hub: The flags that say how the hub is reached.
             queue: The queue to ask the hub for; None leaves it to the hub.
+            narrow: Whether to take the part of a subscription that may be seen.
 
         Raises:
-            FlagError: No hub would take the name.
+            FlagError: No hub would take the name, or there is no token where the flags say.
         """
         name = hub.name or f"hub {self._command}"
         check_client_name(name)
@@ -72,8 +73,9 @@ class Notices:
             ca=hub.tls.ca,
             certificate=hub.tls.certificate,
             key=hub.tls.key,
-            token=os.environ.get("HUB_TOKEN", ""),
+            token=shown_token(hub.token_file),
             queue=queue,
+            narrow=narrow,
             on_connect=self._connected,
             on_disconnect=self._disconnected,
             on_dropped=self._dropped,

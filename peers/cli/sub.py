@@ -69,6 +69,10 @@ def sub(  # noqa: PLR0913 -- one flag each
         str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
     ] = None,
     sender: Annotated[str, Parameter(help="Messages whose sender has this name.")] = "",
+    narrow: Annotated[
+        bool,
+        Parameter(help="Show what you may see of these topics, instead of being refused the rest.", negative=()),
+    ] = False,
 ) -> int:
     """Subscribe and show what comes, until Ctrl-C, --limit or --timeout.
 
@@ -84,7 +88,10 @@ def sub(  # noqa: PLR0913 -- one flag each
     since = None if from_time is None else with_zone(from_time)
     if since is not None and since.timestamp() < 0:
         raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
-    wanted = _Wanted(prefixes or ("",), from_offset, since, _labels(rule), sender, hides_hub=not prefixes)
+    names_all = not prefixes  # everything, whatever that is for this user
+    wanted = _Wanted(
+        prefixes or ("",), from_offset, since, _labels(rule), sender, hides_hub=names_all, narrows=narrow or names_all
+    )
     wanted.check()
     if wildcard := _wildcard(prefixes):
         print(f"hub sub: {wildcard}", file=sys.stderr, flush=True)
@@ -102,6 +109,8 @@ class _Wanted(NamedTuple):
     sender: str
     hides_hub: bool
     """Whether the hub's own messages are left out: nobody has asked for them."""
+    narrows: bool
+    """Whether what this user may not see is left out, too."""
 
     @property
     def is_rule(self) -> bool:
@@ -155,7 +164,7 @@ async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop
     task = asyncio.current_task()
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     try:
-        async with connect(hub.url, **notices.options(hub, wish)) as client:
+        async with connect(hub.url, **notices.options(hub, wish, narrow=wanted.narrows)) as client:
             try:
                 async with wanted.open(client) as messages:
                     if sys.stderr.isatty():

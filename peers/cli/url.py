@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from peers.cli.errors import FlagError
+from peers.cli.shown_token import TokenFile
 from peers.wire.hello import NAME_LIMIT_BYTES
 
 __all__ = [
@@ -79,7 +80,7 @@ class TlsFiles:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class HubFlags:
-    """Which hub, what it is told of the client, and the files that TLS may need."""
+    """Which hub, what it is told of the client, what that shows for who it is, and the files that TLS may need."""
 
     url: HubUrl = DEFAULT_URL
     name: Annotated[
@@ -90,6 +91,7 @@ class HubFlags:
             show_default=False,
         ),
     ] = ""
+    token_file: TokenFile = ""
     tls: TlsFiles = TlsFiles()
 
 

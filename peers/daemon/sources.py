@@ -27,7 +27,9 @@ __all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "given", "load",
 DEFAULT_FILE = "hub.toml"
 """Read from the working directory if it exists and no other file is named."""
 
-OTHER_VARIABLES = frozenset({"HUB_CONFIG", "HUB_TOKEN", "HUB_URL", "HUB_CA", "HUB_CERTIFICATE", "HUB_KEY"})
+OTHER_VARIABLES = frozenset(
+    {"HUB_CONFIG", "HUB_TOKEN", "HUB_TOKEN_FILE", "HUB_URL", "HUB_CA", "HUB_CERTIFICATE", "HUB_KEY"}
+)
 """Variables that are no settings: the file's path, and what the command line's clients read."""
 
 _LARGEST_FILE_BYTES = 1024 * 1024

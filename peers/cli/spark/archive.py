@@ -5,7 +5,6 @@ Here are the options and the output; the job is `peers.spark.archiving`.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +14,7 @@ from cyclopts import Group, Parameter
 from hub.topics import check_prefix
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
+from peers.cli.shown_token import TokenFile, text_or_path
 from peers.cli.spark.engine import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
 from peers.spark.archiving.state import ArchiveOrder
@@ -87,6 +87,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
     what: What | None = None,
     how: How | None = None,
     engine: Engine | None = None,
+    token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:
     """Archive what a hub records, each record once, however often this is stopped or killed and started again.
@@ -99,6 +100,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
     every_s = _every_s(how.every)
     what.check()
     check_count("--max-offsets", how.max_offsets)
+    token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
     with (engine or Engine()).running("archive") as job:
         from peers.spark.archiving.archive import archive as run  # noqa: PLC0415 -- Spark is loaded when a job runs
@@ -113,7 +115,8 @@ def archive(  # noqa: PLR0913 -- one group of flags each
             compact=how.compact,
             max_offsets=how.max_offsets,
             lossy=what.allow_loss,
-            token=os.environ.get("HUB_TOKEN", ""),
+            token=token,
+            token_file=token_path,
             ca=files.ca,
             certificate=files.certificate,
             key=files.key,

@@ -5,7 +5,6 @@ Here are the options and the output; the job is `peers.spark.replaying`.
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from cyclopts import Group, Parameter
 from hub.topics import check_prefix
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
+from peers.cli.shown_token import TokenFile, text_or_path
 from peers.cli.spark.engine import Engine
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
 from peers.spark.selection import Selection
@@ -105,6 +105,7 @@ def replay(  # noqa: PLR0913 -- one group of flags each
     what: What | None = None,
     how: How | None = None,
     engine: Engine | None = None,
+    token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:
     """Publish an archive to a hub, in the order of its offsets.
@@ -114,6 +115,7 @@ def replay(  # noqa: PLR0913 -- one group of flags each
     what, how, files = what or What(), how or How(), tls or TlsFiles()
     selection = what.selection()
     how.check()
+    token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
     with (engine or Engine()).running("replay") as job:
         from peers.spark.replaying.replay import ReplayOrder  # noqa: PLC0415 -- Spark is loaded when a job runs
@@ -125,7 +127,8 @@ def replay(  # noqa: PLR0913 -- one group of flags each
             selection=selection,
             from_offset=what.from_offset,
             pace=how.pace(),
-            token=os.environ.get("HUB_TOKEN", ""),
+            token=token,
+            token_file=token_path,
             ca=files.ca,
             certificate=files.certificate,
             key=files.key,

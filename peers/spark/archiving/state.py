@@ -55,6 +55,8 @@ class ArchiveOrder:
     lossy: bool = False
     """Whether the job goes on where records were deleted before they were archived."""
     token: str = field(default="", repr=False)
+    token_file: str = ""
+    """In place of the token: the path of a file with it."""
     ca: str = ""
     certificate: str = ""
     key: str = ""

@@ -57,7 +57,8 @@ class Writing:
         }
         if order.max_offsets is not None:
             given["maxOffsetsPerTrigger"] = str(order.max_offsets)
-        secured = {"token": order.token, "ca": order.ca, "certificate": order.certificate, "key": order.key}
+        secured = {"token": order.token, "tokenFile": order.token_file}
+        secured |= {"ca": order.ca, "certificate": order.certificate, "key": order.key}
         return given | {name: text for name, text in secured.items() if text}
 
     def write(self, frame: DataFrame, batch: int) -> None:

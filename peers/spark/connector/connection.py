@@ -18,12 +18,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
 from hub.journal.block import Block
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
+from peers.client.token_file import read_token
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
 
@@ -120,7 +122,7 @@ class Connection:
             client = _clients[key] = connect(
                 self.access.url,
                 name=_NAME,
-                token=self.access.token,
+                token=partial(read_token, self.access.token_file) if self.access.token_file else self.access.token,
                 ca=self.access.ca,
                 certificate=self.access.certificate,
                 key=self.access.key,

@@ -62,6 +62,9 @@ class Access:
     """For a hub that asks for one: the path of a PEM file, likewise."""
     key: str = ""
     """The path of the key of that certificate."""
+    token_file: str = ""
+    """In place of the token: the path of a file with it, on each machine that runs a task. It is read for each
+    connection, and stands in no plan."""
 
 
 class Position(NamedTuple):
@@ -110,7 +113,7 @@ class SinkOptions:
     version: int
 
 
-_ACCESS = ("url", "token", "ca", "certificate", "key", "numRetries", "retryIntervalMs", "timeoutMs")
+_ACCESS = ("url", "token", "tokenFile", "ca", "certificate", "key", "numRetries", "retryIntervalMs", "timeoutMs")
 _SOURCE = (
     *_ACCESS,
     "topics",
@@ -176,6 +179,8 @@ class _Given:
         """Return how to reach the hub."""
         if "url" not in self:
             raise OptionError('option url is missing, such as .option("url", "tcp://127.0.0.1:7400")')
+        if "token" in self and "tokenFile" in self:
+            raise OptionError("token and tokenFile exclude each other")
         return Access(
             self.value("url", _checked_url, "", "the URL of a hub"),
             self._values.get("token", ""),
@@ -185,6 +190,7 @@ class _Given:
             self._values.get("ca", ""),
             self._values.get("certificate", ""),
             self._values.get("key", ""),
+            self._values.get("tokenfile", ""),
         )
 
 

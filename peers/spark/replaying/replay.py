@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import PeerError
 from peers.client import connect
+from peers.client.token_file import read_token
 from peers.spark.archive_files import read_archive
 from peers.spark.replaying.pace import FullSpeed, Pace
 from peers.spark.replaying.publishing import Published, Publishing, StoppedError, Watching
@@ -43,6 +45,8 @@ class ReplayOrder:
     pace: Pace = field(default_factory=FullSpeed)
     name: str = "hub spark replay"
     token: str = field(default="", repr=False)
+    token_file: str = ""
+    """In place of the token: the path of a file with it."""
     ca: str = ""
     certificate: str = ""
     key: str = ""
@@ -99,7 +103,7 @@ async def _publish(
     async with connect(
         order.url,
         name=order.name,
-        token=order.token,
+        token=partial(read_token, order.token_file) if order.token_file else order.token,
         ca=order.ca,
         certificate=order.certificate,
         key=order.key,
