@@ -24,6 +24,7 @@ from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.handler import Handler
 from hub.requests.later import Later
 from peers.daemon.daemon import Daemon
+from peers.daemon.garbage import undisturbed
 from peers.daemon.sources import Loaded
 
 __all__ = ["Reloaded", "Reloading"]
@@ -105,7 +106,8 @@ class Reloading:
 
     async def _reload(self) -> Reloaded:
         daemon = self._daemon
-        prepared = await asyncio.to_thread(lambda: daemon.prepare(self._load()))
+        with undisturbed():
+            prepared = await asyncio.to_thread(lambda: daemon.prepare(self._load()))
         was_open = daemon.node.access.is_open
         changed, needs_restart = daemon.take_over(prepared)
         self._applied()
