@@ -106,7 +106,8 @@ class Allowance(Generic[K]):
         """Charge a handler's user for what is new to the handler; return how much that is."""
         if handler.share is None:  # nothing is charged, whatever it is
             return 0
-        units = sum(map(self._units, set(wanted) - held.keys()))
+        fresh = {item for item in wanted if item not in held}  # a difference of sets would walk over all that is held
+        units = sum(map(self._units, fresh))
         handler.share[self._resource].require(units)
         return units
 

@@ -29,6 +29,8 @@ class Resource(Enum):
     STAGED_BYTES = "staged_bytes"
     """What waits for its COMMIT; whoever has staged it pays."""
 
+    __hash__ = object.__hash__  # an enumeration's own is a call of Python, and this is looked up for each prefix
+
     @property
     def is_size(self) -> bool:
         """Whether it is counted in bytes."""

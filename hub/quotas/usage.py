@@ -98,11 +98,19 @@ class Usage:
 
     def take(self, amount: int) -> bool:
         """Take so much more, if he may hold it; return whether he does. A refusal is counted."""
-        if amount and self.held + amount > self.most:
-            self.refuse()
-            return False
-        self.add(amount)
-        return True
+        whole, held = self._whole, self.held
+        if held and self.limit is None:  # as `most` and `add`, with two calls less for each message that waits
+            if (held + amount) * (whole.sharers + 1) <= whole.free + held:
+                self.held = held + amount
+                whole.free -= amount
+                return True
+        elif held + amount <= self.most:
+            self.add(amount)
+            return True
+        if not amount:
+            return True
+        self.refuse()
+        return False
 
     def refuse(self) -> None:
         """Count a refusal."""
