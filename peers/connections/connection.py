@@ -324,6 +324,13 @@ class Connection(asyncio.Protocol):
         self.has_joined = True
         if self.is_choked:
             handler.pause()
+        if handler.rights is not None:
+            self.after_turn(self._audit)
+
+    def _audit(self) -> None:
+        """Somebody was recognised, and has become a part of the hub."""
+        if self.handler is not None and not self.handler.closed:
+            self._node.audit.recognised(self.handler, self.how)
 
     # Reading.
 

@@ -74,9 +74,15 @@ class Audit:
         """Somebody was recognised, and is a part of the hub now."""
         self._tell("recognised", who_did(handler) | {"how": how})
 
-    def turned_away(self, address: str, text: str) -> None:
-        """Somebody was not recognised, or is not let in. Told once a second for each reason."""
-        self._count("turned away", "", text, {"address": address, "text": text}, 1)
+    def turned_away(self, address: str, reason: str, text: str) -> None:
+        """Somebody was not recognised.
+
+        Args:
+            address: Where he is.
+            reason: One of a few: it is told once a second for each.
+            text: Why, without any secret.
+        """
+        self._count("connect", "", reason, {"address": address, "reason": reason, "text": text}, 1)
 
     # What somebody asks for.
 

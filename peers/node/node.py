@@ -236,8 +236,10 @@ class Node:
 
     def _make_audit(self) -> Audit:
         """Return what tells admins who was refused what; the core tells it of requests."""
+        audit = Audit(self.core.announce, time.time)
         self.core.requests.on_not_allowed = self._audit_requests
-        return Audit(self.core.announce, time.time)
+        self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
+        return audit
 
     def _audit_requests(self, handler: Handler, text: str, requests: int) -> None:
         self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)

@@ -69,6 +69,8 @@ class Access:
         """How many were recognised since the start, by how."""
         self.refused: Counter[Reason] = Counter()
         """How many were not, by why."""
+        self.on_refused: Callable[[str, Reason, str], object] = _ignore
+        """Called with address, reason and text where somebody is not recognised; the node tells its audit."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @property
@@ -122,6 +124,7 @@ class Access:
         delay_s = self.failures.note(address, asked_s)
         self.refused[refusal.reason] += 1
         self._log.warning("not recognised", address=address, reason=refusal.text, held_back_s=delay_s)
+        self.on_refused(address, refusal.reason, refusal.text)
         # From when he asked on: how long it took to find out what was wrong is not to be seen.
         raise NotRecognisedError(max(0.0, delay_s - (self._now_s() - asked_s))) from None
 
@@ -228,6 +231,10 @@ class Access:
             case "certificate":
                 still = users.certificates.get(parse_certificate_name(identity.key)) == identity.user
         return still
+
+
+def _ignore(_: str, __: Reason, ___: str) -> None:
+    """Stand in where nobody wants to know."""
 
 
 def _of_this_hub(proof: Proof) -> Identity:

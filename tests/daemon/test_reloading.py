@@ -284,3 +284,26 @@ async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) 
     assert [(one["what"], one["user"]) for one in told] == [("reload", "ada")] * 2
     assert told[0]["changed"] == ["queue.messages"]
     assert "not TOML" in told[1]["failed"]
+
+
+async def test_who_comes_is_told(files: Files, start: Callable[..., Any]) -> None:
+    """To the audit: who was recognised, and that somebody was not, with neither name nor secret."""
+    admin = POLICY.replace('ada = ["member"]', 'ada = ["admin"]')
+    files.write("ada", policy=admin)
+    hub = await start()
+    tcp, unix = hub.daemon.endpoints
+    async with connect(unix.location, name="first") as client, client.subscribe("$hub/audit") as audit:
+        async with connect(unix.location, name="second"):
+            pass
+        for _ in range(3):
+            with pytest.raises(HubError):
+                await connect(tcp.location, token="hub_secret")
+        told: list[Any] = []
+        refused: list[Any] = []
+        while sum(one["count"] for one in refused) < 3:  # what is counted is told within a second
+            told += [message.value for message in await audit.batch()]
+            refused = [one for one in told if one["what"] == "refused"]
+    recognised = [one for one in told if one["what"] == "recognised"]
+    assert ("second", "ada", "unix") in [(one["name"], one["user"], one["how"]) for one in recognised]
+    assert {one["action"] for one in refused} == {"connect"}
+    assert "secret" not in str(told)

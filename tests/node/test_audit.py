@@ -65,7 +65,7 @@ def test_kinds_are_told_apart() -> None:
             heard.audit.refused(handler_of(user), what, REFUSED)
     assert len(heard.take()) == 4
     for number in range(KINDS):
-        heard.audit.turned_away("x:1", f"reason {number}")
+        heard.audit.turned_away("x:1", f"reason {number}", "not even that")
     assert len(heard.take()) == KINDS - 4
     heard.audit.tick()
     assert heard.take() == [{"what": "refused", "action": "others", "count": 4}]
