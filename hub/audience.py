@@ -7,8 +7,9 @@ handlers that want it ── rights: SUBSCRIBE for clients, TAKE for peers ─�
 So a grant with holes, a subscription to more than is granted, and a policy that has just changed need nothing else: who
 may not see a topic does not stand in its route.
 
-Owner: `hub.routes`, which makes one for each lookup. Cost: nothing where nobody has rights; else a look into a
-dictionary for each handler, and a verdict for each user, 0.5 µs.
+Owner: `hub.routes`, which makes one for each lookup. Cost: nothing where nobody has rights; else 0.3 µs a handler,
+and 0.5 µs for each set of roles, and each user by whose name something is granted here: of 10,000 users with the same
+roles one is judged.
 
 Not here: who wants it (`hub.multimap`, `hub.tags`), who may publish it (`hub.core`).
 """
@@ -16,10 +17,23 @@ Not here: who wants it (`hub.multimap`, `hub.tags`), who may publish it (`hub.co
 from __future__ import annotations
 
 from hub.handler import Handler
-from hub.policy.grants import Domain
-from hub.policy.policy import Policy, Rights
+from hub.policy.grants import Domain, User
+from hub.policy.policy import Policy
 
 __all__ = ["Audience"]
+
+
+class _Verdicts:
+    """What one policy says of a topic, for clients or for peers."""
+
+    __slots__ = ("domain", "known", "names")
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        # Users whose own name stands in the topic where a grant has it: they are judged by themselves.
+        self.names = frozenset(name for level in domain for _, name in level if name is not None)
+        # What was decided: for such users, and for all others with the same roles.
+        self.known: dict[User | frozenset[str], bool] = {}
 
 
 class Audience:
@@ -29,31 +43,26 @@ class Audience:
         topic: Which.
     """
 
-    __slots__ = ("_domains", "_topic", "_verdicts", "_verdicts_of_peers")
+    __slots__ = ("_clients", "_peers", "_topic")
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        # What was decided for clients, and for peers. Connections of one user have the same rights.
-        self._verdicts: dict[Rights, bool] = {}
-        self._verdicts_of_peers: dict[Rights, bool] = {}
-        # What decides for clients, and for peers, by policy: while one takes the place of another, there are two.
-        self._domains: dict[tuple[Policy, bool], Domain] = {}
+        # For clients, and for peers, by policy: while one takes the place of another, there are two.
+        self._clients: dict[Policy, _Verdicts] = {}
+        self._peers: dict[Policy, _Verdicts] = {}
 
     def admits(self, handler: Handler) -> bool:
         """Return whether a handler may see the topic."""
         rights = handler.rights
         if rights is None:
             return True
-        verdicts = self._verdicts_of_peers if handler.is_peer else self._verdicts
-        verdict = verdicts.get(rights)
+        policy, user = rights.policy, rights.user
+        of_kind = self._peers if handler.is_peer else self._clients
+        verdicts = of_kind.get(policy)
+        if verdicts is None:
+            verdicts = of_kind[policy] = _Verdicts(policy.domain(handler.seeing, self._topic))
+        who = user if user.name in verdicts.names else user.roles
+        verdict = verdicts.known.get(who)
         if verdict is None:
-            verdict = verdicts[rights] = rights.may_by(handler.seeing, self._domain(handler, rights.policy))
+            verdict = verdicts.known[who] = rights.may_by(handler.seeing, verdicts.domain)
         return verdict
-
-    def _domain(self, handler: Handler, policy: Policy) -> Domain:
-        """Return what decides about the topic for handlers of this kind."""
-        key = policy, handler.is_peer
-        domain = self._domains.get(key)
-        if domain is None:
-            domain = self._domains[key] = policy.domain(handler.seeing, self._topic)
-        return domain

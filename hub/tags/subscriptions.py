@@ -55,6 +55,14 @@ class RuleSubscriptions:
         """Return the rules of a handler."""
         return self._held.get(handler, {}).keys()
 
+    def check(self, handler: Handler, rules: Collection[Rule]) -> None:
+        """See to it that a handler would not have too many rules with these; `subscribe` does so itself.
+
+        Raises:
+            RejectedError: It would.
+        """
+        self.allowed.check(handler, self._held.get(handler, {}), rules)
+
     def subscribe(self, handler: Handler, rules: Iterable[Rule]) -> None:
         """Subscribe a handler, which is attached, to each rule, all or none; twice must be taken back twice.
 

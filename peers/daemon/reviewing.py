@@ -25,6 +25,7 @@ _STEP = 100
 """How many connections are looked at in a turn: 3 ms."""
 
 _GONE = "your user is gone, or what you have shown is not known any more"
+_NO_PEER = "your user may not be a peer hub any more"
 _UNKNOWN = "this hub has users now: connect again, to be recognised"
 
 
@@ -58,5 +59,9 @@ def _judge(node: Node, connection: Connected, *, was_open: bool) -> bool:
             connection.end(CloseCode.FORBIDDEN, _GONE)
         return True
     if handler is not None:
-        node.core.give_rights(handler, node.access.rights(identity))
+        rights = node.access.rights(identity)
+        if handler.is_link and rights is not None and not rights.may_link:
+            connection.end(CloseCode.FORBIDDEN, _NO_PEER)
+            return True
+        node.core.give_rights(handler, rights)
     return False

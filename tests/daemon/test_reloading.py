@@ -16,6 +16,8 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import Reloading
 from peers.daemon.sources import Loaded, load
+from peers.wire.control import decode_close
+from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
@@ -204,6 +206,26 @@ async def test_rights_that_have_changed(files: Files, start: Callable[..., Any],
     await client.publish("/a", 2)
     notice = await client.notice()
     assert (notice.kind, notice.code, notice.count) == ("error", CloseCode.NOT_ALLOWED, 1)
+
+
+async def test_a_peer_hub_that_may_be_none_any_more(files: Files, start: Callable[..., Any]) -> None:
+    """Is closed with 4403; one that still may goes on."""
+    site = (
+        POLICY.replace('ada = ["member"]', 'ada = ["site"]')
+        + '[roles.site]\nlink = {{ bring = ["*"], take = ["*"] }}\n'
+    )
+    files.write("ada", policy=site)
+    hub = await start()
+    link = await RawClient.connect(hub.daemon.endpoints[1])
+    await link.greet(role="hub", id=b"far " * 4, name="far")
+    files.write("ada", policy=site.replace('take = ["*"]', 'take = ["/a"]'))
+    assert (await hub.ask())["closed"] == 0
+    files.write("ada")
+    assert (await hub.ask())["closed"] == 1
+    while (frame := await link.frame()).kind != Kind.CLOSE:
+        pass
+    assert decode_close(frame.body)[0] == CloseCode.FORBIDDEN
+    link.close()
 
 
 async def test_a_hub_that_gets_users(files: Files, start: Callable[..., Any], connect: Connect) -> None:

@@ -15,8 +15,11 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
 from hub.handler import Handler
 from hub.limits import RouteLimits
+from hub.memory import Memory
 from hub.multimap import PrefixMultimap
+from hub.policy.policy import Policy
 from hub.routes import Routes
+from hub.turn import STEPS_PER_TURN, Turn
 from tests.hub.fakes import FLAG_BROKER, handler_of
 
 
@@ -263,3 +266,39 @@ def test_what_is_forgotten_takes_no_room() -> None:
     assert routes.size_bytes == all_bytes * 4 // 5
     routes.clear()
     assert routes.size_bytes == 0
+
+
+def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
+    """And let go of in steps, as that takes longer; nothing of it is charged meanwhile."""
+    multimap: PrefixMultimap[Handler] = PrefixMultimap()
+    account = Memory().account("routes")
+    routes = Routes(multimap, account=account)
+    policy = Policy({}, {})
+    routes.adopt(policy)
+    (handler,) = numbered(Role.CLIENT)
+    multimap.add("/", handler)
+    for number in range(1_000):
+        routes.of(key_of(f"/{number}"))
+    remembered = weakref.ref(routes.find("/1"))
+    assert routes.size_bytes > 500_000
+    routes.adopt(Policy({}, {}))
+    assert (routes.table, routes.size_bytes, routes.clears) == ({}, 0, 1)
+    assert routes.of(key_of("/1")).domains is not None
+    assert routes.of(key_of("/1")) is not remembered()
+    turn = Turn(lambda: None)
+    turn.spend(STEPS_PER_TURN - 2)
+    routes.let_go(turn)
+    assert routes.is_behind
+    assert remembered() is not None
+    turn.begin()
+    routes.let_go(turn)
+    assert not routes.is_behind
+    assert remembered() is None
+
+
+def test_adopting_nothing_where_nothing_is_remembered() -> None:
+    """Leaves nothing to be let go of."""
+    routes = Routes(PrefixMultimap())
+    routes.adopt(None)
+    assert not routes.is_behind
+    assert routes.clears == 0

@@ -168,6 +168,20 @@ def test_what_is_for_a_name_at_a_peer() -> None:
     assert source.refused == [("take '/x': not granted to user 'east'", 1)]
 
 
+def test_users_of_the_same_roles_are_told_apart_by_name() -> None:
+    """Where a path has the user's name; all others with these roles are alike."""
+    hall = Hall(POLICY)
+    guests = {name: hall.join(name, "", narrows=True, roles=["analyst"]) for name in ("alice", "bob2", "mail", "x")}
+    source = hall.join(None)
+    source.send(("/mail/bob2/x", 1), ("/mail/alice", 2), ("/mail/mail/mail", 3), ("/zeek/x", 4), ("/mail", 5))
+    assert {name: guest.take() for name, guest in guests.items()} == {
+        "alice": [2, 4],
+        "bob2": [1, 4],
+        "mail": [3, 4],
+        "x": [4],
+    }
+
+
 def test_the_same_topic_for_many_users() -> None:
     """Who may see it is asked once for each user, not for each connection."""
     hall = Hall(POLICY)
