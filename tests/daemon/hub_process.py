@@ -72,6 +72,11 @@ class HubProcess:
             assert word == "page"
         return self
 
+    async def next_line(self) -> str:
+        """Read one more line of what it announces."""
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).decode().rstrip("\n")
+
     async def wait_logged(self, event: str) -> dict[str, Any]:
         """Read the log until a line of that event."""
         assert self._process.stderr is not None

@@ -1,0 +1,218 @@
+"""The starts of docs/security.md: each is run as it stands, but for ports and names of hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cyclopts import CycloptsError
+
+from hub.errors import PeerError
+from peers.cli.commands import app
+from peers.client import connect
+from peers.users.admin_token import AdminToken
+from tests.daemon.conftest import StartProcess
+from tests.daemon.hub_process import ROOT, HubProcess
+from tests.hubs.eventually import eventually
+from tests.users.keys import jwk, jwks, token
+
+TEXT = (ROOT / "docs" / "security.md").read_text()
+
+PARTS = {
+    heading: part for heading, _, part in (one.partition("\n") for one in re.split(r"^## ", TEXT, flags=re.MULTILINE))
+}
+
+LAPTOP = PARTS["A laptop"]
+CONTAINER = PARTS["A container"]
+SITES = PARTS["Two sites, each vouched for by a certificate"]
+BROWSERS = PARTS["Browsers with a JWT of your own login"]
+
+
+def blocks(part: str, kind: str = "sh") -> list[str]:
+    """The examples of a part."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+
+
+def commands(part: str, beginning: str = "hub ") -> list[str]:
+    """The commands of a part that begin so."""
+    return [line for block in blocks(part) for line in block.splitlines() if line.startswith(beginning)]
+
+
+async def start(start_process: StartProcess, line: str, *more: str, port: int = 0) -> HubProcess:
+    """Start a hub as a line says, on ports that are free, dialling `localhost` at `port`."""
+    line = re.sub(r"0\.0\.0\.0:\d+", "0.0.0.0:0", line).replace("near.example.org:7400", f"localhost:{port}")
+    return await start_process(*shlex.split(line)[2:], *more)
+
+
+async def shell(line: str, **variables: str) -> tuple[int, str]:
+    """Run a line as a shell does; return its exit code and all that it says."""
+    words = [sys.executable, "-m", "peers.cli"]
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-euc",
+        f'hub() {{ {shlex.join(words)} "$@"; }}\n{line}',
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+    )
+    said, _ = await process.communicate()
+    return await process.wait(), said.decode()
+
+
+@pytest.mark.parametrize("line", sorted({line for part in PARTS.values() for line in commands(part)}))
+def test_every_command_is_understood(line: str) -> None:
+    """Command and flags exist, and take what they are given."""
+    try:
+        app.parse_args(shlex.split(line)[1:], print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        pytest.fail(f"{line}: {error}")
+
+
+def test_every_link_leads_somewhere() -> None:
+    """To a document that is there, and a heading in it."""
+    for file, _, heading in re.findall(r"\]\(([a-z-]+\.md)(#([a-z-]+))?\)", TEXT):
+        text = (ROOT / "docs" / file).read_text()
+        found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        headings = {re.sub(r"[^a-z -]", "", one.lower()).replace(" ", "-") for one in found}
+        assert not heading or heading in headings, (file, heading)
+
+
+def test_the_image_listens_as_the_page_says() -> None:
+    """The Dockerfile's listeners are those of the start without a container, and its folder is in the volume."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    (listen,) = re.findall(r"HUB_LISTEN=(\S+)", dockerfile)
+    assert all(f"--listen {url}" in CONTAINER for url in listen.split(","))
+    (home,) = re.findall(r"--home-dir (\S+)", dockerfile)
+    assert f"VOLUME {home}\n" in dockerfile
+    assert f"$(cat {home}/.local/state/topichub/admin-token)" in CONTAINER
+
+
+async def test_a_laptop(start_process: StartProcess, tmp_path: Path) -> None:
+    """A Unix socket, without any set-up."""
+    _, run, publish = (line.replace("unix:///tmp/", f"unix://{tmp_path}/") for line in commands(LAPTOP))
+    await (await start(start_process, run)).wait_up()
+    assert await shell(publish) == (0, "")
+    assert not (tmp_path / "state").exists()
+
+
+async def test_a_container(start_process: StartProcess) -> None:
+    """Without a token nobody gets in, and the health check is content; the token is where the hub says it is."""
+    (run,) = re.findall(r"`(hub run --listen tcp://0[^`]*)`", CONTAINER)
+    hub = await (await start(start_process, run)).wait_up(2)
+    assert "/#token=hub_" in hub.page
+    (shown,) = re.findall(r"^```\n(topichub.*?)^```$", CONTAINER, re.MULTILINE | re.DOTALL)
+    assert re.fullmatch(
+        r"topichub '.*' is up\n  listens on tcp://.*\n  listens on ws://.*\n"
+        r"  page       http://127.0.0.1:7401/#token=hub_\.\.\.\n  admin      HUB_TOKEN=\$\(cat .*/admin-token\)\n",
+        shown,
+    )
+    admin = await hub.next_line()
+    assert admin.startswith("  admin      HUB_TOKEN=$(cat ")
+    publish = f"hub pub /a 1 --url tcp://127.0.0.1:{hub.endpoints[0].port}"
+    code, said = await shell(publish)
+    assert code != 0
+    assert "not recognised" in said
+    assert await shell(f"export {admin.strip().partition(' ')[2].strip()}; {publish}") == (0, "")
+    assert await shell(f"hub check ws://127.0.0.1:{hub.endpoints[1].port} --quiet") == (0, "")
+
+
+async def test_tokens_for_others(start_process: StartProcess, tmp_path: Path) -> None:
+    """Each has its role, beside the admin's own."""
+    new, run = commands(blocks_behind(CONTAINER, "Tokens for others"))
+    code, said = await shell(new)
+    assert code == 0
+    (sensor,) = re.findall(r"hub_\S+", said)
+    hub = await (await start(start_process, run)).wait_up(2)
+    url = f"tcp://127.0.0.1:{hub.endpoints[0].port}"
+    admin = AdminToken(f"{tmp_path}/admin-token").secret()
+    async with connect(url, token=sensor) as client, connect(url, token=admin) as other:
+        async with other.subscribe("/a", "$hub/statistics") as messages:
+            await client.publish("/a", 1)
+            assert (await anext(messages)).topic == "/a"
+        with pytest.raises(PeerError, match=r"\$hub/"):
+            async with client.subscribe("$hub/statistics"):
+                pass
+    with pytest.raises(PeerError, match="not recognised"):
+        async with connect(url):
+            pass
+
+
+def blocks_behind(part: str, words: str) -> str:
+    """What follows in a part behind some words."""
+    return part[part.index(words) :]
+
+
+async def certificates() -> None:
+    """Make those of the page; hosts are this machine, too."""
+    if shutil.which("openssl") is None:
+        pytest.skip("OPENSSL IS MISSING: the certificates of docs/security.md were NOT made")
+    make = blocks(SITES)[0].replace("DNS:$site.example.org", "DNS:$site.example.org,DNS:localhost")
+    code, said = await shell(make)
+    assert code == 0, said
+
+
+async def test_two_sites(start_process: StartProcess, tmp_path: Path) -> None:
+    """The far one dials, is known by its certificate, and brings what it may, and nothing else."""
+    await certificates()
+    await asyncio.to_thread((tmp_path / "policy.toml").write_text, blocks(SITES, "toml")[0])
+    near_line, far_line = commands(SITES)
+    unix = f"unix://{tmp_path}/near.sock"
+    near = await (await start(start_process, near_line, "--listen", unix)).wait_up(2)
+    port = near.endpoints[0].port
+    far = await (await start(start_process, far_line, "--listen", "tcp://127.0.0.1:0", port=port)).wait_up()
+    got: list[tuple[str, object]] = []
+    async with (
+        connect(unix) as operator,
+        connect(far.endpoints[0].location) as sensor,
+        operator.subscribe("/") as messages,
+        sensor.subscribe("/control") as orders,
+    ):
+
+        async def read() -> None:
+            async for message in messages:
+                got.append((message.topic, message.value))  # noqa: PERF401 -- it is looked at meanwhile
+
+        reading = asyncio.get_running_loop().create_task(read())
+        while not got:  # the link comes about by itself
+            await sensor.publish("/other", 1)
+            await sensor.publish("/zeek/dns", 2)
+            await asyncio.sleep(0.05)
+        await operator.publish("/private", 3)
+        await operator.publish("/control/stop", 4)
+        assert (await anext(orders)).value == 4
+        await eventually(lambda: ("/control/stop", 4) in got)
+        reading.cancel()
+    assert {topic for topic, _ in got} == {"/zeek/dns", "/private", "/control/stop"}
+
+
+async def test_browsers_with_a_jwt(start_process: StartProcess, tmp_path: Path) -> None:
+    """Whoever has one of the login's is in, with the roles that it names; one for somebody else is none."""
+    await certificates()
+    jwks(tmp_path / "jwks.json", jwk("ES256"))
+    (line,) = commands(BROWSERS)
+    hub = await (await start(start_process, line)).wait_up()
+    url = f"wss://localhost:{hub.endpoints[0].port}"
+    claims = {
+        "iss": "https://login.example.org/",
+        "aud": "hub",
+        "sub": "alice",
+        "exp": time.time() + 600,
+        "roles": ["member"],
+    }
+    async with (
+        connect(url, ca="ca.pem", token=token(claims, "ES256")) as client,
+        client.subscribe("/a") as messages,
+    ):
+        await client.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+    for wrong in ({"aud": "mail"}, {"iss": "https://evil.example.org/"}, {"exp": time.time() - 600}):
+        with pytest.raises(PeerError, match="not recognised"):
+            async with connect(url, ca="ca.pem", token=token(claims | wrong, "ES256")):
+                pass
