@@ -1,0 +1,186 @@
+"""What users hold against what their handlers hold, whatever happens: accounting is where such code goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from hub.delivery import Role
+from hub.errors import RejectedError
+from hub.handler import Handler
+from hub.names.claim import Announced, Wish
+from hub.quotas.resource import Resource
+from hub.request_frame import Reply, Request, Status
+from hub.tags.rule import Rule
+from tests.hub.fakes import at_once
+from tests.hub.test_shares import EVERYTHING, Hub, fill
+
+USERS = ("alice", "bob", "carol")
+PREFIXES = ("/a", "/b", "/a/long/" + "x" * 300)
+NAMES = ("org.a", "org.b")
+TOTALS = {
+    Resource.CONNECTIONS: 12,
+    Resource.PREFIXES: 14,
+    Resource.RULES: 9,
+    Resource.SERVICES: 9,
+    Resource.NAMES: 8,
+    Resource.PENDING_REQUESTS: 12,
+    Resource.QUEUED_BYTES: 20_000,
+}
+
+
+class SharesAgainstHandlers(RuleBasedStateMachine):
+    """Some users with some handlers each."""
+
+    handlers = Bundle("handlers")
+
+    @initialize()
+    def start(self) -> None:
+        """A hub in which there is little of everything."""
+        self.hub = Hub(dict(TOTALS))
+        self.core = self.hub.core
+        self.users: dict[Handler, str] = {}
+        self.now_us = 0
+        self.transaction = 0
+        self.service, _ = self.hub.join("dave")
+        at_once(self.core.requests.serving(self.service, ["/a"]))
+        self.users[self.service] = "dave"
+
+    @rule(target=handlers, user=st.sampled_from(USERS), is_link=st.booleans())
+    def join(self, user: str, *, is_link: bool) -> Handler:
+        """One more connection, which may be one too many."""
+        handler, _ = self.hub.join(user, role=Role.LINK if is_link else Role.CLIENT)
+        self.core.flush()
+        if handler.closed:
+            self.core.detach(handler, "")
+            assert handler.share is None
+        else:
+            self.users[handler] = user
+            if is_link:
+                self.core.names.link(handler, bytes(16), lambda _name, _announced: None)
+        return handler
+
+    @rule(handler=consumes(handlers))
+    def leave(self, handler: Handler) -> None:
+        """It is gone at once; what it had goes in later turns."""
+        self.core.detach(handler, "")
+        self.users.pop(handler, None)
+
+    @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
+    def take(self, handler: Handler, prefixes: list[str], kind: str) -> None:
+        """Prefixes, rules or services; all of them, or none."""
+        if handler not in self.users:
+            return
+        before = self.seen()
+        try:
+            if kind == "p":
+                self.core.subscribe(handler, prefixes)
+            elif kind == "r":
+                self.core.subscribe_rules(handler, [Rule(("x",), prefix) for prefix in prefixes])
+            else:
+                at_once(self.core.requests.serving(handler, prefixes))
+        except RejectedError:
+            assert self.seen() == before
+
+    @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
+    def give_back(self, handler: Handler, prefixes: list[str], kind: str) -> None:
+        """The same, also what is not held."""
+        if handler not in self.users:
+            return
+        if kind == "p":
+            self.core.unsubscribe(handler, prefixes)
+        elif kind == "r":
+            self.core.rules.unsubscribe(handler, [Rule(("x",), prefix) for prefix in prefixes])
+        else:
+            at_once(self.core.requests.unserving(handler, prefixes))
+
+    @rule(handler=handlers, name=st.sampled_from(NAMES), queue=st.booleans(), give_up=st.booleans())
+    def name(self, handler: Handler, name: str, *, queue: bool, give_up: bool) -> None:
+        """Names are claimed, waited for, announced, and given up."""
+        if handler not in self.users:
+            return
+        self.now_us += 1
+        names = self.core.names
+        with contextlib.suppress(RejectedError):
+            if handler.is_link:
+                held = [] if give_up else [Announced(name, (), self.now_us, 7)]
+                names.hear(handler, held, [name] if give_up else [])
+            elif give_up:
+                names.release(handler, name)
+            else:
+                names.claim(handler, Wish(name, queue=queue), self.now_us)
+
+    @rule(handler=handlers, prefix=st.sampled_from(("/a", "/a", "/b")))
+    def ask(self, handler: Handler, prefix: str) -> None:
+        """A request, which may have nobody to answer it."""
+        if handler in self.users:
+            self.transaction += 1
+            self.core.requests.ask(handler, Request(prefix.encode(), self.transaction, 1000, b"\x00"), 0)
+
+    @rule(handler=handlers, number=st.integers(0, 5), always=st.booleans())
+    def answer(self, handler: Handler, number: int, *, always: bool) -> None:
+        """An answer, perhaps to nothing."""
+        if always or handler in self.users:
+            self.core.requests.answer(self.service if always else handler, Reply(number, Status.OK, b"\x00"))
+
+    @rule()
+    def expire(self) -> None:
+        """Nothing is answered in time."""
+        self.core.requests.expire(10**9)
+
+    @rule(handler=handlers, stalls=st.booleans(), messages=st.integers(0, 8))
+    def stall(self, handler: Handler, messages: int, *, stalls: bool) -> None:
+        """It reads no more, or all of it; and something comes."""
+        if handler in self.users:
+            (handler.pause if stalls else handler.resume)()
+        fill(self.hub, "/a", messages)
+
+    @rule(handler=handlers, may=st.booleans())
+    def rights(self, handler: Handler, *, may: bool) -> None:
+        """It may do nothing any more, or everything again."""
+        if handler in self.users:
+            self.core.give_rights(handler, EVERYTHING.rights(self.users[handler], ("all",) if may else ()))
+
+    def seen(self) -> dict[tuple[str, str], int]:
+        """What handlers hold, by user and resource."""
+        core, sums = self.core, Counter[tuple[str, str]]()
+        participants = core.requests._participants
+        for handler, user in self.users.items():
+            for resource, amount in (
+                (Resource.CONNECTIONS, 1),
+                (Resource.PREFIXES, sum(1 + len(prefix) // 256 for prefix in handler.prefixes)),
+                (Resource.RULES, sum(1 + (len(one.prefix) + 1) // 256 for one in core.rules.of(handler))),
+                (Resource.SERVICES, sum(1 + len(prefix) // 256 for prefix in core.requests.served_by(handler))),
+                (Resource.NAMES, len(core.names._names.get(handler, ()))),
+                (
+                    Resource.PENDING_REQUESTS,
+                    participants[handler].asked_requests if handler in participants else 0,
+                ),
+                (Resource.QUEUED_BYTES, handler.statistics().queued_bytes),
+            ):
+                sums[user, resource.value] += amount
+        return {key: amount for key, amount in sums.items() if amount}
+
+    @invariant()
+    def same(self) -> None:
+        """Once what was put off is done, each user holds what his handlers hold, and all together what there is."""
+        if not hasattr(self, "hub"):
+            return
+        for _ in range(40):
+            self.core.flush()
+        shares = self.hub.quotas.largest(100)
+        charged = {(one.user, resource): amount for one in shares for resource, amount in one.held.items()}
+        assert charged == self.seen()
+        for resource, whole in self.hub.quotas.wholes.items():
+            together = sum(amount for (_, what), amount in charged.items() if what == resource.value)
+            assert whole.free == whole.total - together
+            assert whole.sharers == sum(1 for _, what in charged if what == resource.value)
+            assert resource is Resource.QUEUED_BYTES or whole.free >= 0
+
+
+TestSharesAgainstHandlers = SharesAgainstHandlers.TestCase
+TestSharesAgainstHandlers.settings = settings(stateful_step_count=40, deadline=None)
