@@ -74,7 +74,7 @@ class Share:
         on_left: Called once he has neither connections nor anything else.
     """
 
-    __slots__ = ("_limits", "_on_left", "_usages", "_wholes", "rate", "user")
+    __slots__ = ("_limits", "_on_left", "_wholes", "rate", "usages", "user")
 
     def __init__(
         self, user: str, wholes: Mapping[Resource, Whole], limits: SetLimits, on_left: Callable[[Share], object]
@@ -84,27 +84,27 @@ class Share:
         self._limits = limits
         self._on_left = on_left
         # Resource → what he holds of it, from the first time on that somebody asks.
-        self._usages: dict[Resource, Usage] = {}
+        self.usages: dict[Resource, Usage] = {}
         # How fast he may publish; there whether it is limited now or not, as a reload may change that.
         self.rate = Rate(limits.rate)
 
     def __getitem__(self, resource: Resource) -> Usage:
         """Return what he holds of a resource: the same object for as long as there is the share."""
-        usage = self._usages.get(resource)
+        usage = self.usages.get(resource)
         if usage is None:
             limit = self._limits.most.get(resource)
-            usage = self._usages[resource] = Usage(self._wholes[resource], self.user, limit, self._look)
+            usage = self.usages[resource] = Usage(self._wholes[resource], self.user, limit, self._look)
         return usage
 
     @property
     def is_empty(self) -> bool:
         """Whether he has no connection, and holds nothing else."""
-        return not any(usage.held for usage in self._usages.values())
+        return not any(usage.held for usage in self.usages.values())
 
     def set_limits(self, limits: SetLimits) -> None:
         """Let these limits apply from now on; what he holds he keeps."""
         self._limits = limits
-        for resource, usage in self._usages.items():
+        for resource, usage in self.usages.items():
             usage.set_limit(limits.most.get(resource))
         self.rate.set_limits(limits.rate)
 
@@ -115,14 +115,9 @@ class Share:
 
     def statistics(self) -> ShareStatistics:
         """Return what he holds."""
-        held = {resource.value: usage.held for resource, usage in self._usages.items() if usage.held}
-        refused = sum(usage.refused_total for usage in self._usages.values())
+        held = {resource.value: usage.held for resource, usage in self.usages.items() if usage.held}
+        refused = sum(usage.refused_total for usage in self.usages.values())
         return ShareStatistics(self.user, 1, held, refused, self.rate.held_back_s)
-
-    @property
-    def weight(self) -> float:
-        """The largest part of any resource that he holds: who holds most of something is shown first."""
-        return max((usage.held / self._wholes[each].total for each, usage in self._usages.items()), default=0.0)
 
 
 class Quotas:
@@ -215,23 +210,37 @@ class Quotas:
     def largest(self, most: int) -> list[ShareStatistics]:
         """Return what users hold: those who have the largest part of something, and the rest of them together.
 
+        About 1 µs a user.
+
         Args:
             most: How many are shown by themselves.
         """
-        shares = list(self._shares.values())
-        shown = heapq.nlargest(most, shares, key=lambda share: share.weight)
-        found = [share.statistics() for share in shown]
-        if len(shares) > most:
-            names = {share.user for share in shown}
-            found.append(_together([share.statistics() for share in shares if share.user not in names]))
-        return found
+        weights: list[tuple[float, str]] = []
+        refused = 0
+        held_back_s = 0.0
+        for user, share in self._shares.items():
+            weight = 0.0  # the largest part of any resource that he holds
+            for usage in share.usages.values():
+                refused += usage.refused_total
+                weight = max(weight, usage.held / usage.whole.total)
+            weights.append((weight, user))
+            held_back_s += share.rate.held_back_s
+        shown = [self._shares[user].statistics() for _, user in heapq.nlargest(most, weights)]
+        if len(shown) < len(weights):
+            shown.append(self._rest(shown, refused, held_back_s))
+        return shown
 
-
-def _together(some: list[ShareStatistics]) -> ShareStatistics:
-    held: dict[str, int] = {}
-    for each in some:
-        for resource, amount in each.held.items():
-            held[resource] = held.get(resource, 0) + amount
-    return ShareStatistics(
-        "", len(some), held, sum(each.refused_total for each in some), sum(each.held_back_s for each in some)
-    )
+    def _rest(self, shown: list[ShareStatistics], refused: int, held_back_s: float) -> ShareStatistics:
+        """Return what those have together who are not shown; the numbers are of all."""
+        held: dict[str, int] = {}
+        for resource, whole in self.wholes.items():
+            amount = whole.total - whole.free - sum(one.held.get(resource.value, 0) for one in shown)
+            if amount:
+                held[resource.value] = amount
+        return ShareStatistics(
+            user="",
+            users=len(self._shares) - len(shown),
+            held=held,
+            refused_total=refused - sum(one.refused_total for one in shown),
+            held_back_s=held_back_s - sum(one.held_back_s for one in shown),
+        )

@@ -71,10 +71,10 @@ class Usage:
         on_empty: Called whenever he holds nothing of it any more.
     """
 
-    __slots__ = ("_on_empty", "_whole", "held", "limit", "refused_total", "user")
+    __slots__ = ("_on_empty", "held", "limit", "refused_total", "user", "whole")
 
     def __init__(self, whole: Whole, user: str, limit: int | None, on_empty: Callable[[], object]) -> None:
-        self._whole = whole
+        self.whole = whole
         self._on_empty = on_empty
         self.user = user
         self.held = 0
@@ -86,7 +86,7 @@ class Usage:
     @property
     def most(self) -> int:
         """How much he may hold now. It may be less than he holds, as others have come since he took it."""
-        whole = self._whole
+        whole = self.whole
         if self.limit is not None:
             return min(self.limit, self.held + max(0, whole.free))
         return max(0, whole.free + self.held) // (whole.sharers + (1 if self.held else 2))
@@ -98,7 +98,7 @@ class Usage:
 
     def take(self, amount: int) -> bool:
         """Take so much more, if he may hold it; return whether he does. A refusal is counted."""
-        whole, held = self._whole, self.held
+        whole, held = self.whole, self.held
         if held and self.limit is None:  # as `most` and `add`, with two calls less for each message that waits
             if (held + amount) * (whole.sharers + 1) <= whole.free + held:
                 self.held = held + amount
@@ -115,13 +115,13 @@ class Usage:
     def refuse(self) -> None:
         """Count a refusal."""
         self.refused_total += 1
-        self._whole.refused_total += 1
+        self.whole.refused_total += 1
 
     def add(self, amount: int) -> None:
         """Take so much more, whatever he may hold: where he, or somebody else, is owed it."""
         if not amount:
             return
-        whole = self._whole
+        whole = self.whole
         if not self.held and self.limit is None:
             whole.sharers += 1
         self.held += amount
@@ -131,7 +131,7 @@ class Usage:
         """Hold so much less. It was taken or added before."""
         if not amount:
             return
-        whole = self._whole
+        whole = self.whole
         self.held -= amount
         whole.free += amount
         if not self.held:
@@ -142,7 +142,7 @@ class Usage:
     def set_limit(self, limit: int | None) -> None:
         """Let another limit apply from now on; what he holds he keeps."""
         if self.held:
-            self._whole.sharers += (limit is None) - (self.limit is None)
+            self.whole.sharers += (limit is None) - (self.limit is None)
         self.limit = limit
 
     def require(self, amount: int) -> None:
@@ -166,7 +166,7 @@ class Usage:
 
     def rejection(self, amount: int) -> RejectedError:
         """Return why so much more was refused: the resource, the limit, and who has it."""
-        whole = self._whole
+        whole = self.whole
         if self.limit is not None and self.held + amount > self.limit:
             cause = f"the limit for this user is {self.limit}"
         else:
