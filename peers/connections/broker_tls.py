@@ -54,6 +54,7 @@ def _context(side: int, settings: ZeekSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.check_hostname = False
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # it lets a far side order handshakes without end
     if _has_certificate(settings):
         _load(context, settings)
         return context

@@ -16,7 +16,7 @@ takes at most `STEPS_PER_TURN` steps. Cost: O(1) for each, and a timer.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from itertools import islice
 
 from hub.settings import Limits
 from peers.node.newcomers import Newcomers
@@ -45,8 +45,9 @@ class Handshakes:
         self.evicted = 0
         """How many had to give way since the start."""
         self._timers: dict[TlsTransport, asyncio.TimerHandle] = {}
-        self._line: deque[TlsTransport] = deque()
-        """Those whose next step can be taken, first come first served."""
+        self._line: dict[TlsTransport, None] = {}
+        """Those whose next step can be taken, first come first served. Whoever has no place any more is not in it: a
+        flood may come faster than steps are taken."""
         self._is_woken = False
         """Whether steps will be taken in the next turn."""
         self._is_closed = False
@@ -81,12 +82,13 @@ class Handshakes:
 
     def is_due(self, one: TlsTransport) -> None:
         """Let one wait for its turn."""
-        self._line.append(one)
+        self._line[one] = None
         self._wake()
 
     def end(self, one: TlsTransport) -> None:
         """Free the place of one."""
         self._newcomers.remove(one)
+        self._line.pop(one, None)
         timer = self._timers.pop(one, None)
         if timer is not None:
             timer.cancel()
@@ -105,6 +107,8 @@ class Handshakes:
 
     def _take_steps(self) -> None:
         self._is_woken = False
-        for _ in range(min(STEPS_PER_TURN, len(self._line))):
-            self._line.popleft().shake()
+        for one in list(islice(self._line, STEPS_PER_TURN)):
+            if one in self._line:  # a step before may have ended it
+                del self._line[one]
+                one.shake()
         self._wake()

@@ -278,6 +278,29 @@ async def test_a_silent_handshake(start_daemon: StartDaemon, authority: Authorit
     await eventually(lambda: hub.node.tls_failures == 20)
 
 
+async def test_a_far_side_that_wants_to_shake_hands_again(
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files
+) -> None:
+    """TLS 1.2 has renegotiation, by which a client orders handshakes without end: it is refused, and nobody notices."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("OPENSSL IS MISSING: renegotiation was NOT tried")
+    hub = await start(start_daemon, hub_files, "tls")
+    address = f"127.0.0.1:{hub.endpoints[0].port}"
+    client = await asyncio.create_subprocess_exec(
+        program,
+        *("s_client", "-connect", address, "-tls1_2", "-CAfile", authority.ca),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    await eventually(lambda: hub.node.connections)
+    said, _ = await client.communicate(b"R\n")
+    assert b"RENEGOTIATING" in said
+    assert b"no renegotiation" in said
+    assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
+
+
 async def test_silent_handshakes_keep_nobody_out(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files
 ) -> None:

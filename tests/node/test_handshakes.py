@@ -105,6 +105,22 @@ async def test_a_turn_has_a_share_of_steps() -> None:
     end(places, each)
 
 
+async def test_a_flood_leaves_nothing_in_the_line() -> None:
+    """Whoever has given way waits for no turn: more may come in a turn than steps are taken in it."""
+    places = handshakes(limit=16)
+    every: list[Shaking] = []
+    for _ in range(50):
+        some = arrive(places, 2 * STEPS_PER_TURN)
+        every += some
+        for one in some:
+            places.is_due(cast("TlsTransport", one))
+        assert len(places._line) <= 16
+        await asyncio.sleep(0)
+    assert all(one.steps + one.aborted >= 1 for one in every[:-16])
+    end(places, every)
+    assert not places._line
+
+
 async def test_the_hub_stops() -> None:
     """All are ended, and so is one that was accepted in that moment."""
     places = handshakes()

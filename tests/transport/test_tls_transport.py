@@ -228,7 +228,7 @@ async def test_the_far_side_goes_away_in_the_handshake(listening: Listening) -> 
 async def test_a_handshake_that_takes_too_long(listening: Listening) -> None:
     """It is ended, and it is said why."""
     listening.handshakes.limit_s = 0.05
-    reader, writer = await plain(listening)
+    reader, writer = await asyncio.open_connection(*listening.address)
     with contextlib.suppress(ConnectionError):
         assert await reader.read(-1) == b""
     assert [reason for _, reason in listening.failures] == ["the handshake has taken too long"]
