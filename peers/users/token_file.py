@@ -33,9 +33,7 @@ _LARGEST_FILE_BYTES = 64 * 1024 * 1024
 _MODE = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
-_HEAD = (
-    b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub takes changes when it reloads (SIGHUP).\n"
-)
+_HEAD = b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub takes changes at `hub reload`.\n"
 
 
 def check_private(descriptor: int, path: Path) -> None:

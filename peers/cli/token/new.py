@@ -76,6 +76,6 @@ def _tell(token: Token, path: str) -> None:
     """Say on a terminal what was made."""
     until = "for ever" if token.ends is None else f"until {token.ends:%Y-%m-%d %H:%M} UTC"
     text = (
-        f"token {token.id} of {token.user}, {until}; its hash is in {path}, which a running hub reads when it reloads"
+        f"token {token.id} of {token.user}, {until}; its hash is in {path}, which a running hub reads at `hub reload`"
     )
     print(escaped(f"hub token new: {text}"), file=sys.stderr)

@@ -21,4 +21,4 @@ def revoke(
     """Take a token away from the hub's file, by its id."""
     token = place.file().revoke(token_id)
     label = f" ({token.label})" if token.label else ""
-    print(escaped(f"revoked: token {token.id} of {token.user}{label}; a running hub knows when it reloads (SIGHUP)"))
+    print(escaped(f"revoked: token {token.id} of {token.user}{label}; a running hub knows after `hub reload`"))
