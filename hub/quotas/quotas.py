@@ -103,6 +103,8 @@ class Share:
 
     def set_limits(self, limits: SetLimits) -> None:
         """Let these limits apply from now on; what he holds he keeps."""
+        if limits == self._limits:
+            return
         self._limits = limits
         for resource, usage in self.usages.items():
             usage.set_limit(limits.most.get(resource))
@@ -186,11 +188,23 @@ class Quotas:
             self._held_back_s += share.rate.held_back_s
             self._held_back_total += share.rate.held_back_total
 
+    def set_total(self, resource: Resource, total: int) -> None:
+        """Have so much of a resource from now on. What users hold they keep."""
+        self.wholes[resource].set_total(total)
+
     def adopt(self, limits: QuotaLimits) -> None:
-        """Let other limits apply from now on. What is held is kept, also what is more than may be held now."""
+        """Let other limits apply from now on. What is held is kept, also what is more than may be held now.
+
+        About 1 µs a user, as users with the same roles have the same limits.
+        """
         self._limits = limits
+        of_roles: dict[frozenset[str], SetLimits] = {}
         for user, share in self._shares.items():
-            share.set_limits(limits.of(user, self._roles[user]))
+            roles = self._roles[user]
+            found = limits.of(user, roles) if user in limits.users else of_roles.get(roles)
+            if found is None:
+                found = of_roles[roles] = limits.of(user, roles)
+            share.set_limits(found)
 
     def statistics(self) -> dict[str, WholeStatistics]:
         """Return, by resource, what there is, what users hold, and how often they were refused."""
@@ -222,7 +236,7 @@ class Quotas:
             weight = 0.0  # the largest part of any resource that he holds
             for usage in share.usages.values():
                 refused += usage.refused_total
-                weight = max(weight, usage.held / usage.whole.total)
+                weight = max(weight, usage.held / (usage.whole.total or 1))
             weights.append((weight, user))
             held_back_s += share.rate.held_back_s
         shown = [self._shares[user].statistics() for _, user in heapq.nlargest(most, weights)]

@@ -60,6 +60,11 @@ class Whole:
         # How often somebody was refused since the start of the hub.
         self.refused_total = 0
 
+    def set_total(self, total: int) -> None:
+        """Have so much from now on. What users hold they keep."""
+        self.free += total - self.total
+        self.total = total
+
 
 class Usage:
     """What one user holds of one resource, over all his connections.

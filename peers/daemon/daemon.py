@@ -28,6 +28,7 @@ from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import USERS_SHOWN
+from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.admin.services import add_services
 from peers.connections import broker_tls
@@ -316,6 +317,9 @@ class Daemon:
                 nofile=soft,
             )
         self.node.shared.descriptors.limit = shared
+        quotas = self.node.core.quotas
+        quotas.set_total(Resource.CONNECTIONS, places.limit)
+        quotas.set_total(Resource.DESCRIPTORS, shared)
 
     def _close_servers(self) -> None:
         for server in self._servers:

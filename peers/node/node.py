@@ -316,7 +316,7 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
     quotas = settings.quotas
     part_bytes = memory_bytes // _OTHER_PARTS
     others = part_bytes // _HELD_BYTES
-    found = {
+    return {
         Resource.CONNECTIONS: settings.limits.connections,
         Resource.PREFIXES: quotas.prefixes or memory_bytes // _PREFIX_PARTS // _HELD_BYTES,
         Resource.RULES: quotas.rules or others,
@@ -328,7 +328,6 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
         Resource.DESCRIPTORS: settings.shm.descriptors,
         Resource.STAGED_BYTES: min(settings.journal.staged_bytes, memory_bytes // STAGED_PARTS),
     }
-    return {resource: max(1, total) for resource, total in found.items()}
 
 
 def core_limits(settings: Settings) -> CoreLimits:

@@ -16,6 +16,7 @@ from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow, QueueLimits
+from hub.quotas.resource import Resource
 from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.memory import keep_freed_memory
@@ -237,6 +238,16 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
     "limits.newcomers": lambda daemon: daemon.node.admission.newcomers_limit,
 }
 """Where a live key is not read from the node's settings each time that it is used."""
+
+
+async def test_users_share_the_connections_that_there_are(start_daemon: StartDaemon) -> None:
+    """However many that are: as set, as a reload says, or as the process may open."""
+    daemon = await start_daemon()
+    total = daemon.node.core.quotas.wholes[Resource.CONNECTIONS]
+    assert total.total == daemon.node.admission.limit
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "limits": {"connections": 7}}, {})
+    daemon.take_over(daemon.prepare(loaded))
+    assert total.total == daemon.node.admission.limit == 7
 
 
 # Once a second.

@@ -82,8 +82,25 @@ def test_other_limits() -> None:
     quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.RULES: 6, Resource.NAMES: 1})}))
     assert share[Resource.RULES].room == 1
     assert share[Resource.NAMES].room == 1
-    quotas.adopt(QuotaLimits())
+    other = quotas.join("bob", frozenset({"small"}))
+    quotas.adopt(QuotaLimits(roles={"small": SetLimits({Resource.RULES: 3})}))
     assert share[Resource.RULES].room > 10**6
+    assert other[Resource.RULES].room == 3
+
+
+def test_less_or_more_than_there_was() -> None:
+    """The whole may change, as connections do where the process may open few files; what is held is kept."""
+    quotas = Quotas({Resource.CONNECTIONS: 10})
+    shares = [quotas.join("alice", NOBODY) for _ in range(5)]
+    quotas.set_total(Resource.CONNECTIONS, 4)
+    assert quotas.statistics()["connections"] == WholeStatistics(total=4, held=5, refused_total=0)
+    with pytest.raises(RejectedError):
+        quotas.join("bob", NOBODY)
+    quotas.leave(shares[0])
+    with pytest.raises(RejectedError):
+        quotas.join("bob", NOBODY)
+    quotas.set_total(Resource.CONNECTIONS, 100)
+    assert shares[0][Resource.CONNECTIONS].most == 50
 
 
 def test_who_holds_most_is_shown_first() -> None:
