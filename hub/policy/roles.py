@@ -5,6 +5,7 @@
 | `admin` | everything, also what stands under `$hub/`, and administers the hub |
 | `member` | publishes, subscribes, requests, serves, claims names and reads the journal, but not under `$hub/` |
 | `reader` | subscribes and reads the journal, but not under `$hub/` |
+| `peer` | is a peer hub, or a Zeek, that brings and takes everything but what stands under `$hub/` |
 
 Owner: nobody, these are values.
 """
@@ -30,5 +31,6 @@ BUILT_IN: Mapping[str, RolePermissions] = {
     ADMIN: RolePermissions({action: [_ALL_TOPICS, _OWN_TOPICS] for action in Action}, is_admin=True),
     "member": RolePermissions({action: [_ALL_TOPICS] for action in (*_READS, *_WRITES)}),
     "reader": RolePermissions({action: [_ALL_TOPICS] for action in _READS}),
+    "peer": RolePermissions({action: [_ALL_TOPICS] for action in (Action.BRING, Action.TAKE)}),
 }
 """Name → what the role may do."""

@@ -182,7 +182,7 @@ class Daemon:
         """
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
         settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
-        users = read_users(settings.access)
+        users = read_users(settings.access, settings.zeek.role)
         if self._tls is not None:
             server_context(settings.tls)  # what it raises is raised before anything has changed
         return Prepared(settings, users, applied, needs_restart)

@@ -141,7 +141,7 @@ class Node:
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
-        self.access = Access(read_users(settings.access), self._loop_s, time.time)
+        self.access = Access(read_users(settings.access, settings.zeek.role), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
         self.core.adopt(self.access.policy)
         self.admission = Admission(settings.limits)

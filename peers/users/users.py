@@ -60,8 +60,12 @@ NOBODY = Users()
 """Nothing is set."""
 
 
-def read_users(settings: AccessSettings) -> Users:
+def read_users(settings: AccessSettings, zeek_role: str = "") -> Users:
     """Read everything that the settings name.
+
+    Args:
+        settings: That name it.
+        zeek_role: The role of all Zeeks (`zeek.role`), which must be there, too; empty for none.
 
     Raises:
         ConfigError: Something is wrong with a file; the text names it, the place in it, and what is expected there.
@@ -72,10 +76,10 @@ def read_users(settings: AccessSettings) -> Users:
     tree = read_toml(Path(settings.policy), _LARGEST_POLICY_BYTES, "a policy") if settings.policy else {}
     policy = read_policy(tree, source)
     accounts = read_accounts(tree, policy, source)
-    if settings.anonymous and settings.anonymous not in policy.roles:
-        known = ", ".join(sorted(policy.roles)[:8])
-        reason = f"there is no role {printable(settings.anonymous)} in {source}; there are {known}"
-        raise ConfigError("", "access.anonymous", reason)
+    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek_role)):
+        if role and role not in policy.roles:
+            known = ", ".join(sorted(policy.roles)[:8])
+            raise ConfigError("", key, f"there is no role {printable(role)} in {source}; there are {known}")
     return Users(
         policy,
         accounts.certificates,

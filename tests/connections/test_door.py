@@ -224,6 +224,18 @@ async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) 
     assert await end_of(client) == (CloseCode.GOING_AWAY, "the hub stops")
 
 
+async def test_a_token_while_the_hub_stops(hub: Hub, known: KnownTokens) -> None:
+    """A client that is there already is served until its turn to go has come."""
+    client = await hub.raw()
+    await client.greet(token=known.token("alice"))
+    hub.node.draining = True
+    await client.send(encode_token(Renewal(7, known.token("alice"))))
+    assert decode_notice((await client.frame()).body) == Notice("confirmed", request=7)
+    the_connection(hub).drain()
+    await client.send(encode_token(Renewal(8, SECRET)))
+    assert await end_of(client) == (CloseCode.GOING_AWAY, "the hub stops")
+
+
 async def test_a_reload_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
     """Whoever waits was not known, and hears that, though he would be now; he may come again."""
     known.answer_after(3.0)

@@ -374,7 +374,7 @@ def test_a_token_that_is_to_end_earlier(place: Place) -> None:
         (AccessSettings(jwt_keys="/no/such/file", jwt_issuer="i", jwt_audience="a"), "/no/such/file: there is no"),
         (
             AccessSettings(anonymous="raeder"),
-            "access.anonymous: there is no role 'raeder' in the built-in policy; there are admin, member, reader",
+            "access.anonymous: there is no role 'raeder' in the built-in policy; there are admin, member, peer, reader",
         ),
     ],
 )
@@ -413,6 +413,18 @@ def test_mistakes_in_the_tables(text: str, told: str, tmp_path: Path) -> None:
     assert str(refused.value).startswith(f"{file}: ")
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_role_of_zeeks_must_be_there(tmp_path: Path) -> None:
+    """Like that of strangers; where there are no users, it has no meaning and is not looked at."""
+    file = tmp_path / "policy.toml"
+    file.write_text("[roles.zeeks]\nlink = { bring = ['/zeek'] }\n")
+    settings = AccessSettings(policy=str(file))
+    for role in ("", "zeeks", "peer"):
+        assert read_users(settings, role).policy is not None
+    with pytest.raises(ConfigError, match=r"zeek\.role: there is no role 'zeek' in .*; there are admin, "):
+        read_users(settings, "zeek")
+    assert read_users(AccessSettings(), "zeek") == NOBODY
 
 
 def test_secrets_are_not_shown(place: Place) -> None:

@@ -77,14 +77,21 @@ def test_roles_that_somebody_vouches_for() -> None:
 
 
 def test_built_in_roles() -> None:
-    """An admin may do everything, also to the hub's own topics; a member all but that; a reader only reads."""
+    """An admin may do everything, also to the hub's own topics; a member all but that; a reader only reads.
+
+    A peer hub brings and takes everything but them.
+    """
     policy = read("")
-    admin, member, reader = (policy.rights("u", [role]) for role in ("admin", "member", "reader"))
+    admin, member, reader, peer = (policy.rights("u", [role]) for role in ("admin", "member", "reader", "peer"))
     assert all(admin.may_all(action, prefix) for action in Action for prefix in ("", "$hub/", "/a"))
     assert (admin.is_admin, member.is_admin, reader.is_admin) == (True, False, False)
     assert {action for action in Action if member.may_all(action, "")} == set(Action) - {Action.BRING, Action.TAKE}
     assert {action for action in Action if reader.may_all(action, "")} == {Action.SUBSCRIBE, Action.JOURNAL}
-    assert not any(who.may(action, "$hub/x") for who in (member, reader) for action in set(Action) - {Action.CLAIM})
+    assert {action for action in Action if peer.may_all(action, "")} == {Action.BRING, Action.TAKE}
+    assert (peer.may_link, member.may_link) == (True, False)
+    assert not any(
+        who.may(action, "$hub/x") for who in (member, reader, peer) for action in set(Action) - {Action.CLAIM}
+    )
 
 
 def test_built_in_roles_give_way() -> None:
@@ -98,7 +105,7 @@ def test_an_empty_policy() -> None:
     """It allows nothing to nobody."""
     policy = read("")
     assert not policy.rights("anonymous").may(Action.PUBLISH, "/x")
-    assert policy.roles == {"admin", "member", "reader"}
+    assert policy.roles == {"admin", "member", "peer", "reader"}
 
 
 def test_what_was_decided_for_a_domain() -> None:
@@ -136,7 +143,7 @@ def test_what_was_decided_for_a_domain() -> None:
         ("[roles.'']", "roles.", "no name of a user or role"),
         ("[roles.r]\n[users]\nu = 'r'", "users.u", "expected a list of roles"),
         ("[roles.reader]\n[users]\nu = ['raeder']", "users.u[0]", "did you mean reader?"),
-        ("[users]\nu = ['r']", "users.u[0]", "there is no role 'r'; there are admin, member, reader"),
+        ("[users]\nu = ['r']", "users.u[0]", "there is no role 'r'; there are admin, member, reader, peer"),
         ("[users]\n'a/b' = []", "users.a/b", "no name of a user or role"),
         ("[users]\nlocal = []", "users.local", "a name that the hub gives itself"),
         ("[users]\nanonymous = []", "users.anonymous", "a name that the hub gives itself"),
