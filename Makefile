@@ -35,6 +35,7 @@ run: $(VENV)/.run ## set up and start a hub: TCP 7400, WebSocket and page 7401 (
 test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
 	@tests/spark/install-java
+	@$(BIN)/python -m tests.spark.share_classes
 	$(PYTEST) $(ARGS)
 
 test-quick: $(VENV)/.quick ## the tests of everything with sockets, without the slow ones (PYTHON=python3.13, WITHOUT=uvloop)

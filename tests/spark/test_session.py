@@ -15,7 +15,7 @@ import pytest
 from peers.spark.failure import JobFailedError
 from peers.spark.java import SparkUnavailableError
 from peers.spark.session import SessionSettings, open_session, resolved_master, running_job, session_conf
-from tests.spark.quick import QUICK_JAVA
+from tests.spark.quick import QUICK_JAVA, SHARED_CLASSES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=200,
     )
 
 
@@ -85,6 +85,17 @@ def test_a_session_that_runs_is_taken(spark: SparkSession) -> None:
     with running_job(SessionSettings(), shown=False) as job:
         assert job.spark is spark
     assert spark.range(3).count() == 3
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.skipif(not SHARED_CLASSES.exists(), reason="classes are not shared here: `make test` has it done")
+def test_java_takes_classes_from_the_file() -> None:
+    """It would pass over one that was written for another Java or other jars, and say nothing."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    assert str(SHARED_CLASSES) in Path(f"/proc/{gateway.proc.pid}/maps").read_text()
 
 
 def broken_off() -> None:

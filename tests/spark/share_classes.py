@@ -1,0 +1,84 @@
+"""Write down the classes that Spark loads in a short session, so that those of the tests need not read their jars.
+
+    python -m tests.spark.share_classes
+
+It takes as long as two short sessions, and does nothing where that was done for this Java and this Spark. Without the
+file the tests are slower, and the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from peers.spark import java
+from peers.spark.session import SessionSettings, open_session
+from tests.spark.quick import SHARED_CLASSES, SILENT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__: list[str] = []
+
+_WRITTEN_FOR = SHARED_CLASSES.with_suffix(".txt")
+
+
+def _java_and_spark() -> str:
+    told = subprocess.run([java._java(os.environ), "-version"], capture_output=True, text=True, check=True)
+    return f"{told.stderr}{pyspark.__file__} {pyspark.__version__}\n"
+
+
+def _use(spark: SparkSession, folder: Path) -> None:
+    """Do a little of all that tests do: group, write and read files, run a stream and a function in Python."""
+    numbers, counts, copy = (str(folder / name) for name in ("numbers", "counts", "copy"))
+    frame = spark.range(100).selectExpr("id", "id % 7 AS part", "CAST(id AS STRING) AS text")
+    frame.write.partitionBy("part").parquet(numbers)
+    frame.groupBy("part").count().orderBy("part").write.parquet(counts)
+    spark.read.parquet(numbers).join(spark.read.parquet(counts), "part").collect()
+    frame.mapInArrow(lambda batches: batches, frame.schema).collect()
+    stream = spark.readStream.schema(spark.read.parquet(numbers).schema).parquet(numbers)
+    query = stream.writeStream.option("checkpointLocation", f"{copy}.state").trigger(availableNow=True)
+    query.start(copy, format="parquet").awaitTermination()
+
+
+def _share(made: Path) -> None:
+    flags = f"-XX:ArchiveClassesAtExit={made} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SILENT}"
+    settings = SessionSettings(
+        name="share classes",
+        master="local[2]",
+        shuffle_partitions=2,
+        conf={"spark.driver.extraJavaOptions": flags},
+    )
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
+        spark = open_session(settings, log)
+        _use(spark, Path(folder))
+        spark.stop()
+        gateway = pyspark.SparkContext._gateway
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+
+
+def main() -> None:
+    """Write the file, unless it is there."""
+    written_for = _java_and_spark()
+    if SHARED_CLASSES.exists() and _WRITTEN_FOR.exists() and _WRITTEN_FOR.read_text() == written_for:
+        return
+    made = SHARED_CLASSES.with_suffix(".new")
+    made.unlink(missing_ok=True)
+    _share(made)
+    if not made.exists():
+        sys.stderr.write("make test: this Java shares no classes; the tests of Spark take longer\n")
+        return
+    made.replace(SHARED_CLASSES)
+    _WRITTEN_FOR.write_text(written_for)
+
+
+if __name__ == "__main__":
+    main()
