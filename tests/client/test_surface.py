@@ -67,7 +67,17 @@ INSIDE: dict[type, set[str]] = {
 }
 """What the parts of a client call of them; their docstrings say so, and no document names it."""
 
-SERVER_ONLY = {"apsw", "cyclopts", "prometheus_client", "rich", "structlog", "sortedcontainers", "uvloop"}
+SERVER_ONLY = {
+    "apsw",
+    "cryptography",
+    "cyclopts",
+    "jwt",
+    "prometheus_client",
+    "rich",
+    "structlog",
+    "sortedcontainers",
+    "uvloop",
+}
 
 
 @pytest.mark.parametrize("package", SURFACES, ids=lambda package: package.__name__)

@@ -22,7 +22,7 @@ sys.meta_path.insert(0, Blocked())
 """
 
 CLI = {"cyclopts", "rich"}
-SERVER = {"apsw", "prometheus_client", "structlog"}
+SERVER = {"apsw", "cryptography", "jwt", "prometheus_client", "structlog"}
 OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
 
 
@@ -62,3 +62,26 @@ def test_a_command_whose_packages_are_absent_says_what_to_install(absent: set[st
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"pip install '.[{extra}]'" in done.stderr
+
+
+def test_a_policy_and_tokens_need_no_package_of_the_hub(tmp_path: Path) -> None:
+    """Both can be made ready where there is only the command line."""
+    (tmp_path / "policy.toml").write_text("[users]\nalice = []\n")
+    for command in (
+        f"policy check {tmp_path}/policy.toml",
+        f"token new alice --role member --access-tokens {tmp_path}/tokens",
+        f"token list --access-tokens {tmp_path}/tokens",
+    ):
+        program = f"from peers.cli import main; sys.argv = ['hub', *{command!r}.split()]; main()"
+        done = run_without(SERVER | OTHERS, program)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_hub_without_the_package_for_jwts_says_what_to_install(tmp_path: Path) -> None:
+    """It is needed only by a hub that takes JWTs."""
+    flags = "--listen tcp://127.0.0.1:0 --access-jwt-issuer i --access-jwt-audience a --access-jwt-keys"
+    command = f"run {flags} {tmp_path}/jwks.json"
+    program = f"from peers.cli import main; sys.argv = ['hub', *{command!r}.split()]; main()"
+    done = run_without({"jwt", "cryptography"}, program)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install '.[server]'" in done.stderr
