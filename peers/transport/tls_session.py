@@ -52,7 +52,10 @@ class TlsSession:
 
     def feed(self, data: bytes) -> None:
         """Take what has come."""
-        self._unfed = memoryview(bytes(self._unfed) + data if self._unfed else data)
+        if not self._unfed and len(data) <= _SLICE_BYTES:
+            self._incoming.write(data)
+        else:
+            self._unfed = memoryview(bytes(self._unfed) + data if self._unfed else data)
 
     def shake(self) -> bool:
         """Go on with the handshake as far as what has come allows; return whether it is done.
@@ -76,17 +79,21 @@ class TlsSession:
             ssl.SSLError: What has come is no TLS, or was changed on its way.
         """
         pieces: list[bytes] = []
-        read = self.object.read
+        incoming, read = self._incoming, self.object.read
         while not self.has_ended:
             try:
                 while piece := read(_RECORD_BYTES):
                     pieces.append(piece)
-                self.has_ended = True
+                    if not incoming.pending:  # asking OpenSSL would cost an exception, 2 µs
+                        break
+                else:
+                    self.has_ended = True
             except ssl.SSLWantReadError:
-                if not self._refill():
-                    break
+                pass
             except _ENDED:
                 self.has_ended = True
+            if not self._refill():
+                break
         if self.has_ended:
             self._unfed = memoryview(b"")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
