@@ -7,7 +7,7 @@ client ─ publish, subscribe ... ─▶ conversation ─▶ write_outgoing ─�
 
 | it ended with | error | again? |
 |---|---|---|
-| 1008, 4401, 4403 | `RejectedError`: a person must act | no, but for 4401 where a fresh token can be had |
+| 1008, 4401, 4403 | `RejectedError`: a person must act | no, but for 4401 where the next one may show something else |
 | 1002, 1003, 1007, 1009 | `ProtocolError`: the same bytes would end the same way | no, see below |
 | all others (1001, 1013, 4008, no CLOSE at all ...) | `ConnectionLostError` | yes |
 
@@ -64,7 +64,7 @@ class Ending(NamedTuple):
     overslept: bool = False
     """Whether this side had not read for so long that the hub could take it for dead."""
     renewable: bool = False
-    """Whether the hub had taken the token of this connection, and there may be a fresh one for the next."""
+    """Whether the hub had let this connection in, and there may be a fresh token, or certificate, for the next."""
 
     @property
     def final(self) -> bool:
@@ -121,7 +121,8 @@ class Connection(asyncio.Protocol):
         self._on_read = on_read
         self._liveness = Liveness(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
         self._timer: asyncio.TimerHandle | None = None
-        self._has_fresh_tokens = callable(settings.token)
+        # Whether the next connection may show something else: files of certificates are read for each, too.
+        self._has_fresh_proof = callable(settings.token) or bool(settings.certificate)
         # True while the socket is read: `read` says whether.
         self._reading = True
         # True if reading was paused since the last check: then silence is no sign that the hub is gone.
@@ -255,7 +256,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_renewable(self) -> bool:
-        return self._has_fresh_tokens and self.opened.done()
+        return self._has_fresh_proof and self.opened.done()
 
     def _open(self, hello: Hello) -> None:
         if not self.opened.done():

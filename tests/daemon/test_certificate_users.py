@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from tests.daemon.conftest import StartDaemon
 from tests.hubs.authority import Authority, Files
+from tests.hubs.eventually import eventually
 
 POLICY = """
 [users]
@@ -76,6 +78,29 @@ async def test_a_certificate(hub: Daemon, authority: Authority, alice: Files, pl
         assert client.hub is not None
         assert client.hub.until is not None
         assert client.hub.until > 0
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["tls", "wss"])
+async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
+    """It ends the connection, and the client comes back with what is in its files by then."""
+    url = hub.endpoints[place].location
+    ends: asyncio.Queue[str] = asyncio.Queue()
+    async with (
+        connect(
+            url, ca=authority.ca, certificate=alice.certificate, key=alice.key, on_disconnect=ends.put_nowait
+        ) as client,
+        client.subscribe("/a") as messages,
+    ):
+        (connection,) = hub.node.connections
+        assert isinstance(connection, Connection)
+        assert connection.identity is not None
+        connection.identity = connection.identity._replace(until_s=0.0)
+        connection.watch_proof()
+        assert "(4401)" in await ends.get()
+        await eventually(lambda: client.statistics().connected)
+        await client.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+        assert client.statistics().connections == 2
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["tls", "wss"])
