@@ -93,6 +93,7 @@ class Handler:
         "delivered_bytes",
         "delivery",
         "frame_limit_bytes",
+        "has_rights",
         "id",
         "is_link",
         "is_peer",
@@ -139,6 +140,8 @@ class Handler:
         self.frame_limit_bytes = frame_limit_bytes
         # Domains in which it may publish, as far as they were asked for; None: in all. Its rights have the set.
         self.publishes_in: set[Domains] | None = None
+        # Whether it has any, beside it because it is asked for with each request.
+        self.has_rights = False
         # Whether nothing of what it publishes is looked at: it has no rights, and everybody who wants it gets it.
         self.is_unbound = self.is_plain
         # Whether it takes a subscription to more than it may see for one to what it may see of that. Peers do: they ask
@@ -235,6 +238,7 @@ class Handler:
     @rights.setter
     def rights(self, rights: Rights | None) -> None:
         self._rights = rights
+        self.has_rights = rights is not None
         if rights is None:
             self.publishes_in = None
         else:

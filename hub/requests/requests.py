@@ -32,7 +32,6 @@ from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import RequestLimits
 from hub.memory import Memory
-from hub.policy.policy import Rights
 from hub.policy.refusal import not_granted
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.requests.answers import AnswerRuns, cut_values
@@ -189,9 +188,7 @@ class Requests:
         elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
-        elif (rights := handler.rights) is not None and not _may_ask(rights, request, as_peer=asker.is_link):
-            target = request.target.decode(errors="replace")
-            text = not_granted(rights, handler.requesting, target).text
+        elif handler.has_rights and (text := _not_granted(handler, request)):
             self.on_not_allowed(handler, text, count)
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
         elif asker.usage is not None and asker.usage.room < count:
@@ -442,11 +439,14 @@ def _ignore(_: Handler, __: str, ___: int) -> None:
     """Stand in where nobody wants to know."""
 
 
-def _may_ask(rights: Rights, request: Request, *, as_peer: bool) -> bool:
-    """Return whether whoever has these rights may ask that; an admin may ask the hub itself everything."""
-    if rights.may_ask(request.target, as_peer=as_peer):
-        return True
-    return rights.is_admin and request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED
+def _not_granted(handler: Handler, request: Request) -> str:
+    """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything."""
+    rights = handler.rights
+    if rights is None or rights.may_ask(request.target, as_peer=handler.is_peer):
+        return ""
+    if rights.is_admin and request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
+        return ""
+    return not_granted(rights, handler.requesting, request.target.decode(errors="replace")).text
 
 
 def _unasked(count: int) -> Refused:
