@@ -7,7 +7,7 @@ Core.give_rights ─▶ begin ─▶ services, names, prefixes, rules: each judg
 
 What must hold at once holds without this: routes leave out who may not see a topic, and publishing asks the rights
 that there are. A service that may not serve any more is asked until its turn comes, and a name is its owner's until
-then: 10,000 handlers with a few prefixes each take about half a second, in which nobody waits longer than for a share.
+then: 10,000 handlers with a few prefixes each take about a second, in which nobody waits longer than for a share.
 
 Owner: the core. Invariants: a handler that is given rights again is judged from the beginning; one that leaves is
 forgotten. Cost: 2 µs for what stays, 20 µs for what is taken away.
