@@ -13,6 +13,7 @@ import tomllib
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -51,25 +52,47 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """The project as a clone has it."""
-    folder = tmp_path / "source"
-    folder.mkdir()
+    return copied(tmp_path)
+
+
+def copied(folder: Path) -> Path:
+    """Copy the project into a folder of this one, as a clone has it."""
+    source = folder / "source"
+    source.mkdir()
     ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.c")
     for name in SOURCES:
         if (PROJECT / name).is_dir():
-            shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
+            shutil.copytree(PROJECT / name, source / name, ignore=ignored)
         else:
-            shutil.copy(PROJECT / name, folder / name)
-    return folder
+            shutil.copy(PROJECT / name, source / name)
+    return source
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PATH without any compiler."""
-    folder = tmp_path / "path"
-    folder.mkdir()
+    return path_without_compiler(tmp_path_factory.mktemp("path"))
+
+
+def path_without_compiler(folder: Path) -> Path:
+    """Fill a folder with what a build needs beside a compiler."""
     for name in NEEDED:
         (folder / name).symlink_to(shutil.which(name) or name)
     return folder
+
+
+class Built(NamedTuple):
+    """A build that has ended."""
+
+    source: Path
+    done: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def pure(tmp_path_factory: pytest.TempPathFactory, tools: Path, path: Path) -> Built:
+    """What is built without a compiler; nothing in it is changed."""
+    source = copied(tmp_path_factory.mktemp("pure"))
+    return Built(source, build(source, tools, path))
 
 
 def build(source: Path, tools: Path, path: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -104,23 +127,23 @@ def told(built: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 @pytest.fixture
-def no_headers(path: Path) -> Path:
+def no_headers(tmp_path: Path, source: Path, tools: Path) -> Built:
     """The same with a compiler that finds no headers of Python."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler here")
+    (tmp_path / "path").mkdir()
+    path = path_without_compiler(tmp_path / "path")
     for name in ("gcc", "cc"):
         (path / name).write_text(NO_HEADERS.format(path=os.environ["PATH"], compiler=compiler))
         (path / name).chmod(0o755)
-    return path
+    return Built(source, build(source, tools, path))
 
 
-@pytest.mark.parametrize("machine", ["path", "no_headers"])
-def test_without_a_compiler_that_works_pure_python_is_installed(
-    machine: str, source: Path, tools: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("machine", ["pure", "no_headers"])
+def test_without_a_compiler_that_works_pure_python_is_installed(machine: str, request: pytest.FixtureRequest) -> None:
     """The build goes on, says in one line what is missing, and what it makes can be imported."""
-    built = build(source, tools, request.getfixturevalue(machine))
+    source, built = request.getfixturevalue(machine)
     assert built.returncode == 0, built.stdout
     assert twins_in(names_in(source)) == set()
     (line,) = told(built)
@@ -135,7 +158,7 @@ def test_without_a_compiler_that_works_pure_python_is_installed(
 
 def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(source: Path, tools: Path) -> None:
     """A wheel has the twins and the modules, but no sources of twins, no tests and no examples."""
-    built = build(source, tools, os.environ["PATH"])
+    built = build(source, tools, os.environ["PATH"], CFLAGS="-O0")  # how fast they are is seen elsewhere
     assert built.returncode == 0, built.stdout
     names = names_in(source)
     assert twins_in(names) == set(TWINS)
@@ -145,10 +168,10 @@ def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(s
     assert {"hub/py.typed", "hub/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
 
 
-def test_links_in_what_an_index_shows_lead_somewhere(source: Path, tools: Path, path: Path) -> None:
+def test_links_in_what_an_index_shows_lead_somewhere(pure: Built) -> None:
     """The description has the README's words, and no links to files of the repository."""
-    assert build(source, tools, path).returncode == 0
-    (wheel,) = (source / "dist").glob("*.whl")
+    assert pure.done.returncode == 0
+    (wheel,) = (pure.source / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         (name,) = (name for name in opened.namelist() if name.endswith("/METADATA"))
         metadata = HeaderParser().parsestr(opened.read(name).decode())
