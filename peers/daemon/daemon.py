@@ -163,15 +163,20 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         stopping = Stopping(node)
+        await self.settle()
         await stopping.hear()
-        node.core.flush()
-        if self._journal is not None:
-            await self._journal.settle()
+        await self.settle()
         await stopping.close()
         if self._tick is not None:
             self._tick.cancel()
         if self._journal is not None:
             await self._journal.stop()
+
+    async def settle(self) -> None:
+        """Write what this turn has brought, and wait until what was taken to be recorded is, and is confirmed."""
+        self.node.core.flush()
+        if self._journal is not None:
+            await self._journal.settle()
 
     def prepare(self, loaded: Loaded) -> Prepared:
         """Read everything that a reload can change, and change nothing; called in any thread.

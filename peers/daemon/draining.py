@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 from hub.delivery import Role
@@ -42,12 +42,20 @@ class Draining:
     Args:
         node: Whose clients are moved off.
         stop: Called once they have gone, or their time is over.
+        settle: Waits until what clients wanted to be recorded is, so that they are told before they are closed.
         random_source: Where the times to wait are drawn from.
     """
 
-    def __init__(self, node: Node, stop: Callable[[], object], random_source: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        stop: Callable[[], object],
+        settle: Callable[[], Awaitable[None]],
+        random_source: random.Random | None = None,
+    ) -> None:
         self._node = node
         self._stop = stop
+        self._settle = settle
         self._random = random_source or random.Random()  # noqa: S311 -- spread, not secrecy
         self._task: asyncio.Task[None] | None = None
         """Runs from `begin` on."""
@@ -90,6 +98,8 @@ class Draining:
         due = 0.0
         while loop.time() < until_s and (clients or self._has_clients()):
             due += settings.clients_per_s * _GROUP_S
+            if clients and due >= 1:
+                await self._settle()
             while clients and due >= 1:
                 due -= 1
                 self._move(clients.popleft(), settings.retry_after_s)

@@ -74,7 +74,7 @@ async def _serve(
     loop.add_signal_handler(signal.SIGHUP, reloading.signal)
     reporting = loop.create_task(_report(limit), name="report suppressed log lines")
     collecting = loop.create_task(_collect(daemon.node), name="collect garbage")
-    draining = Draining(daemon.node, stopped.set)
+    draining = Draining(daemon.node, stopped.set, daemon.settle)
     services = daemon.node.core.requests.hub_services
     services.add(RESERVED + "drain", draining.answer, for_admins=True)
     services.add(RESERVED + "reload", reloading.answer, for_admins=True)

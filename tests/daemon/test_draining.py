@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hub.errors import CloseCode
-from hub.frame import encode_frame
+from hub.frame import FLAG_CONFIRM, encode_frame
 from peers.client import connect as connect_client
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
@@ -30,7 +31,7 @@ class Drained:
 
     def __init__(self, daemon: Daemon) -> None:
         self.stopped = asyncio.Event()
-        self.draining = Draining(daemon.node, self.stopped.set, random.Random(1))  # noqa: S311 -- spread
+        self.draining = Draining(daemon.node, self.stopped.set, daemon.settle, random.Random(1))  # noqa: S311 -- spread
 
     def begin(self) -> None:
         """As an admin asks for it."""
@@ -127,6 +128,32 @@ async def test_publishers_are_heard_out(start_daemon: StartDaemon, connect: Conn
     await publisher.send(numbered("/a", range(1, 5)), encode_frame(Kind.PING, b"?"))
     publisher.finish()
     assert await reader.numbers_and_gaps(5) == list(range(5))
+    await drained.draining.cancel()
+
+
+@pytest.mark.parametrize("way", ["drain", "stop"])
+async def test_what_was_taken_is_confirmed(
+    start_daemon: StartDaemon, connect: Connect, tmp_path: Path, way: str
+) -> None:
+    """A publisher that wants to know whether its messages were recorded is told so before it is told the end."""
+    journal = {"path": str(tmp_path / "journal.db"), "commit_s": 0.2}
+    daemon = await start_daemon(journal=journal, drain=FAST)
+    publisher = await connect(daemon.endpoints[0])
+    for number in range(3):
+        await publisher.send(encode_frame(Kind.MESSAGES, bytes([number]), key=b"/a", flags=FLAG_CONFIRM))
+    await eventually(lambda: sum(one.published_messages for one in daemon.node.core.handlers.values()) == 3)
+    drained = Drained(daemon)
+    stopping = None
+    if way == "drain":
+        drained.begin()
+    else:
+        stopping = daemon.node.loop.create_task(daemon.stop())
+    told = [await publisher.notice() for _ in range(3)]
+    assert [(notice.kind, notice.offset) for notice in told] == [("recorded", 0), ("recorded", 1), ("recorded", 2)]
+    assert (await publisher.end())[0] == CloseCode.GOING_AWAY
+    publisher.close()
+    if stopping is not None:
+        await stopping
     await drained.draining.cancel()
 
 
