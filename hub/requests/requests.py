@@ -350,6 +350,11 @@ class Requests:
         """Answer what is due with a time-out: a turn's share of it; `wake_at` is called for the rest."""
         self._fail_all(self._deadlines.take(now_ms, _EXPIRED_PER_TURN), Status.TIMED_OUT, "no answer in time")
 
+    def has_pending(self, handler: Handler) -> bool:
+        """Return whether a handler waits for an answer, or owes one."""
+        participant = self._participants.get(handler)
+        return participant is not None and bool(participant.asked_requests or participant.owed_requests)
+
     def forget(self, handler: Handler) -> None:
         """Settle what a handler that has left had asked and was asked: a share of it now, the rest in `go_on`."""
         participant = self._participants.pop(handler, None)

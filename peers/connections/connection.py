@@ -725,7 +725,7 @@ class Connection(asyncio.Protocol):
         last = self.conversation.drain_publisher(text) if handler.writable else None
         if last is None:
             return
-        self.reason = text
+        self.reason = f"{text} ({int(CloseCode.GOING_AWAY)})"
         self.write_outgoing()
         handler.shut()
         end_writing(self._transport)

@@ -2,8 +2,8 @@
 
 ```
 $hub/drain ─▶ nobody is admitted, /readyz says 503
-           ─▶ every 20 ms: some clients more, publishers heard out, each once its queue has run out:
-              CLOSE 1001 "the hub stops; retry after N s"
+           ─▶ every 20 ms: some clients more, each once its requests are answered (2 s at most) and its queue has run
+              out, publishers heard out: CLOSE 1001 "the hub stops; retry after N s"
            ─▶ all have gone, or `drain.time_s` is over ─▶ the hub stops, as SIGTERM stops it
 ```
 
@@ -36,6 +36,11 @@ _GROUP_S: Final = 0.02
 which takes 10 ms of a turn."""
 
 
+_ANSWERED_S: Final = 2.0
+"""How long a client is kept, from its turn on, so that what it has asked, or was asked, is answered, seconds. Whoever
+asks all the time is not kept for longer."""
+
+
 class Draining:
     """The end of a hub, at leisure.
 
@@ -59,6 +64,8 @@ class Draining:
         self._random = random_source or random.Random()  # noqa: S311 -- spread, not secrecy
         self._task: asyncio.Task[None] | None = None
         """Runs from `begin` on."""
+        self._answered_until_s: dict[int, float] = {}
+        """Until when clients are kept that have requests pending when it is their turn, by the number of the client."""
 
     def answer(self, handler: Handler, value: Any) -> dict[str, Any]:  # noqa: ARG002 -- whatever is asked with
         """Answer a request to `$hub/drain`: begin, and tell how many clients there are and how long it takes, about."""
@@ -100,11 +107,22 @@ class Draining:
             due += settings.clients_per_s * _GROUP_S
             if clients and due >= 1:
                 await self._settle()
-            while clients and due >= 1:
+            for _ in range(min(int(due), len(clients))):
                 due -= 1
-                self._move(clients.popleft(), settings.retry_after_s)
+                handler = clients.popleft()
+                if self._is_awaited(handler):
+                    clients.append(handler)
+                else:
+                    self._move(handler, settings.retry_after_s)
             await asyncio.sleep(_GROUP_S)
         self._stop()
+
+    def _is_awaited(self, handler: Handler) -> bool:
+        """Return whether a client waits for an answer, or owes one, and its time for that is not over."""
+        if not self._node.core.requests.has_pending(handler):
+            return False
+        now_s = self._node.loop.time()
+        return now_s < self._answered_until_s.setdefault(handler.id, now_s + _ANSWERED_S)
 
     def _move(self, handler: Handler, retry_after_s: float) -> None:
         if handler.closed or handler.id not in self._node.core.handlers:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from hub.errors import CloseCode
+from hub.errors import CloseCode, ConnectionLostError
 from hub.frame import FLAG_CONFIRM, encode_frame
+from peers.client import ServiceRequest
 from peers.client import connect as connect_client
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
@@ -110,6 +111,36 @@ async def test_queues_run_out(start_daemon: StartDaemon, connect: Connect) -> No
     assert (await slow.end())[0] == CloseCode.GOING_AWAY
     slow.close()
     await drained.stopped.wait()
+
+
+async def test_requests_are_answered_first(start_daemon: StartDaemon) -> None:
+    """Neither who has asked nor who is to answer is moved off before, for as long as two seconds."""
+    daemon = await start_daemon(drain=FAST)
+    url = daemon.endpoints[0].location
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer(given: ServiceRequest) -> str:
+        asked.set()
+        await may_answer.wait()
+        return f"answer to {given.value}"
+
+    async with (
+        connect_client(url, reconnect=False) as service,
+        connect_client(url, reconnect=False) as client,
+        connect_client(url, reconnect=False) as idle,
+        service.serve("/ask", answer),
+    ):
+        answering = asyncio.ensure_future(client.request("/ask", 7))
+        await asked.wait()
+        drained = Drained(daemon)
+        drained.begin()
+        with pytest.raises(ConnectionLostError):
+            await idle.wait_closed()
+        assert not drained.stopped.is_set()
+        may_answer.set()
+        assert await answering == "answer to 7"
+        await drained.stopped.wait()
+    assert daemon.node.drained_clients == 3
 
 
 async def test_publishers_are_heard_out(start_daemon: StartDaemon, connect: Connect) -> None:
