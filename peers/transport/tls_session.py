@@ -24,8 +24,8 @@ __all__ = ["TlsSession"]
 _RECORD_BYTES = 16 * 1024
 """The most that one record holds: OpenSSL returns no more with one call."""
 
-_SLICE_BYTES = 4 * _RECORD_BYTES
-"""What is given to OpenSSL at one time, so that a buffer grows to about 100 KiB and not to that of the largest read."""
+_SLICE_BYTES = 2 * _RECORD_BYTES
+"""What is given to OpenSSL at one time, so that its buffers grow to 64 KiB and not to the size of the largest read."""
 
 _ENDED = (ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
