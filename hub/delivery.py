@@ -21,7 +21,7 @@ Whom does the hub ask for what is wanted here? It never asks for topics under `$
 | a link | no: one hop | yes, where the settings allow it |
 
 In which form? Values in shared memory go as they are to those that take them (`takes_shared`), and as bytes to all
-others.
+others. Where other messages stand in the same memory, only those take it who may see everything (`takes_blocks`).
 
 Owner: each `hub.handler.Handler` has one `Delivery`, which is a value: whoever changes something puts another in its
 place. Cost: where everybody gets what is wanted (`is_plain`), which is asked once for each batch, nothing of this runs.
@@ -69,6 +69,8 @@ class Delivery(NamedTuple):
     """Whether leaves get what it publishes."""
     takes_shared: bool = False
     """Whether it takes values in shared memory."""
+    takes_blocks: bool = False
+    """Whether it takes them where other messages stand in the same memory, too."""
 
     @classmethod
     def of(cls, role: Role) -> Delivery:

@@ -218,7 +218,7 @@ class Handler:
 
     def take_shared(self) -> None:
         """Let the far side have values in shared memory from now on; without this it gets them as bytes."""
-        self.delivery = self.delivery._replace(takes_shared=True)
+        self.delivery = self.delivery._replace(takes_shared=True, takes_blocks=self._sees_everything)
 
     @property
     def role(self) -> Role:
@@ -244,6 +244,13 @@ class Handler:
         else:
             self.publishes_in = rights.brings_in if self.is_peer else rights.publishes_in
         self.is_unbound = self.is_plain and rights is None
+        if self.delivery.takes_shared:
+            self.take_shared()
+
+    @property
+    def _sees_everything(self) -> bool:
+        """Whether it may see whatever clients publish."""
+        return self._rights is None or self._rights.may_all(self.seeing, "")
 
     @property
     def publishing(self) -> Action:

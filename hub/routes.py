@@ -37,7 +37,7 @@ from hub.handler import Handler
 from hub.limits import RouteLimits
 from hub.memory import Account, Memory
 from hub.multimap import PrefixMultimap
-from hub.policy.policy import Domains, Policy
+from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
 from hub.tags.remembered import TaggedKeys, charge
@@ -105,8 +105,14 @@ class Route:
         self.domains = domains
 
     def may_bring(self, source: Handler) -> bool:
-        """Return whether `source` may publish on this route. A peer hub may: it has asked its own clients."""
-        return not self.sender or source is self.source or source.is_link
+        """Return whether `source` may publish on this route, as far as its sender goes.
+
+        A peer hub may: it has asked its own clients. Where it has rights, only names that it may claim.
+        """
+        if not self.sender or source is self.source:
+            return True
+        rights = source.rights
+        return source.is_link and (rights is None or rights.may(Action.CLAIM, self.sender))
 
 
 class Routes:

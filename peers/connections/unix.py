@@ -174,7 +174,7 @@ class UnixValues:
         if self._sharing.is_beyond(batch.shared):
             core.publish(handler, route, Batch(batch.frames, batch.messages))
             return
-        if batch.is_block and any(not one.delivery.takes_shared for one in route.handlers):
+        if batch.is_block and any(not one.delivery.takes_blocks for one in route.handlers):
             batch.copy()  # now: its publisher may take it back
         core.publish(handler, route, batch)
 
@@ -209,8 +209,10 @@ class UnixValues:
         sharing = self._sharing
         try:
             shared: Shared = sharing.take(handle, item.requests, self._node.settings.limits.frame_bytes)
-            # A batch may be cut on its way, and the hub itself reads what it is asked.
-            if item.flags & FLAG_BATCH or _is_for_hub(item) or sharing.is_beyond(shared):
+            # A batch may be cut on its way, the hub itself reads what it is asked, and whoever gets it may not be let
+            # see what else stands in the memory of a block.
+            is_open = isinstance(shared, Memfd) or self._node.core.policy is None
+            if item.flags & FLAG_BATCH or _is_for_hub(item) or sharing.is_beyond(shared) or not is_open:
                 plain = SharedValues.of(values, shared).plain(item.flags)
                 return item._replace(values=plain, flags=item.flags & ~FLAG_SHARED)
         except RejectedError as error:
@@ -242,10 +244,14 @@ class UnixValues:
             self._connection.write_outgoing()
         if batch.shared.handle.size_bytes > self._far_frame_limit:
             self._lose(batch)
-        elif self._sharing.is_late(batch.shared):
+        elif self._sharing.is_late(batch.shared) or (batch.is_block and not self._takes_blocks):
             self._give_late(batch)
         else:
             self._give(batch.shared_frame, batch.shared)
+
+    @property
+    def _takes_blocks(self) -> bool:
+        return cast("Handler", self._connection.handler).delivery.takes_blocks
 
     def _give_late(self, batch: SharedBatch) -> None:
         try:

@@ -88,4 +88,4 @@ def test_shared_memory_is_taken_where_that_was_said() -> None:
     handler.restrict(itself=False)
     assert not handler.delivery.takes_shared
     handler.take_shared()
-    assert handler.delivery == Delivery(CLIENT, hears_itself=False, takes_shared=True)
+    assert handler.delivery == Delivery(CLIENT, hears_itself=False, takes_shared=True, takes_blocks=True)

@@ -281,3 +281,20 @@ def test_an_envelope_of_a_topic_alone() -> None:
     alice.send((Envelope("/zeek/a"), 1), (Envelope("/x"), 2))
     assert reader.take() == [1]
     assert alice.refused_messages == 1
+
+
+def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:
+    """Else it could speak for clients of this hub."""
+    hall = Hall(POLICY.replace("[roles.site]", '[roles.site]\nclaim = ["org.east"]'))
+    east, trusted = hall.join("east", role=Role.LINK), hall.join(None, role=Role.LINK)
+    client, reader = hall.join(None), hall.join(None, "/site")
+    hall.core.names.claim(client.handler, Wish("org.here"), 1)
+    messages = [(tagged("/site", sender=name), name) for name in ("org.here", "org.east.x", "org.easter")]
+    for _ in range(2):
+        east.send(*messages)
+        for message in messages:
+            east.send(message)
+        assert reader.take() == ["org.east.x"] * 2
+    assert east.refused_messages == 8
+    trusted.send(*messages)
+    assert len(reader.take()) == 3

@@ -1,0 +1,102 @@
+"""Shared memory: whoever may not see everything is given no memory in which other messages stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from peers.client import Block, Client, MessageStream, ServiceRequest, connect
+from peers.shm.batch import Shared
+from peers.shm.sharing import Sharing
+from tests.connections.rights.conftest import POLICY, Guarded
+from tests.hub.rights.hall import policy_of
+
+LARGE = bytes(200_000)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[type[Shared]]:
+    """What clients were handed, by its kind."""
+    handed: list[type[Shared]] = []
+    give = Sharing.give
+
+    def noted(self: Sharing, frame: bytes, shared: Shared) -> None:
+        handed.append(type(shared))
+        give(self, frame, shared)
+
+    monkeypatch.setattr(Sharing, "give", noted)
+    return handed
+
+
+async def fill_block(guarded: Guarded, client: Client) -> Block:
+    """Fill a block of a ring that the hub knows."""
+    client.allocate_nowait(1)
+    await guarded.until(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
+    block = await client.allocate(len(LARGE))
+    block.memory[:] = LARGE
+    return block
+
+
+async def test_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
+    """Whoever may see all gets them as they are; whoever may not gets bytes; memory with one message goes to both."""
+    async with (
+        connect(guarded.unix.location, name="free") as source,
+        connect(guarded.unix.location, name="free") as other,
+        connect(guarded.unix.location, name="alice", narrow=True) as alice,
+        other.subscribe("") as everything,
+        alice.subscribe("") as some,
+    ):
+        for topic in ("/zeek/dns", "/zeek/secret"):
+            await source.publish(topic, await fill_block(guarded, source))
+        await source.publish("/zeek/large", LARGE)
+        assert [(await anext(some)).topic for _ in range(2)] == ["/zeek/dns", "/zeek/large"]
+        assert await _topics(everything, 3) == ["/zeek/dns", "/zeek/secret", "/zeek/large"]
+    assert sorted(kind.__name__ for kind in given) == ["Lease", "Lease", "Memfd", "Memfd"]
+
+
+async def _topics(messages: MessageStream, count: int) -> list[str]:
+    """Read so many messages, and pass over what the hub says of itself."""
+    topics: list[str] = []
+    while len(topics) < count:
+        message = await anext(messages)
+        if not message.topic.startswith("$hub/"):
+            topics.append(message.topic)
+    return topics
+
+
+async def test_requests_in_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
+    """Go as bytes in a hub with a policy, whoever serves."""
+    asked: list[int] = []
+
+    def answer(request: ServiceRequest) -> int:
+        asked.append(len(request.value))
+        return 1
+
+    async with (
+        connect(guarded.unix.location, name="free") as source,
+        connect(guarded.unix.location, name="alice") as alice,
+        alice.serve("/zeek/dns", answer),
+    ):
+        assert await source.request("/zeek/dns", await fill_block(guarded, source)) == 1
+    assert asked == [len(LARGE)]
+    assert given == []
+
+
+async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -> None:
+    """What comes afterwards goes as bytes."""
+    everything = policy_of('[roles.all]\nsubscribe = ["*"]\n[users]\nalice = ["all"]')
+    async with (
+        connect(guarded.unix.location, name="free") as source,
+        connect(guarded.unix.location, name="alice", narrow=True) as alice,
+        alice.subscribe("") as messages,
+    ):
+        handler = guarded.hub.handler("alice")
+        assert not handler.delivery.takes_blocks
+        guarded.core.give_rights(handler, everything.rights("alice"))
+        assert handler.delivery.takes_blocks
+        await source.publish("/zeek/dns", await fill_block(guarded, source))
+        await anext(messages)
+        assert len(given) == 1
+        guarded.core.give_rights(handler, POLICY.rights("alice"))
+        await source.publish("/zeek/dns", await fill_block(guarded, source))
+        assert (await anext(messages)).value == LARGE
+    assert len(given) == 1
