@@ -19,6 +19,7 @@ Cost: per message that a client sends, and per batch that it gets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import cast
 
@@ -26,7 +27,7 @@ from websockets.http11 import Request
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode, NotRecognisedError
+from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.outlet import Poster
 from hub.overflow import QueueLimits
@@ -37,9 +38,10 @@ from peers.connections.http.answers import answer, is_guarded, path_of, plain
 from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.gate import refused
 from peers.node.node import Node
-from peers.verbs.publish import Publication
+from peers.verbs.publish import Publication, publish
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
+from peers.websocket.last_publications import LastPublications
 from peers.websocket.messages import ClientMessage, Dropped, Hello
 from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
@@ -80,6 +82,7 @@ class WebSocketConversation:
     __slots__ = (
         "_connection",
         "_dialogue",
+        "_is_last",
         "_loopback",
         "_node",
         "_poster",
@@ -105,6 +108,8 @@ class WebSocketConversation:
         """Why the hub takes no further connection. The client is told when it has said what it wants."""
         self._dialogue: Dialogue | None = None
         """Set once the handshake is over: what follows is said by the path."""
+        self._is_last = False
+        """Whether Close was said, and publications are still taken until the client has read that."""
         self._poster: Poster | None = None
         """Set with the handler, if the client may ask and serve."""
         self._when_gone: Callable[[], None] = _nothing
@@ -147,6 +152,10 @@ class WebSocketConversation:
                 text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = text
                 self._connection.linger()
+            case Publication() if self._is_last:
+                with suppress(RejectedError):  # nobody is there to be told
+                    publish(self._node, cast("Handler", self._connection.handler), event)
+                return _cost(event)
             case _:
                 return _cost(event) + cast("Dialogue", self._dialogue).act(event)
         return 1
@@ -357,8 +366,12 @@ class WebSocketConversation:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, text)
 
-    def drain_publisher(self, text: str) -> None:
-        """Nothing is taken of a client that was sent Close."""
+    def drain_publisher(self, text: str) -> LastPublications | None:
+        """Say Close; what the client had published before it reads that is still taken, but for Zeek's protocol."""
+        if isinstance(self._dialogue, HubDialogue) and self.session.close_but_hear(CloseCode.GOING_AWAY, text):
+            self._is_last = True
+            return LastPublications(self.session)
+        return None
 
     def close(self, code: int, text: str) -> str:
         """End the session, in the words of what is spoken."""

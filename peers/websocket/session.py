@@ -136,6 +136,7 @@ class Session:
         "_handshake_limit_bytes",
         "_head",
         "_is_held",
+        "_is_last",
         "_outgoing",
         "_protocol",
         "_replies",
@@ -170,6 +171,8 @@ class Session:
         """The events in the piece that is being looked at."""
         self._spoken = ""
         """The name of what is spoken, for error messages: the subprotocol, or the path; empty before `accept`."""
+        self._is_last = False
+        """Whether this side has said Close, and the conversation is open until the client says so, too."""
         self._protocol: Protocol | None = None
         """The library's reader of frames; None before `accept`."""
         self._fragments = Fragments()
@@ -232,6 +235,19 @@ class Session:
             self._protocol.fail(code, cut_text(text).decode())
             self._take_from_library()
             self._fragments = Fragments()  # the rest of the message will not be looked at
+
+    def close_but_hear(self, code: int, text: str) -> bool:
+        """Say Close in an open conversation, and go on telling what the client says until it does so, too.
+
+        Returns:
+            False if the client has said Close already, and what stands before that was not looked at: nothing is said.
+        """
+        if self._protocol is None or self.phase is not Phase.OPEN or self._protocol.state is not OPEN:
+            return False
+        self._is_last = True
+        self._protocol.send_close(code, cut_text(text).decode())
+        self._take_from_library()
+        return True
 
     def accept(self, request: Request, codec: MessageCodec | None = None) -> bool:
         """Answer the request with a handshake; return False if the hub cannot take it, and has refused it.
@@ -410,6 +426,8 @@ class Session:
     def _ended(self) -> Event | None:
         """Return what a Close has said, or None if neither side has sent one."""
         assert self._protocol is not None  # noqa: S101 -- made by accept
+        if self._is_last and self._protocol.close_rcvd is None:
+            return None
         end = end_of(self._protocol)
         if end is None:
             return None

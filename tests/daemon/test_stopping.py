@@ -7,6 +7,7 @@ import contextlib
 import socket
 
 import pytest
+from websockets.frames import Opcode
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame
@@ -15,7 +16,7 @@ from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import numbered
-from tests.hubs.raw_websocket import RawWebSocket
+from tests.hubs.raw_websocket import RawWebSocket, frame
 
 STOPS = (CloseCode.GOING_AWAY, "the hub stops")
 
@@ -77,23 +78,36 @@ async def test_what_has_arrived_of_clients_that_hear_each_other(start_daemon: St
     await stopping
 
 
-async def test_what_has_arrived_of_a_browser(start_daemon: StartDaemon, connect: Connect) -> None:
-    """It is read before the hub says Close."""
+@pytest.mark.parametrize("own", [(), ("/other",)], ids=["only publishes", "subscribes, too"])
+async def test_what_a_browser_sends_before_it_reads_the_end(
+    start_daemon: StartDaemon, connect: Connect, own: tuple[str, ...]
+) -> None:
+    """It arrives as what other publishers send does."""
     daemon = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
     reader = await connect(daemon.endpoints[0], "/a")
     browser = await RawWebSocket.connect(daemon.endpoints[1])
     await browser.shake_hands()
+    await browser.say("subscribe", prefixes=list(own)) if own else None
     await browser.publish("/a", [0, ""])
-    await browser.barrier()  # an answer, since the system holds a small write back until the last one is acknowledged
-    assert await reader.numbers_and_gaps(1) == [0]
-    await browser.publish("/a", [1, ""])
+    await browser.barrier()
     stopping = daemon.node.loop.create_task(daemon.stop())
-    assert await reader.numbers_and_gaps(2, 1) == [1]
-    assert await browser.end() == STOPS
-    browser.close()
+    opcode, body = await browser.frame()
+    while opcode != Opcode.CLOSE:
+        opcode, body = await browser.frame()
+    assert int.from_bytes(body[:2], "big") == CloseCode.GOING_AWAY
+    await browser.publish("/a", [1, ""], [2, ""])
+    await browser.say("ping", request=7)
+    await browser.say("publish", topic="/a", value=[9, "to be confirmed"], request=8)
+    await browser.publish("/a", [3, ""])
+    await browser.send(frame(Opcode.CLOSE, body))
+    await browser.publish("/a", [4, ""])
+    assert await reader.numbers_and_gaps(4) == [0, 1, 2, 3]
     assert await reader.end() == STOPS
+    assert not await browser.rest()
+    browser.close()
     reader.close()
     await stopping
+    assert not daemon.node.failed_connections
 
 
 async def test_what_would_have_to_be_answered_is_not_taken(start_daemon: StartDaemon, connect: Connect) -> None:
