@@ -47,7 +47,10 @@ class Rate:
         limits: How fast he may publish.
     """
 
-    __slots__ = ("_bytes", "_filled_s", "_messages", "changes", "held_back_s", "held_back_total")
+    __slots__ = ("_bytes", "_filled_s", "_messages", "changes", "held_back_s", "held_back_total", "is_limited")
+
+    is_limited: bool
+    """Whether there is anything to keep; asked for with each read."""
 
     def __init__(self, limits: RateLimits) -> None:
         self._messages: _Bucket | None = None
@@ -66,11 +69,7 @@ class Rate:
         self.changes += 1
         self._messages = _changed(self._messages, limits.messages_per_s)
         self._bytes = _changed(self._bytes, limits.bytes_per_s)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is anything to keep."""
-        return self._messages is not None or self._bytes is not None
+        self.is_limited = self._messages is not None or self._bytes is not None
 
     def spend(self, messages: int, size_bytes: int, now_s: float) -> float:
         """Take note of what was read.

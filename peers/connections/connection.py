@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
                 self._work_at_much(cost)
             elif not self._putting_off:  # uvloop hands over what it had read when reading was paused
                 self.work()
-            if self._pacing is not None:
+            if self._pacing is not None and self._pacing.rate.is_limited:
                 self._pace(self._pacing, len(data))
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self._fail(error, data)
