@@ -161,16 +161,26 @@ class Quotas:
         Raises:
             RejectedError: He has as many connections as he may have.
         """
-        share = self._shares.get(user)
-        if share is None:
-            share = Share(user, self.wholes, self._limits.of(user, roles), self._forget)
-            share[_CONNECTIONS].require(1)
+        share = self._share(user, roles)
+        share[_CONNECTIONS].require(1)
+        if user not in self._shares:
             self._shares[user] = share
             self._roles[user] = roles
-            return share
-        share[_CONNECTIONS].require(1)
-        self.give_roles(share, roles)
+        else:
+            self.give_roles(share, roles)
         return share
+
+    def check_connection(self, user: str, roles: frozenset[str]) -> None:
+        """See to it that a user may have one more connection, before he is told that he has it.
+
+        Raises:
+            RejectedError: As `join`.
+        """
+        self._share(user, roles)[_CONNECTIONS].check(1)
+
+    def _share(self, user: str, roles: frozenset[str]) -> Share:
+        """Return a user's share; a new one that is not kept if he has none."""
+        return self._shares.get(user) or Share(user, self.wholes, self._limits.of(user, roles), self._forget)
 
     def give_roles(self, share: Share, roles: frozenset[str]) -> None:
         """Let a user have these roles from now on, and the limits that follow."""

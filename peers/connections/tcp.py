@@ -29,6 +29,7 @@ from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.policy.grants import User
 from hub.quotas.quotas import Share
 from hub.request_frame import Item
 from hub.routes import Route
@@ -307,6 +308,21 @@ class TcpConversation:
         if hello.role == "hub" and rights is not None and not rights.may_link:
             text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
             self.refuse(CloseCode.NOT_ALLOWED, text)
+            return False
+        return rights is None or self._has_place(rights.user, hello)
+
+    def _has_place(self, user: User, hello: Hello) -> bool:
+        """Return whether a user may have one more connection; otherwise it is refused.
+
+        The core looks again. But whoever was told HELLO would come back at once, again and again.
+        """
+        try:
+            self._node.core.quotas.check_connection(user.name, user.roles)
+        except RejectedError as error:
+            if hello.role == "hub":
+                self.refuse(error.code, error.text)
+            else:
+                self._connection.end(error.code, error.text)
             return False
         return True
 

@@ -11,7 +11,7 @@ from hub.errors import CloseCode
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings import QuotaSettings, Settings
-from peers.wire.control import Notice, decode_notice, encode_subscription
+from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually
@@ -85,10 +85,17 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
     first = await hub.client(token=token)
     await hub.client(token=token)
-    third = await hub.client(token=token)
+    third = await hub.raw()
+    await third.send(Hello(protocol=1, role="client", token=token).encode())
     text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
-    assert await third.end() == (CloseCode.TRY_AGAIN_LATER, text)
-    assert len(hub.node.core.on_refused) == 2
+    (closed,) = [frame async for frame in third.frames()]  # no HELLO stands before it: that would be a welcome
+    assert decode_close(closed.body) == (CloseCode.TRY_AGAIN_LATER, text)
+    websocket = await hub.raw_websocket(await hub.listen("ws://127.0.0.1:0"))
+    await websocket.shake_hands("hub.v1.json", f"Authorization: Bearer {token}")
+    await websocket.say("hello", name="me")
+    assert await websocket.end() == (CloseCode.TRY_AGAIN_LATER, text)
+    await eventually(lambda: len(hub.node.core.handlers) == 2)
+    assert hub.node.core.on_refused.keys() == set(hub.node.core.handlers.values())
     first.close()
     await eventually(lambda: held(hub, "alice", Resource.CONNECTIONS) == 1)
     fourth = await hub.client("/a", token=token)
