@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 import msgspec
@@ -37,6 +38,7 @@ from hub.topics import printable
 from peers.connections.connection import Connection
 from peers.connections.door import enter, own_token, renew, rights_of
 from peers.links.link import Link
+from peers.links.proof import LinkProof
 from peers.node.node import Node
 from peers.verbs.verbs import CHANGES, Verb, Verbs
 from peers.verbs.wire_far_side import WireFarSide
@@ -247,15 +249,21 @@ class TcpConversation:
         return cast("Verbs", self._verbs)
 
     def _take_notice(self, notice: Notice) -> None:
-        """A peer hub has dropped or refused something."""
+        """A peer hub has dropped or refused something, or has taken a fresh token."""
         if notice.kind == "dropped":
             cast("Link", self._link).miss(notice.count)
+        elif notice.kind == "confirmed":
+            cast("Link", self._link).renewed(notice.until)
         else:
             address = self._connection.address
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
 
     def _renew(self, renewal: Renewal) -> None:
-        """The client shows a fresh token."""
+        """The far side shows a fresh token."""
+        if self.dialled:  # it is this side that shows something
+            refusal = RejectedError(CloseCode.NOT_ALLOWED, "TOKEN is for the hub that was dialled")
+            self.session.reject(refusal, renewal.request)
+            return
         try:
             renew(self._node, self._connection, renewal.token)
         except RejectedError as error:
@@ -265,6 +273,10 @@ class TcpConversation:
             left_s = self._connection.proof_left_s()
             until = None if left_s == math.inf else max(0.0, left_s)
             self.session.tell(Notice("confirmed", request=renewal.request, until=until))
+
+    def _tell_unread(self, reason: str) -> None:
+        """There is no token to be shown afresh."""
+        self._node.log.warning("no fresh token for a peer", address=self._connection.address, reason=reason)
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""
@@ -370,7 +382,8 @@ class TcpConversation:
         if not self.dialled:
             left_s = self._connection.proof_left_s()
             self.session.send(self._node.hello(self._queue, self._link_id, until_s=left_s).encode())
-        self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id)
+        proof = LinkProof(partial(own_token, self._node), self._tell_unread) if self.dialled else None
+        self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id, proof)
         self._node.core.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "peer linked")
 

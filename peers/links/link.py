@@ -21,6 +21,7 @@ from hub.routes import Route
 from peers.links.announcement import Announcement
 from peers.links.names import LinkNames
 from peers.links.outbox import Outbox
+from peers.links.proof import LinkProof
 from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node
@@ -46,6 +47,7 @@ class Link:
         write: Writes frames behind what the session has to say.
         hello: What the peer has said of itself.
         link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
+        proof: What this hub shows to the peer; None where the peer has dialled.
     """
 
     __slots__ = (
@@ -57,6 +59,7 @@ class Link:
         "_node",
         "_outbox",
         "_peer",
+        "_proof",
         "_session",
         "_told_arrived",
         "_write",
@@ -83,6 +86,7 @@ class Link:
         write: Callable[[list[bytes]], object],
         hello: Hello,
         link_id: bytes,
+        proof: LinkProof | None = None,
     ) -> None:
         self._node = node
         self._handler = handler
@@ -90,6 +94,9 @@ class Link:
         self._write = write
         self._peer = Peer(hello.id, hello.name, handler.address)
         self._id = link_id
+        self._proof = proof
+        if proof is not None:
+            proof.hold(hello.until, node.loop.time())
         self._confirmed = self._told_arrived = 0
         self._is_settled = False
         self._ended = None
@@ -119,14 +126,21 @@ class Link:
         return self._handler.published_messages + self._session.rejected_messages
 
     def check(self, now_s: float) -> float:
-        """Tell how many messages have arrived, if there are new ones; return when to look again."""
+        """Tell how many messages have arrived, and show a fresh token, if it is time; return when to look again."""
         if self._arrived != self._told_arrived and self._handler.writable:
             self._write([self._account(last=False)])
+        if self._proof is not None and (frame := self._proof.next(now_s)):
+            self._write([frame])
         return now_s + _TELL_EVERY_S
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
         return encode_account(Account(self._id, self._handler.delivered_messages, self._told_arrived, last))
+
+    def renewed(self, left_s: float | None) -> None:
+        """The peer has taken a fresh token, which holds for so long; None for good."""
+        if self._proof is not None:
+            self._proof.hold(left_s, self._node.loop.time())
 
     def tell_last(self) -> None:
         """This side says CLOSE next, and reads no more: tell the peer what has arrived till now."""

@@ -20,8 +20,9 @@ WITH_HUB         ✓         ✓
 WITH_CLIENT     ✓       ✓             ✓      ✓
 WITH_LINK                       ✓     ✓      ✓
 
-              ACCOUNT                     TOKEN
-WITH_LINK        ✓           WITH_CLIENT    ✓
+              ACCOUNT  TOKEN
+WITH_CLIENT               ✓
+WITH_LINK        ✓        ✓
 ```
 
 In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs. A client's
@@ -632,6 +633,7 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
         Kind.NAMES,
         Kind.RULE,
         Kind.UNRULE,
+        Kind.TOKEN,
         Kind.ACCOUNT,
         *_SERVICES,
         *_ALIVE,

@@ -429,6 +429,48 @@ async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path)
     assert SECRET not in str(lines)
 
 
+async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path) -> None:
+    """Before it ends, so that the link stays; what is wrong on the way is told, and tried again."""
+    hub = await start_hub(name="near")
+    known = KnownTokens(hub)
+    file = tmp_path / "peer.token"
+    file.write_text(known.token("far", seconds=100.0))
+    far = await start_hub(settings=Settings(access=AccessSettings(peer_token=str(file))), name="far")
+    dialler = far.dial(hub)
+    await eventually(lambda: len(hub.node.links) == len(far.node.links) == 1)
+    with capture_logs() as lines:
+        file.unlink()
+        far.later(81.0)
+        assert [line["event"] for line in lines] == ["no fresh token for a peer"]
+        file.write_text(SECRET)
+        far.later(10.0)
+        await eventually(lambda: known.failures == 1)
+        await eventually(lambda: lines[-1]["event"] == "notice from peer")
+        file.write_text(known.token("far", seconds=1000.0))
+        far.later(5.0)
+        (connection,) = hub.node.connections
+        assert isinstance(connection, Connection)
+        await eventually(lambda: connection.proof_left_s() > 900.0)
+    hub.later(19.0)
+    hub.later(19.0)
+    assert SECRET not in str(lines)
+    assert dialler.attempts == 1
+    assert len(hub.node.links) == 1
+
+
+async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens) -> None:
+    """It may show its token as a client would; the user stays the one that has linked."""
+    client = await hub.raw()
+    await client.send(hello(known.token("far"), role="hub", id=bytes(16)))
+    assert (await client.frame()).kind == Kind.HELLO
+    await client.send(encode_token(Renewal(7, known.token("alice"))))
+    async for frame in client.frames():
+        if frame.kind == Kind.NOTICE:
+            break
+    notice = decode_notice(frame.body)
+    assert (notice.request, notice.code) == (7, CloseCode.NOT_ALLOWED)
+
+
 async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens) -> None:
     """`role` is a claim, and policy decides; what stands behind it is not looked at."""
     client = await hub.raw()

@@ -58,7 +58,7 @@ WITH_LINK       .       .       ✓     ✓      ✓
 OPENING          .       .
 WITH_CLIENT      .       ✓
 WITH_HUB         .       .
-WITH_LINK        ✓       .
+WITH_LINK        ✓       ✓
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
