@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 
 import pytest
@@ -139,6 +140,21 @@ def test_what_is_no_tls(context: ssl.SSLContext, said: bytes) -> None:
     near.feed(said)
     with pytest.raises(ssl.SSLError):
         near.shake()
+
+
+@given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
+def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
+    """It waits for more, or fails; nothing else can come of it, and it is never done."""
+    near, far = TlsSession(context), FarEnd()
+    said = far.shake()
+    place %= len(said)
+    if said[place : place + len(other)] == other:
+        return
+    changed = said[:place] + other + said[place + len(other) :]
+    with contextlib.suppress(ssl.SSLError):
+        for start in range(0, len(changed), piece):
+            near.feed(changed[start : start + piece])
+            assert not near.shake()
 
 
 def test_a_far_side_without_a_common_version(files: Files) -> None:
