@@ -255,3 +255,19 @@ def test_a_program_keeps_its_output() -> None:
     command = [sys.executable, "-W", "error", "-c", QUIET]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("mine\n", "")
+
+
+async def test_strangers_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they could come they need a token, as with `hub run`; clients of this process may do everything."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with Hub(listen=["tcp://0.0.0.0:0"]) as hub, hub.connect() as client:
+        url = hub.listening[0].replace("0.0.0.0", "127.0.0.1")
+        with pytest.raises(RejectedError, match="not recognised"):
+            async with connect(url):
+                pass
+        token = await asyncio.to_thread((tmp_path / "topichub" / "admin-token").read_text)
+        async with connect(url, token=token.strip()) as other, client.subscribe("/a") as messages:
+            await other.publish("/a", 1)
+            assert (await anext(messages)).value == 1
+        async with client.subscribe("$hub/") as messages:
+            assert (await anext(messages)).topic.startswith("$hub/")
