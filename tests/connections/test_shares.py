@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hub.batch import Batch
@@ -19,7 +17,6 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import RawClient, publication
-from tests.shm.hubs import memfd
 
 CONNECTIONS = 1000
 WHOLE = 12_000_000
@@ -120,23 +117,6 @@ async def test_a_large_frame_that_is_more_than_the_user_may_have_in_transit(star
     await first.send(large[1_600_000:])
     assert await first.ping() == []
     assert held(hub, "alice", Resource.IN_TRANSIT_BYTES) == 0
-
-
-async def test_descriptors(start_hub: StartHub, tmp_path: Path) -> None:
-    """Clients over Unix sockets are charged for the memory that they hand over."""
-    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
-    known = KnownTokens(hub)
-    client = await hub.client(token=known.token("alice"), name="me", shared=1)
-    share = hub.handler("me").share
-    assert share is not None
-    connection = next(iter(hub.node.connections))
-    account = connection.conversation._shared._sharing._account  # type: ignore[attr-defined]
-    assert account.usage is share[Resource.DESCRIPTORS]
-    descriptor = memfd(b"1")
-    descriptor.charge(account)
-    assert held(hub, "alice", Resource.DESCRIPTORS) == 1
-    descriptor.close()
-    assert await client.ping() == []
 
 
 async def refusal(client: RawClient, kind: Kind, items: list[str]) -> Notice:

@@ -13,6 +13,8 @@ import pytest
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
+from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
 from peers.shm import memory
 from peers.shm.descriptor import Descriptor
@@ -22,6 +24,7 @@ from peers.wire.kinds import Kind
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_released, encode_segment
 from tests.descriptors import no_descriptor_left
 from tests.hubs.eventually import eventually
+from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import RawClient, publication
 from tests.shm.conftest import StartHub
 from tests.shm.hubs import Ring, SharingClient, SharingHub, handle_frame, memfd, shared_settings
@@ -207,6 +210,23 @@ async def test_generations_only_grow(hub: SharingHub, reader: RawClient, ring: R
     assert [frame.kind for frame in frames].count(Kind.NOTICE) == 1
     assert await reader.values(1) == [("/a", b"x" * 100_000)]
     assert await reader.ping() == []
+
+
+async def test_more_descriptors_than_the_user_may_have(hub: SharingHub, ring: Ring) -> None:
+    """All clients of a user count together; a segment more is refused, until one is closed."""
+    token = KnownTokens(hub).token("alice")
+    hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.DESCRIPTORS: 1})}))
+    first, second = await hub.sharing(token=token), await hub.sharing(token=token)
+    number = await first.open_segment(ring)
+    another = Ring()
+    await second.hand_over(encode_segment(Segment(3, another.size_bytes)), another.descriptor)
+    error = await second.error()
+    assert error.code == CloseCode.TRY_AGAIN_LATER
+    assert error.text == "user alice has 1 descriptors, 1 more are too many: the limit for this user is 1"
+    await first.send(encode_segment(Segment(number, 0)))
+    assert await first.ping() == []
+    await second.open_segment(another)
+    another.close()
 
 
 async def test_a_segment_of_somebody_else(hub: SharingHub, reader: RawClient, ring: Ring) -> None:
