@@ -257,6 +257,10 @@ class Names:
     def _forget_name(self, handler: Handler, name: str) -> None:
         names = self._names[handler]
         del names[name]
+        self._settle_names(handler, names)
+
+    def _settle_names(self, handler: Handler, names: dict[str, None]) -> None:
+        """Take note that a handler has one name less than it had."""
         if not names:
             del self._names[handler]
         if handler.share is not None:
@@ -333,8 +337,8 @@ class Names:
             while names := self._names.get(handler):
                 if not self._turn.step(_STEPS_PER_NAME):
                     return
-                name = next(reversed(names))
-                self._forget_name(handler, name)
+                name = names.popitem()[0]
+                self._settle_names(handler, names)
                 self._take_out(handler, name)
             self._leaving.popleft()
 

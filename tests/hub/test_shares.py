@@ -21,6 +21,7 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rule import Rule
+from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once, publish
 
 QUEUED = Resource.QUEUED_BYTES
@@ -371,6 +372,26 @@ def test_a_link_that_takes_all_it_can() -> None:
     assert turns > 2
     assert hub.quotas.wholes[Resource.PREFIXES].free == 1000 - 166
     assert hub.quotas.wholes[Resource.NAMES].free == 400
+
+
+def test_a_link_that_leaves_much_behind() -> None:
+    """No turn takes out more than its steps, of whatever it had; its user is charged for the rest as long."""
+    hub = Hub()
+    link, _ = hub.join("site", role=Role.LINK)
+    hub.core.subscribe(link, [f"/{number}" for number in range(1500)])
+    hub.core.subscribe_rules(link, [Rule((f"x{number}",)) for number in range(1500)])
+    at_once(hub.core.requests.serving(link, [f"/s/{number}" for number in range(1500)]))
+    hub.core.names.link(link, b"h" * 16, lambda _name, _announced: None)
+    hub.core.names.hear(link, [Announced(f"org.n{number}", (), number, 1) for number in range(1500)], [])
+    hub.core.flush()
+    left = 6000
+    hub.core.detach(link, "")
+    while len(hub.quotas):
+        held = sum(hub.quotas.largest(1)[0].held.values())
+        assert 0 <= left - held <= STEPS_PER_TURN
+        left = held
+        hub.core.flush()
+    assert left <= STEPS_PER_TURN
 
 
 def test_names() -> None:
