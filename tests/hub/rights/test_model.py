@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.delivery import Role
+from hub.errors import RejectedError
 from hub.policy.grants import User
 from hub.policy.path import parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
 from hub.tags.envelope import Envelope
 from hub.tags.rule import Rule
 from hub.topics import RESERVED
-from tests.hub.policy.naive import NaiveGrant, naive_allows
+from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
 from tests.hub.rights.hall import Guest, Hall
 
 ROLES = ("a", "b", "c")
@@ -44,6 +46,11 @@ class Told(NamedTuple):
     def allows(self, action: Action, topic: str, user: str) -> bool:
         """Whether a user may do it to a topic."""
         return naive_allows(self.grants[action], topic, User(user, self.users.get(user, frozenset())))
+
+    def covers(self, prefix: str, user: str) -> bool:
+        """Whether a user may see every topic that begins with a prefix."""
+        who = User(user, self.users.get(user, frozenset()))
+        return naive_covers(self.grants[Action.SUBSCRIBE], prefix, who, [*WORDS, "?"])
 
     def compiled(self) -> Policy:
         """The same, compiled."""
@@ -153,3 +160,18 @@ def test_exactly_what_is_allowed_is_delivered(told: Told, seating: list[Any], se
             number += 1
             messages.append((Envelope(topic, ("red",) if is_red else ()), number))
         bring(told, seated, seated[place % len(seated)], messages)
+
+
+@given(told_policies, told_policies, st.lists(prefixes, min_size=1, max_size=5, unique=True), st.sampled_from(USERS))
+@settings(deadline=None, max_examples=50)
+def test_exactly_what_is_covered_is_held(before: Told, after: Told, wanted: list[str], user: str) -> None:
+    """Without narrowing: a prefix is taken, and kept, if no topic behind it can be found that is not granted."""
+    hall = Hall(before.compiled())
+    guest = hall.join(user)
+    for prefix in wanted:
+        with contextlib.suppress(RejectedError):
+            hall.core.subscribe(guest.handler, [prefix])
+    taken = [prefix for prefix in wanted if before.covers(prefix, user)]
+    assert list(guest.handler.prefixes) == taken
+    hall.reload(after.compiled(), {guest.handler: user})
+    assert list(guest.handler.prefixes) == [prefix for prefix in taken if after.covers(prefix, user)]
