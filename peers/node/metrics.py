@@ -32,6 +32,7 @@
 | `hub_users_open` | gauge | | 1 where nobody is asked who he is, and everybody may do everything |
 | `hub_users_recognised_total` | counter | `how`: `token`, ... (`peers.users.identity`) | recognised |
 | `hub_users_refused_total` | counter | `reason`: `nothing`, `token`, ... (`peers.users.refusal`) | not recognised |
+| `hub_users_denied_total` | counter | | messages and requests that their user may not send; told on `$hub/audit` |
 | `hub_users_slowed` | gauge | | addresses that failed lately, whose next failure is answered later |
 | `hub_quota_users` | gauge | | users who have a connection, or something else that is charged to them |
 | `hub_quota_limit`, `hub_quota_held` | gauge | `resource`: `connections`, ... | what there is, and what users hold |
@@ -125,6 +126,7 @@ from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
+from peers.node.audit import Audit
 from peers.node.node import Node
 from peers.users.access import Access
 from peers.users.identity import How
@@ -149,7 +151,7 @@ class HubCollector:
         """Read every counter once."""
         statistics = self._node.core.statistics()
         yield from self._connections()
-        yield from _users(self._node.access)
+        yield from _users(self._node.access, self._node.audit)
         yield from _shares(self._node.core.quotas)
         yield from self._handlers(statistics)
         yield from _messages(statistics)
@@ -178,7 +180,7 @@ class HubCollector:
         yield info
         yield _gauge("hub_ready", "1 while the hub takes clients.", not node.unready)
         yield _gauge("hub_draining", "1 while the hub stops.", node.draining)
-        yield _counter("hub_drained_clients_total", "Clients that were moved off.", node.drained_clients)
+        yield _counter("hub_drained_clients", "Clients that were moved off.", node.drained_clients)
         yield _gauge("hub_connections", "Open connections of all kinds.", len(node.connections))
         places = node.admission
         yield _gauge("hub_connections_limit", "How many connections there may be.", places.limit)
@@ -241,7 +243,7 @@ class HubCollector:
         yield _counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)
 
 
-def _users(access: Access) -> Iterator[Metric]:
+def _users(access: Access, audit: Audit) -> Iterator[Metric]:
     yield _gauge("hub_users_open", "1 where nobody is asked who he is, and all may do everything.", access.is_open)
     recognised = CounterMetricFamily("hub_users_recognised", "Recognised, by what was shown.", labels=("how",))
     for how in get_args(How):
@@ -251,6 +253,7 @@ def _users(access: Access) -> Iterator[Metric]:
     for reason in Reason:
         refused.add_metric((reason.value,), access.refused[reason])
     yield refused
+    yield _counter("hub_users_denied", "Messages and requests that their user may not send.", audit.refused_total)
     yield _gauge("hub_users_slowed", "Addresses that failed lately.", access.failures.addresses)
 
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hub import __version__
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import NotRecognisedError
+from hub.errors import NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
@@ -29,7 +29,7 @@ from peers.node.node import Node
 from peers.users.proof import Proof
 from peers.users.users import Users
 from peers.wire.account import Account
-from tests.hub.fakes import publish
+from tests.hub.fakes import FakeOutlet, publish
 
 
 class Sink:
@@ -307,3 +307,18 @@ async def test_what_users_hold(node: Node) -> None:
     assert value(left, "hub_quota_held_back_seconds_total") == 1.5
     assert value(left, "hub_quota_held_back_total") == 1
     assert {one.labels["resource"] for one in families["hub_quota_user_held"].samples} == {"connections", "prefixes"}
+
+
+async def test_what_users_may_not_do(node: Node) -> None:
+    """Each message and request that is refused counts; and clients that are moved off."""
+    rights = read_policy({"users": {"bob": ["reader"]}}, "a test").rights("bob")
+    handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
+    node.audit.refused(handler, "publish", RejectedError(1008, "no"), 3)
+    node.audit.refused(handler, "subscribe", RejectedError(1008, "no"))
+    node.drained_clients = 2
+    families = scrape(node)
+    assert value(families, "hub_users_denied_total") == 4
+    assert value(families, "hub_drained_clients_total") == 2
+    assert value(families, "hub_draining") == 0
+    node.draining = True
+    assert value(scrape(node), "hub_draining") == 1
