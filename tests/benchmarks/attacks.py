@@ -54,6 +54,7 @@ ATTACKS: dict[str, Attack] = {
     "stalled-readers": hoards.stalled_readers,
     "silent-strangers": crowds.silent_strangers,
     "silent-handshakes": crowds.silent_handshakes,
+    "begun-handshakes": crowds.begun_handshakes,
     "idle-clients-and-metrics": crowds.idle_clients_and_metrics,
     "clients-that-leave": crowds.clients_that_leave,
     "clients-that-say-goodbye": crowds.clients_that_say_goodbye,
@@ -66,7 +67,7 @@ _ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"}
 """Attacks that are told the URL of WebSockets, too, behind a space."""
 
 
-_OVER_TLS = frozenset({"silent-handshakes"})
+_OVER_TLS = frozenset({"silent-handshakes", "begun-handshakes"})
 """Attacks that are told the URL with TLS, the file of the authority, and the address that they come from."""
 
 _ATTACKER = "10.9.0.1"

@@ -21,6 +21,7 @@ from peers.wire.hello import Hello
 from tests.hubs.raw_websocket import frame, text, upgrade
 
 __all__ = [
+    "begun_handshakes",
     "clients_that_leave",
     "clients_that_say_goodbye",
     "idle_clients_and_metrics",
@@ -58,7 +59,21 @@ def silent_strangers(url: str, until: Until) -> None:
 
 
 def silent_handshakes(url: str, until: Until) -> None:
-    """10,000 connections of one address that never begin their TLS handshake; somebody of another address does.
+    """10,500 connections of one address that never begin their TLS handshake; somebody of another address does."""
+    _stall_handshakes(url, until, b"")
+
+
+def begun_handshakes(url: str, until: Until) -> None:
+    """The same, but each says its first word, which makes the hub compute, and no more."""
+    said, heard = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(heard, said, server_hostname="localhost").do_handshake()
+    _stall_handshakes(url, until, said.read())
+
+
+def _stall_handshakes(url: str, until: Until, first: bytes) -> None:
+    """Open connections from one address that stall after what they say first; let another address try to get in.
 
     What became of the latter is said at the end.
     """
@@ -71,6 +86,7 @@ def silent_handshakes(url: str, until: Until) -> None:
         for _ in range(100):
             with suppress(OSError):
                 lines.append(Line(secured, "", source=source))
+                lines[-1].socket.send(first)
         lines = lines[-_SILENT:]  # those that go are closed
         if time.monotonic() >= due_s:
             due_s += 0.2
