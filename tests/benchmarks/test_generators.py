@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 from brokers.certificate import Certificate, new_certificate
@@ -240,11 +241,17 @@ def shaken(ends: tuple[socket.socket, socket.socket], certificate: Certificate) 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.certificate, certificate.key)
     far = context.wrap_socket(ends[1], server_side=True, do_handshake_on_connect=False)
-    shaking = threading.Thread(target=far.do_handshake)
+
+    def shake() -> None:
+        with suppress(OSError):  # the generator may have gone before it is over
+            far.do_handshake()
+
+    shaking = threading.Thread(target=shake)
     shaking.start()
     try:
         return tls.secured(ends[0], certificate.ca), far
     except ConnectionError:
+        shaking.join()
         far.close()
         raise
     finally:
