@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, UsageError
 from peers.client import Client, Hello, blocking, connect
 from peers.client.token_source import Token, TokenSource
+from peers.connections.connection import Connection as HubConnection
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, decode_token
@@ -21,6 +23,7 @@ from tests.client.scripted import ScriptedHub
 from tests.client.told import Told
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
+from tests.hubs.known_tokens import KnownTokens
 
 SECRET = "hub_c2VjcmV0"
 
@@ -318,3 +321,46 @@ def test_no_secret_in_the_logs_of_asyncio(caplog: pytest.LogCaptureFixture) -> N
     from peers.client.settings import ClientSettings
 
     assert SECRET not in repr(ClientSettings(token=SECRET))
+
+
+async def test_a_hub_refuses(start_hub: StartHub, listen_url: str) -> None:
+    """Over each transport: a text is shown once, a function is asked twice; both are told the same."""
+    known = KnownTokens(await start_hub(listen_url))
+    hub_url = known.hub.url
+    tokens = Tokens()
+    for token, failures in ((SECRET, 1), (tokens.plain, 3)):
+        with pytest.raises(RejectedError, match="not recognised") as refused:
+            await connect(hub_url, token=token)
+        assert refused.value.code == CloseCode.NOT_RECOGNISED
+        assert known.failures == failures
+    assert len(tokens.given) == 2
+
+
+async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -> None:
+    """Over each transport: the connection outlives the token that it was made with."""
+    known = KnownTokens(await start_hub(listen_url))
+    given: list[str] = []
+
+    def fresh() -> str:
+        given.append(known.token("alice", seconds=None if given else 0.5))
+        return given[-1]
+
+    async with connect(known.hub.url, token=fresh) as client, client.subscribe("/a") as messages:
+        (connection,) = known.hub.node.connections
+        assert isinstance(connection, HubConnection)
+        await eventually(lambda: connection.proof_left_s() == math.inf)
+        known.hub.later(5.0)
+        client.publish_nowait("/a", 1)
+        assert (await anext(messages)).value == 1
+        assert client.statistics().connections == 1
+    assert len(given) == 2
+
+
+async def test_a_hub_ends_what_is_not_renewed(start_hub: StartHub, listen_url: str) -> None:
+    """Over each transport: a client with a text stops, and says why."""
+    known = KnownTokens(await start_hub(listen_url))
+    async with connect(known.hub.url, token=known.token("alice", seconds=15.0)) as client:
+        known.hub.later(16.0)
+        with pytest.raises(RejectedError, match=r"has ended and was not renewed.*\(4401\)"):
+            await client.wait_closed()
+    assert known.failures == 0

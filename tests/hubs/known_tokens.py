@@ -48,7 +48,7 @@ class KnownTokens:
     """
 
     def __init__(self, hub: Hub, anonymous: str = "", *, knows_itself: bool = False) -> None:
-        self._hub = hub
+        self.hub = hub
         self._tokens: dict[str, Token] = {}
         own_uids = frozenset({os.getuid()}) if knows_itself else frozenset()
         self._users = Users(read_policy(POLICY, "test"), own_uids=own_uids, anonymous=anonymous)
@@ -60,7 +60,7 @@ class KnownTokens:
 
     def wall_s(self) -> float:
         """Go with the hub's clock."""
-        return time.time() + self._hub.clock.ahead_s
+        return time.time() + self.hub.clock.ahead_s
 
     def token(self, user: str, *, seconds: float | None = None, text: str = "", roles: tuple[str, ...] = ()) -> str:
         """Give a user a token that holds for so long, None for good."""
@@ -68,7 +68,7 @@ class KnownTokens:
         now = datetime.fromtimestamp(self.wall_s(), UTC)
         ends = None if seconds is None else datetime.fromtimestamp(self.wall_s() + seconds, UTC)
         self._tokens[hash_of(secret)] = Token(hash_of(secret), user, now, ends, roles)
-        self._hub.node.access.adopt(self._users._replace(tokens=Tokens(dict(self._tokens))))
+        self.hub.node.access.adopt(self._users._replace(tokens=Tokens(dict(self._tokens))))
         return secret
 
     def answer_after(self, seconds: float) -> None:
@@ -78,4 +78,4 @@ class KnownTokens:
     @property
     def failures(self) -> int:
         """How often somebody was not recognised."""
-        return self._hub.node.access.refused.total()
+        return self.hub.node.access.refused.total()
