@@ -522,11 +522,11 @@ class Core:
             handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
             granted = source.publishes_in
             is_looked_at = self.routes.has_senders or (
-                granted is not None and not granted.issuperset(map(_domains, stretch.routes))
+                granted is not None and not granted.issuperset(map(_domains, stretch.places))
             )
         source.published_messages += sum(stretch.messages)
         if is_looked_at:
-            if not is_decided_by_route(source, stretch.routes):
+            if not is_decided_by_route(source, stretch.places):
                 source.published_messages -= sum(stretch.messages)
                 for run in stretch:
                     self.publish(source, run.route, run)
@@ -540,23 +540,17 @@ class Core:
 
     def _refuse_of(self, source: Handler, stretch: Stretch[Route]) -> dict[Route, RejectedError]:
         """Refuse what `source` may not publish of a stretch, and nothing else; return the routes on which that came."""
-        first: dict[Route, int] = {}
-        for number, route in enumerate(stretch.routes):
-            first.setdefault(route, number)
         refused: dict[Route, RejectedError] = {}
-        for route, number in first.items():
+        for route, numbers in stretch.places.items():
             if not route.may_bring(source):
                 refused[route] = not_its_name(route)
             elif not may_publish(source, route):
-                refused[route] = not_granted_to(source, stretch.run(number))
-        if refused:
-            messages = dict.fromkeys(refused, 0)
-            for route, count in zip(stretch.routes, stretch.messages, strict=True):
-                if route in refused:
-                    messages[route] += count
-            source.published_messages -= sum(messages.values())
-            for route, error in refused.items():
-                self._tell_refused(source, error, messages[route])
+                refused[route] = not_granted_to(source, stretch.run(numbers[0]))
+            else:
+                continue
+            messages = sum([stretch.messages[number] for number in numbers])
+            source.published_messages -= messages
+            self._tell_refused(source, refused[route], messages)
         return refused
 
     def _granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:

@@ -61,7 +61,7 @@ class Stretch(Generic[R]):
         runs: Routes, ends and numbers of messages, as `find_runs` returns them.
     """
 
-    __slots__ = ("_data", "_start", "ends", "messages", "routes")
+    __slots__ = ("_data", "_places", "_start", "ends", "messages", "routes")
 
     routes: list[R]
     """The route of each run."""
@@ -76,6 +76,8 @@ class Stretch(Generic[R]):
         self._data = data
         self._start = start
         self.routes, self.ends, self.messages = runs
+        # Empty until somebody asks for it.
+        self._places: dict[R, list[int]] = {}
 
     def whole(self) -> Batch:
         """Return all of it as one batch. What was read is not copied if there is nothing else in it."""
@@ -94,18 +96,25 @@ class Stretch(Generic[R]):
         start = self.ends[number - 1] if number else self._start
         return Run(self.routes[number], self._data[start : self.ends[number]], self.messages[number])
 
+    @property
+    def places(self) -> dict[R, list[int]]:
+        """Each route once, with the numbers of its runs."""
+        places = self._places
+        if not places:
+            for number, route in enumerate(self.routes):
+                if route in places:
+                    places[route].append(number)
+                else:
+                    places[route] = [number]
+        return places
+
     def gathered(self, handlers_of: Callable[[R], Sequence[H]]) -> Iterator[tuple[Sequence[H], Batch]]:
         """Yield handlers, and the batch that each of them gets, in the order in which it came.
 
         Args:
             handlers_of: Gives the handlers of a route. No handler is in two of the pairs.
         """
-        places: dict[R, list[int]] = {}  # route → numbers of its runs
-        for number, route in enumerate(self.routes):
-            if route in places:
-                places[route].append(number)
-            else:
-                places[route] = [number]
+        places = self.places
         wanting = {route: handlers_of(route) for route in places}
         handlers = {handler for some in wanting.values() for handler in some}
         if len(handlers) == sum(map(len, wanting.values())):  # nobody wants two of these routes

@@ -345,9 +345,8 @@ class Staging:
         if isinstance(item, Run):
             self._core.check_publisher(source, item.route, item)
             return
-        places = {route: number for number, route in enumerate(item.routes)}
-        for route, number in places.items():
-            self._core.check_publisher(source, route, item.run(number))
+        for route, numbers in item.places.items():
+            self._core.check_publisher(source, route, item.run(numbers[0]))
 
     # COMMIT.
 
