@@ -14,7 +14,6 @@ import signal
 import time
 from dataclasses import replace
 from multiprocessing import resource_tracker
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,7 +21,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from tests.forked import program
-from tests.suite.processes import Process, adopt_orphans, below, children, kill, reap
+from tests.suite.processes import Process, adopt_orphans, below, children, is_zombie, kill, reap
 
 __all__ = ["Leftovers"]
 
@@ -95,7 +94,7 @@ class Leftovers:
     def _reap_orphans(self, _number: int, _frame: FrameType | None) -> None:
         """Take the exit codes of adopted processes, for tests wait until the ids of such are free."""
         for pid in children(os.getpid()):
-            if pid not in self._workers and _is_zombie(pid):
+            if pid not in self._workers and is_zombie(pid):
                 reap(pid)
 
 
@@ -108,13 +107,6 @@ def _told(process: Process) -> Process:
 def _pid(node: WorkerController) -> int:
     pid: int = node.gateway._rinfo().pid
     return pid
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
-    except OSError:
-        return False
 
 
 def _end_in_order(_number: int, _frame: FrameType | None) -> None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Process", "adopt_orphans", "below", "children", "kill", "reap"]
+__all__ = ["Process", "adopt_orphans", "below", "children", "is_zombie", "kill", "reap"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 """From <linux/prctl.h>: orphans below this process become its children rather than those of process 1."""
 
 _SHOWN_CHARACTERS = 160
 """Of a command line; enough to recognise it."""
+
+_LOOKS = 100
+"""How often a process without a command is looked at; one that hides it is then described without."""
+
+_BETWEEN_LOOKS_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -72,15 +78,30 @@ def reap(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
 
 
-def _look(pid: int) -> Process | None:
-    """Describe a process; None if it is gone, or a zombie."""
+def is_zombie(pid: int) -> bool:
+    """Whether a process has ended and is not reaped yet; not so if it is gone."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        variables = Path(f"/proc/{pid}/environ").read_bytes()
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
     except OSError:
-        return None
-    if not command:
-        return None
+        return False
+
+
+def _look(pid: int) -> Process | None:
+    """Describe a process by its command and environment; None if it is gone, or a zombie.
+
+    One that is just being started has neither for a moment, after `subprocess.Popen` has returned.
+    """
+    for _ in range(_LOOKS):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            variables = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return None
+        if command:
+            break
+        if is_zombie(pid):
+            return None
+        time.sleep(_BETWEEN_LOOKS_S)
     environment = dict(part.partition(b"=")[::2] for part in variables.split(b"\0"))
     return Process(
         pid,
