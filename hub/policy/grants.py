@@ -25,6 +25,7 @@ Not here: what the language looks like (`hub.policy.language`), who has which ro
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
@@ -63,11 +64,11 @@ class _Node:
 
     __slots__ = ("allow", "allow_beneath", "children", "component", "denied_beneath", "deny", "named", "path")
 
-    def __init__(self, component: str, path: str) -> None:
+    def __init__(self, component: str) -> None:
         self.component = component
         """The last component of the path."""
-        self.path = path
-        """The text of the path that leads here."""
+        self.path = ""
+        """The path that leads here, as a grant has it; empty where no grant ends."""
         # Most nodes are the end of one grant: what is empty, or has one role, is shared by nodes until it grows.
         self.allow: AbstractSet[str] = _NO_ROLES
         """The roles that a grant for exactly this path allows it to."""
@@ -109,9 +110,9 @@ class Grants:
 
     def __init__(self, separator: str = TOPICS) -> None:
         self._separator = separator
-        self._root = _Node("", EVERYTHING)
+        self._root = _Node("")
         """The node of the path without components: what stands in it holds for all but the hub's own topics."""
-        self._own = _Node("", "")
+        self._own = _Node("")
         """The tree of paths under `$hub`, apart, so that nothing granted for everything reaches into it."""
         self._depth = 0
         """How many components the longest path has; nothing beneath it is looked at."""
@@ -133,6 +134,7 @@ class Grants:
                 _deny_beneath(above, role, node)
             elif role not in above.allow_beneath:
                 above.allow_beneath = _with(above.allow_beneath, alone)
+        node.path = path.text
         if allowed:
             node.allow = _with(node.allow, alone)
         else:
@@ -142,8 +144,7 @@ class Grants:
         """Return the node of a component that is not among the children, made if it is not there."""
         if component == USER and node.named is not None:
             return node.named
-        path = component if node in (self._root, self._own) else node.path + self._separator + component
-        child = _Node(component, path)
+        child = _Node(component)
         if component == USER:
             node.named = child
         elif isinstance(node.children, dict):
@@ -151,6 +152,16 @@ class Grants:
         else:
             node.children = {component: child}
         return child
+
+    def nodes(self) -> Iterator[object]:
+        """Yield all nodes, each before those beneath it."""
+        found = deque([self._root, self._own])
+        while found:
+            node = found.popleft()
+            yield node
+            found.extend(node.children.values())
+            if node.named is not None:
+                found.append(node.named)
 
     def _root_of(self, component: str) -> _Node:
         """Return the tree for paths and topics with this first component."""

@@ -12,7 +12,7 @@ a set. Not here: the language (`hub.policy.language`), how a user is recognised,
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -129,7 +129,7 @@ class Policy:
         limits: How much users may hold, and how fast they may publish.
     """
 
-    __slots__ = ("_admins", "_domains", "_grants", "_rights", "_users", "limits", "roles")
+    __slots__ = ("__weakref__", "_admins", "_domains", "_grants", "_rights", "_users", "limits", "roles")
 
     def __init__(
         self,
@@ -166,6 +166,15 @@ class Policy:
         if domains is None:
             domains = self._domains[met] = Domains(self, *met)
         return domains
+
+    def pieces(self) -> Iterator[object]:
+        """Yield what it is made of, from the top.
+
+        To free 300,000 nodes at once takes 0.1 s, in which nothing else runs. Whoever holds the pieces when a policy
+        goes, and lets go of one after the other in this order, frees it in steps.
+        """
+        for grants in self._grants.values():
+            yield from grants.nodes()
 
     @property
     def users(self) -> Mapping[str, frozenset[str]]:

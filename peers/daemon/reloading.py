@@ -25,6 +25,7 @@ from hub.handler import Handler
 from hub.requests.later import Later
 from peers.daemon.daemon import Daemon
 from peers.daemon.garbage import undisturbed
+from peers.daemon.remains import Remains
 from peers.daemon.sources import Loaded
 
 __all__ = ["Reloaded", "Reloading"]
@@ -56,6 +57,8 @@ class Reloading:
         self._applied = applied
         self._task: asyncio.Task[None] | None = None
         """The reload that is under way; None while there is none."""
+        self._letting_go: asyncio.Task[None] | None = None
+        """The end of the policy that was replaced last; None before the first."""
         self._is_due = False
         """Whether a signal has come meanwhile."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
@@ -81,9 +84,10 @@ class Reloading:
 
     async def cancel(self) -> None:
         """Give up: the hub stops."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in (self._task, self._letting_go):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
 
     def _begin(self, by: Handler | None, later: Later) -> None:
         self._task = self._daemon.node.loop.create_task(self._run(by, later), name="reload")
@@ -106,12 +110,19 @@ class Reloading:
 
     async def _reload(self) -> Reloaded:
         daemon = self._daemon
+        access = daemon.node.access
+        remains = None if access.policy is None else Remains(access.policy)
         with undisturbed():
             prepared = await asyncio.to_thread(lambda: daemon.prepare(self._load()))
-        was_open = daemon.node.access.is_open
+            if remains is not None:
+                await asyncio.to_thread(remains.collect)
+        was_open = access.is_open
         changed, needs_restart = daemon.take_over(prepared)
         self._applied()
-        return Reloaded(changed, needs_restart, await daemon.review(was_open=was_open))
+        closed = await daemon.review(was_open=was_open)
+        if remains is not None:
+            self._letting_go = daemon.node.loop.create_task(remains.let_go(), name="let go of the old policy")
+        return Reloaded(changed, needs_restart, closed)
 
     def _end(self, later: Later, error: HubError | None, reloaded: Reloaded | None = None) -> None:
         self._task = None

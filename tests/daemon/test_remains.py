@@ -1,0 +1,69 @@
+"""A policy that was replaced goes in steps, and only when nobody holds it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import weakref
+
+import pytest
+
+from hub.policy.language import read_policy
+from hub.policy.policy import Action, Policy
+from peers.daemon import remains as module
+from peers.daemon.remains import Remains
+
+
+def large() -> Policy:
+    """A policy of some thousand nodes."""
+    paths = [f"/a{number % 10}/b{number % 100}/c{number}" for number in range(2_000)]
+    role = {"publish": [*paths, "/status/{user}/x"], "subscribe": {"allow": ["*"], "deny": paths}}
+    return read_policy({"roles": {"r": role}}, "policy")
+
+
+def test_each_piece_frees_little() -> None:
+    """From the top, one after the other: none takes others with it."""
+    policy = large()
+    pieces = list(policy.pieces())
+    pieces.reverse()
+    assert len(pieces) > 4_000
+    del policy
+    most = 0
+    while pieces:
+        before = sys.getallocatedblocks()
+        pieces.pop()
+        most = max(most, before - sys.getallocatedblocks())
+    assert most < 100
+
+
+async def test_it_waits_until_nobody_holds_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers and routes let go of it in steps, too."""
+    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    policy = large()
+    gone = weakref.ref(policy)
+    remains = Remains(policy)
+    remains.collect()
+    count = len(remains._pieces)
+    letting_go = asyncio.create_task(remains.let_go())
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    assert len(remains._pieces) == count > 4_000
+    del policy
+    await letting_go
+    assert not remains._pieces
+    assert gone() is None
+
+
+async def test_somebody_holds_it_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it goes when he lets go of it."""
+    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.005)
+    policy = large()
+    remains = Remains(policy)
+    remains.collect()
+    await remains.let_go()
+    assert not remains._pieces
+    assert policy.rights("u", ["r"]).may(Action.PUBLISH, "/a1/b1/c1")
+    gone = weakref.ref(policy)
+    del policy
+    assert gone() is None
