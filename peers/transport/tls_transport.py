@@ -150,7 +150,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         except (ssl.SSLError, OSError) as error:
             self._send_outgoing()
             self._fail(_why(error))
-            self._tcp.close()
+            self._close_unwatched()
             return
         self._send_outgoing()
         if is_done:
@@ -201,9 +201,19 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """End a connection whose far side sends what is no TLS; what is spoken learns why."""
         protocol, self._protocol = self._protocol, None
         self._ends = True
-        self._tcp.close()
+        self._close_unwatched()
         if protocol is not None:
             protocol.connection_lost(error)
+
+    def _close_unwatched(self) -> None:
+        """Close what nobody looks after any more: at once, unless all was written.
+
+        The loop's transport would wait for a far side that does not read, for good.
+        """
+        if self._tcp.get_write_buffer_size():
+            self._tcp.abort()
+        else:
+            self._tcp.close()
 
     def pause_reading(self) -> None:
         """Read nothing from the socket."""

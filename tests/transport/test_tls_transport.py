@@ -9,6 +9,7 @@ import socket
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 
@@ -18,7 +19,7 @@ from peers.transport.acceptor import Acceptor
 from peers.transport.tls_transport import TlsTransport
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
-from tests.transport.tls_ends import listening_context
+from tests.transport.tls_ends import FarEnd, listening_context
 
 
 class Spoken(asyncio.Protocol):
@@ -273,3 +274,26 @@ async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport
         await eventually(lambda: all(one() is None for one in gone))
     finally:
         gc.enable()
+
+
+async def test_what_is_no_tls_of_one_who_does_not_read(listening: Listening) -> None:
+    """The socket is closed at once: nobody looks after it any more, and what is not written would wait for good."""
+    sock = socket.create_connection(listening.address)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=sock)
+    client = FarEnd()
+    while not client.is_shaken:
+        writer.write(client.shake())
+        if not client.is_shaken:
+            client.hear(await reader.read(65536))
+    await eventually(lambda: len(listening.spoken) == 1)
+    cast("asyncio.ReadTransport", writer.transport).pause_reading()
+    (spoken,) = listening.spoken
+    while not spoken.transport.get_write_buffer_size():
+        spoken.transport.write(bytes(1 << 20))
+        await asyncio.sleep(0)
+    writer.write(b"\x17\x03\x03\x00\x20" + bytes(32))
+    await eventually(lambda: bool(spoken.lost))
+    await eventually(lambda: spoken.transport.get_write_buffer_size() == 0)
+    writer.close()
