@@ -33,6 +33,9 @@ __all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics
 USERS_SHOWN = 32
 """How many users are shown by themselves, in metrics and in `$hub/statistics`; the others are shown together."""
 
+RATES_KEPT = 10_000
+"""How many rates are kept of users who have left, 0.5 KiB each: whoever comes again at once is as fast as he was."""
+
 UNBOUNDED = 1 << 62
 """What there is of a resource of which nobody has said how much there is."""
 
@@ -72,12 +75,18 @@ class Share:
         wholes: What he takes from.
         limits: What is set for him.
         on_left: Called once he has neither connections nor anything else.
+        rate: What is left of his rate since he was here last; None if that is not known.
     """
 
     __slots__ = ("_limits", "_on_left", "_wholes", "rate", "usages", "user")
 
     def __init__(
-        self, user: str, wholes: Mapping[Resource, Whole], limits: SetLimits, on_left: Callable[[Share], object]
+        self,
+        user: str,
+        wholes: Mapping[Resource, Whole],
+        limits: SetLimits,
+        on_left: Callable[[Share], object],
+        rate: Rate | None = None,
     ) -> None:
         self.user = user
         self._wholes = wholes
@@ -86,7 +95,8 @@ class Share:
         # Resource → what he holds of it, from the first time on that somebody asks.
         self.usages: dict[Resource, Usage] = {}
         # How fast he may publish; there whether it is limited now or not, as a reload may change that.
-        self.rate = Rate(limits.rate)
+        self.rate = Rate(limits.rate) if rate is None else rate
+        self.rate.set_limits(limits.rate)
 
     def __getitem__(self, resource: Resource) -> Usage:
         """Return what he holds of a resource: the same object for as long as there is the share."""
@@ -130,7 +140,7 @@ class Quotas:
         limits: What is set for users and roles.
     """
 
-    __slots__ = ("_held_back_s", "_held_back_total", "_limits", "_roles", "_shares", "wholes")
+    __slots__ = ("_held_back_s", "_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
 
     def __init__(self, totals: Mapping[Resource, int] | None = None, limits: QuotaLimits = NO_LIMITS) -> None:
         totals = totals or {}
@@ -138,6 +148,8 @@ class Quotas:
         self._limits = limits
         # User → his share, from `join` until he has left.
         self._shares: dict[str, Share] = {}
+        # User who has left → his rate, who left first is first. Else it would be a new one each time he connects.
+        self._rates: dict[str, Rate] = {}
         # For how long, and how often, connections of users who have left were not read on for their rate.
         self._held_back_s = 0.0
         self._held_back_total = 0
@@ -164,6 +176,7 @@ class Quotas:
         share = self._share(user, roles)
         share[_CONNECTIONS].require(1)
         if user not in self._shares:
+            self._rates.pop(user, None)
             self._shares[user] = share
             self._roles[user] = roles
         else:
@@ -180,7 +193,10 @@ class Quotas:
 
     def _share(self, user: str, roles: frozenset[str]) -> Share:
         """Return a user's share; a new one that is not kept if he has none."""
-        return self._shares.get(user) or Share(user, self.wholes, self._limits.of(user, roles), self._forget)
+        share = self._shares.get(user)
+        if share is not None:
+            return share
+        return Share(user, self.wholes, self._limits.of(user, roles), self._forget, self._rates.get(user))
 
     def give_roles(self, share: Share, roles: frozenset[str]) -> None:
         """Let a user have these roles from now on, and the limits that follow."""
@@ -197,10 +213,19 @@ class Quotas:
             del self._shares[share.user], self._roles[share.user]
             self._held_back_s += share.rate.held_back_s
             self._held_back_total += share.rate.held_back_total
+            self._keep(share)
 
     def set_total(self, resource: Resource, total: int) -> None:
         """Have so much of a resource from now on. What users hold they keep."""
         self.wholes[resource].set_total(total)
+
+    def _keep(self, share: Share) -> None:
+        rate, rates = share.rate, self._rates
+        rate.held_back_s, rate.held_back_total = 0.0, 0
+        if rate.is_limited:
+            if len(rates) >= RATES_KEPT:
+                del rates[next(iter(rates))]
+            rates[share.user] = rate
 
     def adopt(self, limits: QuotaLimits) -> None:
         """Let other limits apply from now on. What is held is kept, also what is more than may be held now.

@@ -65,11 +65,12 @@ class Rate:
         self.set_limits(limits)
 
     def set_limits(self, limits: RateLimits) -> None:
-        """Let another rate apply from now on."""
-        self.changes += 1
+        """Let another rate apply from now on, or the same."""
+        before = self._messages, self._bytes
         self._messages = _changed(self._messages, limits.messages_per_s)
         self._bytes = _changed(self._bytes, limits.bytes_per_s)
         self.is_limited = self._messages is not None or self._bytes is not None
+        self.changes += (self._messages, self._bytes) != before
 
     def spend(self, messages: int, size_bytes: int, now_s: float) -> float:
         """Take note of what was read.

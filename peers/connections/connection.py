@@ -94,6 +94,7 @@ class Connection(asyncio.Protocol):
         "_has_acted",
         "_held",
         "_holding",
+        "_is_barred",
         "_is_dialled",
         "_is_ending",
         "_is_given_back",
@@ -157,6 +158,9 @@ class Connection(asyncio.Protocol):
         """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
         self._is_paced = False
         """Whether it holds the far side back: nothing is read until it is over."""
+        self._is_barred = False
+        """Whether what stands behind the far side's first word is put off for as long as its user is too fast already,
+        or until it is closed, as he has too many connections."""
         self.is_choked = False
         """Whether the transport holds more than its high-water mark, from `pause_writing` to `resume_writing`."""
         self._is_stalled = False
@@ -290,6 +294,10 @@ class Connection(asyncio.Protocol):
     def _conclude(self) -> None:
         """Let go of all that refers to this connection: it is freed at once, and not when garbage is collected."""
         self._count_rejected()
+        if self._pacing is not None:  # what was put off is routed by now
+            if self._pacing.rate.is_limited:
+                self._pacing.spend(0)
+            self._pacing = None
         self.guard(self.conversation.conclude)
         self.conversation, self._session = ENDED, ENDED.session
         self._rejected_messages = 0
@@ -322,6 +330,7 @@ class Connection(asyncio.Protocol):
         """The far side has become a part of the hub, whose batches are written here."""
         self.handler = handler
         self.has_joined = True
+        self._node.settle(self)
         if self.is_choked:
             handler.pause()
         if handler.rights is not None:
@@ -415,7 +424,7 @@ class Connection(asyncio.Protocol):
         if common.left < common.refill_below:
             common.refill()
         self._share -= cost  # so that `work` does not take it from the share of all once more
-        return left - cost
+        return self._stop(left - cost) if self._is_barred else left - cost
 
     def _common(self, event: Any) -> CommonShare:
         """Return the share of all connections that an event is taken from."""
@@ -455,7 +464,8 @@ class Connection(asyncio.Protocol):
         if self._share <= 0 and (self._is_last or not self._session.closed):
             self._putting_off = True
             self._transport.pause_reading()
-            self._common(self._held).wait(self)
+            if not self._is_barred:
+                self._common(self._held).wait(self)
         else:
             self._refill_later()
 
@@ -512,9 +522,20 @@ class Connection(asyncio.Protocol):
     def charge_user(self) -> None:
         """The core has taken the far side in: charge its user for what this connection holds, and keep his rate."""
         handler = self.handler
-        if handler is not None and handler.share is not None:
-            self._holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
-            self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
+        if handler is None or handler.rights is None:
+            return
+        if handler.share is None:  # one connection too many: the core closes it as the turn ends
+            self._bar()
+            return
+        self._holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
+        self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
+        if self._pacing.rate.is_limited and self._pacing.spend(0):
+            self._bar()
+
+    def _bar(self) -> None:
+        """Act on nothing that stands behind the far side's first word, as yet: `_go_on_paced`, or the end."""
+        self._is_barred = self._putting_off = True
+        self._transport.pause_reading()
 
     def _pace(self, pacing: Pacing, size_bytes: int) -> None:
         """Count what was read, and read no further if that was too much."""
@@ -526,13 +547,19 @@ class Connection(asyncio.Protocol):
         """The user of the far side may publish again."""
         self._is_paced = False
         self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back
-        self._read_on()
+        if self._is_barred:
+            self._is_barred = False
+            self.take_turn(TURN_EVENTS)
+        else:
+            self._read_on()
 
     def _end_pacing(self) -> None:
         """Read what comes, however fast: it is not acted on any more."""
         if self._pacing is not None:
-            self._pacing.end()
-        self._pacing, self._is_paced = None, False
+            self._pacing.leave()
+        self._is_paced = False
+        if self._is_barred:
+            self._is_barred = self._putting_off = False
 
     def wait_for_reader(self) -> None:
         """Do not read on while the far side does not read what it has made this side write."""
@@ -558,7 +585,8 @@ class Connection(asyncio.Protocol):
     def go_on(self) -> None:
         """What the conversation has waited for has happened: act on what had come before, and read on."""
         self._is_waiting = False
-        self.guard(self.work)
+        if not self._is_barred:
+            self.guard(self.work)
         self.write_outgoing()
         self._read_on()
 
@@ -840,8 +868,13 @@ class Connection(asyncio.Protocol):
     # Time.
 
     def opened(self) -> None:
-        """The far side has said who it is: nobody takes its place any more, and it must give signs of life."""
-        self._node.settle(self)
+        """The far side has said who it is, and must give signs of life. Nobody takes its place any more.
+
+        But where users have shares, one that shows who it is and says nothing is charged to nobody: it stays a newcomer
+        until it has become a part of the hub.
+        """
+        if self.has_joined or self._node.access.is_open:
+            self._node.settle(self)
         due_s = self._liveness.heard_s + self._node.settings.limits.ping_after_s
         self._node.keepalive.watch(self, min(due_s, self._now_s() + self.proof_left_s()))
 
@@ -889,7 +922,8 @@ class Connection(asyncio.Protocol):
         if left_s <= 0:
             self.end(CloseCode.NOT_RECOGNISED, _PROOF_ENDED)
             return now_s + LINGER_S
-        step = self._liveness.check(now_s, reading=not (self._is_held_back or self._is_paced))
+        is_read = not (self._is_held_back or self._is_paced or self._is_barred)
+        step = self._liveness.check(now_s, reading=is_read)
         if step.act is Act.LOST:
             text = f"{NO_ANSWER} within {self._node.settings.limits.ping_timeout_s:g} s"
             self.end(CloseCode.PROTOCOL_ERROR, text)

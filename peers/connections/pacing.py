@@ -39,7 +39,17 @@ class Pacing:
         on_over: Called when the connection may read on.
     """
 
-    __slots__ = ("_changes", "_counted_messages", "_handler", "_loop", "_on_over", "_since_s", "_timer", "rate")
+    __slots__ = (
+        "_changes",
+        "_counted_messages",
+        "_handler",
+        "_has_left",
+        "_loop",
+        "_on_over",
+        "_since_s",
+        "_timer",
+        "rate",
+    )
 
     def __init__(
         self, rate: Rate, handler: Handler, loop: asyncio.AbstractEventLoop, on_over: Callable[[], object]
@@ -56,6 +66,8 @@ class Pacing:
         self._timer: asyncio.TimerHandle | None = None
         # Since when it waits.
         self._since_s = 0.0
+        # Whether the connection is over: it waits no more, and what is read is thrown away.
+        self._has_left = False
 
     def spend(self, size_bytes: int) -> bool:
         """Count what was read; return whether the connection has to wait from now on.
@@ -68,9 +80,9 @@ class Pacing:
             self._changes = rate.changes
             self._counted_messages = published
         now_s = self._loop.time()
-        wait_s = rate.spend(published - self._counted_messages, size_bytes, now_s)
+        wait_s = rate.spend(published - self._counted_messages, 0 if self._has_left else size_bytes, now_s)
         self._counted_messages = published
-        if wait_s < _LEAST_S or self._timer is not None:
+        if wait_s < _LEAST_S or self._timer is not None or self._has_left:
             return False
         self._since_s = now_s
         self._wait(wait_s)
@@ -87,6 +99,11 @@ class Pacing:
             return
         self.end()
         self._on_over()
+
+    def leave(self) -> None:
+        """Wait no more: the connection is over. What was put off of it is still counted."""
+        self.end()
+        self._has_left = True
 
     def end(self) -> None:
         """Wait no longer. It does no harm if nothing waits."""

@@ -12,6 +12,7 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.language import read_policy
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.pacing import Pacing
@@ -89,8 +90,10 @@ class Stage:
         self.core.attach(reader)
         self.core.subscribe(reader, ["/"])
 
-    def client(self, user: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Connection, PretendTransport]:
-        """Connect somebody, as whom the door has recognised."""
+    def client(
+        self, user: str, monkeypatch: pytest.MonkeyPatch, behind: bytes = b""
+    ) -> tuple[Connection, PretendTransport]:
+        """Connect somebody, as whom the door has recognised; `behind` comes with the first word."""
         attach = self.core.attach
 
         def attach_user(handler: Handler, *more: Any) -> None:
@@ -103,7 +106,7 @@ class Stage:
         connection.connection_made(transport)
         with monkeypatch.context() as patched:
             patched.setattr(self.core, "attach", attach_user)
-            connection.data_received(HELLO)
+            connection.data_received(HELLO + behind)
         return connection, transport
 
     def play(self) -> None:
@@ -181,6 +184,49 @@ async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     stage.core.quotas.adopt(QuotaLimits())
     connection.data_received(data)
     assert transport.reading
+
+
+async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands behind the first word of a user who was too fast waits, and arrives when its time has come."""
+    stage = Stage(alice=RateLimits(messages_per_s=10))
+    first, _ = stage.client("alice", monkeypatch)
+    first.data_received(publication("/a", 1) * 30)
+    first.transport.abort()
+    stage.play()
+    assert len(stage.core.quotas) == 0
+    again, transport = stage.client("alice", monkeypatch, publication("/a", 2) * 20)
+    again.data_received(publication("/a", 2))  # the loop had read it already
+    stage.play()
+    assert (len(stage.outlet.values), transport.reading) == (30, False)
+    for _ in range(3):
+        again.check(stage.loop.now_s)
+    stage.loop.pass_s(1.9)
+    assert len(stage.outlet.values) == 30
+    stage.loop.pass_s(0.2)
+    stage.play()
+    assert stage.outlet.values[30:] == [2] * 21
+    again.transport.abort()
+    stage.play()
+    third, _ = stage.client("alice", monkeypatch, publication("/a", 3))
+    assert len(stage.outlet.values) == 51, "what was put off is counted when its connection is over"
+    third.transport.abort()
+    stage.play()
+    assert not stage.node.connections
+    assert not stage.loop.due
+
+
+async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to nobody's share, so that nothing of it would be counted."""
+    stage = Stage(alice=RateLimits(messages_per_s=10))
+    limits = SetLimits({Resource.CONNECTIONS: 1}, RateLimits(messages_per_s=10))
+    stage.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
+    stage.client("alice", monkeypatch)
+    second, transport = stage.client("alice", monkeypatch, publication("/a", 1) * 100)
+    stage.core.flush()
+    stage.play()
+    assert not stage.outlet.values
+    assert second.reason.startswith("user alice has 1 connections, 1 more are too many")
+    assert transport.reading, "so that it reads why"
 
 
 @pytest.mark.parametrize("is_lost", [False, True])

@@ -59,13 +59,17 @@ def user_of(handler: Handler) -> str:
 
 
 async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
-    """Its user is in with the handshake, and the first `welcome` says how long that holds; `hello` needs no token."""
+    """Its user is known with the handshake, and the first `welcome` says how long that holds; `hello` needs no token.
+
+    Until then the connection is charged to nobody, so that it gives way to others like any newcomer.
+    """
     client, welcome = await shaken(hub, authorization(known.token("alice", seconds=60.0)))
     assert isinstance(welcome["until"], float)
     assert 50.0 < welcome["until"] <= 60.0
-    assert hub.node.admission.newcomers == 0
+    assert hub.node.admission.newcomers == 1
     await client.say("hello", name="me")
     assert (await client.message())["until"] <= welcome["until"]
+    assert hub.node.admission.newcomers == 0
     assert user_of(hub.handler("me")) == "alice"
 
 
@@ -236,10 +240,10 @@ async def test_somebody_who_says_nothing(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_nobody_in_particular(hub: Hub) -> None:
-    """Where the settings let strangers in, they are in with the handshake, and a token makes a user of one."""
+    """Where the settings let strangers in, they are known with the handshake, and a token makes a user of one."""
     known = KnownTokens(hub, anonymous="sensor")
     client, _ = await shaken(hub)
-    assert hub.node.admission.newcomers == 0
+    assert hub.node.admission.newcomers == 1
     await client.say("hello", name="nobody")
     await client.message()
     assert user_of(hub.handler("nobody")) == "anonymous"

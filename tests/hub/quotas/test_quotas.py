@@ -39,6 +39,22 @@ def test_a_share_stays_while_something_is_charged_to_it() -> None:
     assert len(quotas) == 0
 
 
+def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """He does not begin with a full second by connecting anew. Of so many only who has left is known."""
+    monkeypatch.setattr("hub.quotas.quotas.RATES_KEPT", 2)
+    users = {name: SetLimits(rate=RateLimits(messages_per_s=10)) for name in ("alice", "bob", "carol")}
+    quotas = Quotas(limits=QuotaLimits(users=users))
+    share = quotas.join("alice", NOBODY)
+    assert share.rate.spend(30, 0, 100.0) == pytest.approx(2.0)
+    quotas.leave(share)
+    again = quotas.join("alice", NOBODY)
+    assert again.rate.wait_s(100.5) == pytest.approx(1.5)
+    for one in (again, quotas.join("bob", NOBODY), quotas.join("carol", NOBODY)):
+        quotas.leave(one)
+    assert quotas.join("alice", NOBODY).rate.wait_s(100.5) == 0, "two others have left since"
+    assert len(quotas) == 1
+
+
 def test_too_many_connections() -> None:
     """A connection beyond the limit is refused, and leaves nothing behind."""
     quotas = Quotas({Resource.CONNECTIONS: 10}, QuotaLimits(users={"eve": SetLimits({Resource.CONNECTIONS: 0})}))
