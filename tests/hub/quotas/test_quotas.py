@@ -40,7 +40,7 @@ def test_a_share_stays_while_something_is_charged_to_it() -> None:
 
 
 def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """He does not begin with a full second by connecting anew. Of so many only who has left is known."""
+    """He does not begin with a full second by connecting anew. Of so many who have left the first is forgotten."""
     monkeypatch.setattr("hub.quotas.quotas.RATES_KEPT", 2)
     users = {name: SetLimits(rate=RateLimits(messages_per_s=10)) for name in ("alice", "bob", "carol")}
     quotas = Quotas(limits=QuotaLimits(users=users))
