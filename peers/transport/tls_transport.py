@@ -36,6 +36,10 @@ _TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
 }
 
 
+_UNREAD_ANSWERS_BYTES = 16 * 1024
+"""How much OpenSSL may answer by itself to a far side that does not read: to hundreds of changes of keys."""
+
+
 class Handshakes(Protocol):
     """Who may shake hands, and when."""
 
@@ -68,6 +72,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_protocol",
         "_session",
         "_tcp",
+        "_unread_answers_bytes",
         "address",
     )
 
@@ -90,6 +95,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Whether the loop's transport holds too much."""
         self._ends = False
         """Becomes True when this side has said that nothing more comes, or has closed."""
+        self._unread_answers_bytes = 0
+        """How many bytes OpenSSL has answered by itself since the loop's transport holds too much."""
         self.address = ""
         """Of the far side; known once the connection is made."""
 
@@ -126,6 +133,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def resume_writing(self) -> None:
         """It takes more again."""
         self._is_choked = False
+        self._unread_answers_bytes = 0
         if self._protocol is not None:
             self._protocol.resume_writing()
 
@@ -184,10 +192,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         try:
             said = self._session.read()
         except ssl.SSLError as error:
-            self._send_outgoing()
+            self._answer()
             self._break(error)
             return
-        self._send_outgoing()  # an answer to a change of keys
+        if not self._answer():
+            self._break(ConnectionAbortedError("asks for new keys again and again, and does not read the answers"))
+            return
         if said and self._protocol is not None:
             self._protocol.data_received(said)
         if self._session.has_ended and self._protocol is not None:
@@ -197,8 +207,20 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._protocol is not None and not self.is_closing() and not self._protocol.eof_received():
             self.close()
 
-    def _break(self, error: ssl.SSLError) -> None:
-        """End a connection whose far side sends what is no TLS; what is spoken learns why."""
+    def _answer(self) -> bool:
+        """Send what OpenSSL answers by itself, to a change of keys; return False if that is more than may wait.
+
+        Once this side has said that nothing more comes, there is no answer.
+        """
+        answer = self._session.outgoing()
+        if not answer or self._ends or self._tcp.is_closing():
+            return True
+        self._tcp.write(answer)
+        self._unread_answers_bytes += len(answer) if self._is_choked else 0
+        return self._unread_answers_bytes <= _UNREAD_ANSWERS_BYTES
+
+    def _break(self, error: OSError) -> None:
+        """End a connection whose far side sends what is no TLS, or too much of it; what is spoken learns why."""
         protocol, self._protocol = self._protocol, None
         self._ends = True
         self._close_unwatched()

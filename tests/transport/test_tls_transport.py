@@ -16,6 +16,7 @@ import pytest
 from hub.settings import Limits
 from peers.node.handshakes import Handshakes
 from peers.transport.acceptor import Acceptor
+from peers.transport.tls_session import TlsSession
 from peers.transport.tls_transport import TlsTransport
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
@@ -276,11 +277,10 @@ async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport
         gc.enable()
 
 
-async def test_what_is_no_tls_of_one_who_does_not_read(listening: Listening) -> None:
-    """The socket is closed at once: nobody looks after it any more, and what is not written would wait for good."""
+async def unread(listening: Listening) -> tuple[asyncio.StreamWriter, FarEnd, Spoken]:
+    """A client that does not read, and so much that is written to it that some of it waits."""
     sock = socket.create_connection(listening.address)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=sock)
     client = FarEnd()
     while not client.is_shaken:
@@ -290,10 +290,42 @@ async def test_what_is_no_tls_of_one_who_does_not_read(listening: Listening) -> 
     await eventually(lambda: len(listening.spoken) == 1)
     cast("asyncio.ReadTransport", writer.transport).pause_reading()
     (spoken,) = listening.spoken
-    while not spoken.transport.get_write_buffer_size():
+    while not spoken.pauses:
         spoken.transport.write(bytes(1 << 20))
         await asyncio.sleep(0)
+    return writer, client, spoken
+
+
+async def test_what_is_no_tls_of_one_who_does_not_read(listening: Listening) -> None:
+    """The socket is closed at once: nobody looks after it any more, and what is not written would wait for good."""
+    writer, _, spoken = await unread(listening)
     writer.write(b"\x17\x03\x03\x00\x20" + bytes(32))
     await eventually(lambda: bool(spoken.lost))
     await eventually(lambda: spoken.transport.get_write_buffer_size() == 0)
+    writer.close()
+
+
+async def test_new_keys_for_one_who_does_not_read(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL answers each change of keys. Whoever does not read these answers is cut off before they are many."""
+    writer, client, spoken = await unread(listening)
+    waiting = spoken.transport.get_write_buffer_size()
+    monkeypatch.setattr(TlsSession, "outgoing", lambda _: bytes(1000))
+    for number in range(17):
+        assert not spoken.lost
+        assert spoken.transport.get_write_buffer_size() <= waiting + 1000 * number
+        writer.write(client.say(b"."))
+        await eventually(lambda: bool(len(spoken.said) > number or spoken.lost))  # noqa: B023 -- called at once
+    (error,) = spoken.lost
+    assert "new keys" in str(error)
+    writer.close()
+
+
+async def test_new_keys_behind_the_end(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once this side has said that nothing more comes, nothing is answered, and what comes is still heard."""
+    _, writer, spoken = await listening.connect()
+    spoken.transport.write_eof()
+    monkeypatch.setattr(TlsSession, "outgoing", lambda _: b"an answer")
+    writer.write(b"still there")
+    await eventually(lambda: spoken.said == b"still there")
+    assert not spoken.lost
     writer.close()
