@@ -70,4 +70,5 @@ def _connected(command: str, hub: HubFlags) -> Client:
     """Connect, for one question: whoever is cut off has no answer, and does not ask again."""
     options = Notices(command).options(hub)
     options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
-    return connect(hub.url, **options, reconnect=False)
+    options["reconnect"] = False
+    return connect(hub.url, **options)
