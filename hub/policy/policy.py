@@ -28,6 +28,7 @@ __all__ = [
     "DECIDED_LIMIT",
     "LOCAL",
     "RESERVED_USERS",
+    "ZEEK",
     "Action",
     "Domains",
     "Policy",
@@ -45,7 +46,10 @@ ANONYMOUS = "anonymous"
 LOCAL = "local"
 """The user who has the hub's own account on this machine: an admin."""
 
-RESERVED_USERS = frozenset({ANONYMOUS, LOCAL})
+ZEEK = "zeek"
+"""The user that Zeeks are where the settings give them a role."""
+
+RESERVED_USERS = frozenset({ANONYMOUS, LOCAL, ZEEK})
 """Users whom no policy and no token can name: the hub itself says who they are."""
 
 DECIDED_LIMIT = 1_024

@@ -27,7 +27,7 @@ from struct import Struct
 
 from hub.config import ConfigError
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.policy.policy import Rights
+from hub.policy.policy import ZEEK, Rights
 from peers.connections.connection import Connection
 from peers.node.node import Node
 from peers.transport.transport import NO_TRANSPORT
@@ -37,9 +37,6 @@ from peers.users.proof import Proof
 from peers.wire.token import TOKEN_LIMIT_BYTES
 
 __all__ = ["enter", "enter_zeek", "own_token", "proof_of", "renew", "rights_of"]
-
-_ZEEK = "zeek"
-"""The user that Zeeks are where the settings give them a role."""
 
 _CREDENTIALS = Struct("3i")
 """What SO_PEERCRED gives: process, user, group."""
@@ -82,7 +79,7 @@ def enter_zeek(node: Node, connection: Connection, *, dialled: bool) -> None:
     """
     role = node.settings.zeek.role
     if role and not node.access.is_open:
-        connection.identity = Identity(_ZEEK, frozenset({role}), "setting")
+        connection.identity = Identity(ZEEK, frozenset({role}), "setting")
     elif not dialled:
         connection.identity = node.access.recognise(proof_of(connection))
 

@@ -96,6 +96,7 @@ def test_no_other_text_is_found(text: str) -> None:
         (line(user="a/b"), "no name of a user"),
         (line(user=""), "no name of a user"),
         (line(user="local"), "a name that the hub gives itself"),
+        (line(user="zeek"), "a name that the hub gives itself"),
         (line(roles=["a b"]), "no name of a user or role"),
         (line(roles="admin"), "line 1: no token"),
         (line(sha256=SECRET), "line 1: no token"),
