@@ -72,6 +72,8 @@ def read_users(settings: AccessSettings, zeek_role: str = "") -> Users:
     """
     if not (settings.policy or settings.tokens or settings.admin_token or settings.jwt_keys or settings.anonymous):
         return NOBODY
+    # First what is read quickly: to free a policy that was compiled for nothing stops everything for 0.1 s.
+    tokens, jwts = _tokens(settings), _jwts(settings)
     source = settings.policy or _BUILT_IN
     tree = read_toml(Path(settings.policy), _LARGEST_POLICY_BYTES, "a policy") if settings.policy else {}
     policy = read_policy(tree, source)
@@ -83,8 +85,8 @@ def read_users(settings: AccessSettings, zeek_role: str = "") -> Users:
     return Users(
         policy,
         accounts.certificates,
-        _tokens(settings),
-        _jwts(settings),
+        tokens,
+        jwts,
         _unix(accounts, source),
         frozenset({0, os.geteuid()}),
         settings.anonymous,
