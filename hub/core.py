@@ -321,7 +321,8 @@ class Core:
         """
         self.policy = policy
         self.routes.adopt(policy)
-        self._turn.request()
+        if self.routes.is_behind:
+            self._turn.request()
         self.quotas.adopt(NO_LIMITS if policy is None else policy.limits)
 
     def give_rights(self, handler: Handler, rights: Rights | None) -> None:
