@@ -159,8 +159,8 @@ class Connection(asyncio.Protocol):
         self._is_paced = False
         """Whether it holds the far side back: nothing is read until it is over."""
         self._is_barred = False
-        """Whether what stands behind the far side's first word is put off for as long as its user is too fast already,
-        or until it is closed, as he has too many connections."""
+        """Whether what comes next is put off for a while: behind the first word of one whose user is too fast already,
+        or has too many connections, and behind a token that nobody knows."""
         self.is_choked = False
         """Whether the transport holds more than its high-water mark, from `pause_writing` to `resume_writing`."""
         self._is_stalled = False
@@ -533,7 +533,7 @@ class Connection(asyncio.Protocol):
             self._bar()
 
     def _bar(self) -> None:
-        """Act on nothing that stands behind the far side's first word, as yet: `_go_on_paced`, or the end."""
+        """Act on nothing that comes next, until `_go_on_barred` or the end."""
         self._is_barred = self._putting_off = True
         self._transport.pause_reading()
 
@@ -548,10 +548,22 @@ class Connection(asyncio.Protocol):
         self._is_paced = False
         self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back
         if self._is_barred:
-            self._is_barred = False
-            self.take_turn(TURN_EVENTS)
+            self._go_on_barred()
         else:
             self._read_on()
+
+    def bar(self, seconds: float) -> None:
+        """Act on nothing that comes for so long: the far side has shown a token that nobody knows."""
+        if seconds > 0:
+            self._bar()
+            self._node.loop.call_later(seconds, self._go_on_barred)
+
+    def _go_on_barred(self) -> None:
+        """Act on what stood behind."""
+        if self._is_barred:
+            self._is_barred = False
+            self._liveness.heard_s = self._now_s()
+            self.take_turn(TURN_EVENTS)
 
     def _end_pacing(self) -> None:
         """Read what comes, however fast: it is not acted on any more."""

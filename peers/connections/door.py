@@ -103,6 +103,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
     try:
         identity = node.access.recognise(proof_of(connection, token))
     except NotRecognisedError as error:
+        connection.bar(error.delay_s)  # as long as a stranger would wait: nobody tries tokens quicker from within
         raise RejectedError(error.code, error.text) from None
     if before is not None and identity.user != before.user:
         raise RejectedError(CloseCode.NOT_ALLOWED, "this token is another user's; connect anew to be somebody else")

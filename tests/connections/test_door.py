@@ -335,6 +335,26 @@ async def test_a_renewal_that_is_refused(hub: Hub, known: KnownTokens) -> None:
     assert (await end_of(client))[0] == 4401
 
 
+async def test_tokens_are_not_tried_quicker_from_within(hub: Hub, known: KnownTokens) -> None:
+    """Behind a token that is not known nothing is acted on for as long as a stranger waits for his answer."""
+    client = await hub.raw()
+    await client.greet(token=known.token("alice"))
+    known.answer_after(0.05)
+    wrong = encode_token(Renewal(1, SECRET))
+    await client.send(wrong + wrong)
+    before = await client.ping()
+    assert [decode_notice(frame.body).code for frame in before] == [CloseCode.NOT_RECOGNISED] * 2
+    known.answer_after(1000.0)
+    await client.send(wrong * 100)
+    assert decode_notice((await client.frame()).body).code == CloseCode.NOT_RECOGNISED
+    assert not the_connection(hub).transport.is_reading()
+    assert known.failures == 3
+    other = await hub.client(token=known.token("alice"))
+    assert await other.ping() == []
+    client.close()
+    other.close()
+
+
 async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: KnownTokens) -> None:
     """A stalled client is ended all the same: nothing that it gets later was written after the end."""
     stalled = await hub.raw(receive_bytes=4096)
