@@ -350,7 +350,7 @@ class Core:
             return
         rules = self.rules.of(handler)
         if handler.is_peer or len(handler.prefixes) + len(rules) > _FORGOTTEN_SINGLY:
-            self.routes.clear()
+            self.routes.forget_all()
             return
         for prefix in handler.prefixes:
             self.routes.forget(prefix)

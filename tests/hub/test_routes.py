@@ -17,6 +17,7 @@ from hub.handler import Handler
 from hub.limits import RouteLimits
 from hub.memory import Memory
 from hub.multimap import PrefixMultimap
+from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from hub.routes import Routes
 from hub.turn import STEPS_PER_TURN, Turn
@@ -292,6 +293,42 @@ def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
     assert remembered() is not None
     turn.begin()
     routes.let_go(turn)
+    assert not routes.is_behind
+    assert remembered() is None
+
+
+def test_a_full_table_is_let_go_of_while_the_next_one_fills() -> None:
+    """Whoever publishes on many topics stalls nobody: a table that is full is forgotten at once, and freed in steps."""
+    multimap: PrefixMultimap[Handler] = PrefixMultimap()
+    routes = Routes(multimap, RouteLimits(keys=2_000))
+    own = read_policy({"roles": {"one": {"publish": ["/{user}"]}}}, "policy")  # each topic has a route of its own
+    routes.adopt(own)
+    for number in range(2_000):
+        routes.of(key_of(f"/u{number}"))
+    first, last = weakref.ref(routes.find("/u0")), weakref.ref(routes.find("/u1999"))
+    assert first() is not None
+    for number in range(2_000, 2_500):
+        routes.of(key_of(f"/u{number}"))
+        assert routes.is_behind
+    assert (len(routes.table), routes.clears) == (500, 1)
+    assert (first() is None, last() is None) == (False, True)
+    for number in range(2_500, 3_001):
+        routes.of(key_of(f"/u{number}"))
+    assert not routes.is_behind
+    assert first() is None
+
+
+def test_memory_that_is_wanted_is_let_go_of_at_once() -> None:
+    """Also that of routes which were forgotten before."""
+    routes = Routes(PrefixMultimap[Handler]())
+    routes.adopt(Policy({}, {}))
+    for number in range(2_000):
+        routes.of(key_of(f"/{number}"))
+    remembered = weakref.ref(routes.find("/1"))
+    routes.forget_all()
+    assert routes.is_behind
+    assert remembered() is not None
+    routes.clear()
     assert not routes.is_behind
     assert remembered() is None
 
