@@ -7,7 +7,7 @@ refused publish, subscribe, ... ── first of its kind ──────▶ t
 ```
 
 Whoever tries a thousand times a second is told once a second for each user and reason, and at most `KINDS` of these are
-told apart; the rest is one event, `others`.
+told apart, of one user `KINDS_OF_USER`; the rest is one event, `others`.
 
 An event says `what`, `at` (s since 1970), and of whom: `user`, `id`, `name`, `address`, as far as there is such. Events
 reach those who subscribe and are admins, or everybody where there are no rights; the journal records them if its
@@ -19,6 +19,7 @@ while nobody subscribes. Not here: logs, who may do what (`hub.policy`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -26,10 +27,13 @@ from hub.errors import RejectedError
 from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 
-__all__ = ["KINDS", "Audit", "who_did"]
+__all__ = ["KINDS", "KINDS_OF_USER", "Audit", "who_did"]
 
 KINDS: Final = 256
 """Most pairs of a user and a reason that are counted apart in one second."""
+
+KINDS_OF_USER: Final = 32
+"""Most of one user: else whoever is refused under many topics would keep what others try out of the audit."""
 
 
 class _Kind(NamedTuple):
@@ -63,6 +67,8 @@ class Audit:
         self._now_s = now_s
         self._counted: dict[_Kind, _Counted] = {}
         """Kinds that were told in this second, or counted since. `tick` takes out those of which no more has come."""
+        self._kinds_of: Counter[str] = Counter()
+        """User → how many of these kinds are his. Who has none has no entry."""
         self._others = 0
         """How many refusals of further kinds there were since the last tick."""
         self.refused_total = 0
@@ -113,6 +119,9 @@ class Audit:
         for kind, counted in list(self._counted.items()):
             if not counted.count:
                 del self._counted[kind]
+                self._kinds_of[kind.user] -= 1
+                if not self._kinds_of[kind.user]:
+                    del self._kinds_of[kind.user]
                 continue
             self._tell("refused", counted.fields | {"action": kind.what, "count": counted.count})
             counted.count = 0
@@ -125,10 +134,11 @@ class Audit:
         counted = self._counted.get(kind)
         if counted is not None:
             counted.count += count
-        elif len(self._counted) >= KINDS:
+        elif len(self._counted) >= KINDS or (user and self._kinds_of[user] >= KINDS_OF_USER):
             self._others += count
         else:
             self._counted[kind] = _Counted(fields)
+            self._kinds_of[user] += 1
             self._tell("refused", fields | {"action": what, "count": count})
 
     def _tell(self, what: str, fields: dict[str, Any]) -> None:

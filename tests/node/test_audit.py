@@ -9,7 +9,7 @@ from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.language import read_policy
-from peers.node.audit import KINDS, Audit
+from peers.node.audit import KINDS, KINDS_OF_USER, Audit
 from tests.hub.fakes import FakeOutlet
 from tests.hubs.slow_journal import SlowJournal
 
@@ -69,6 +69,21 @@ def test_kinds_are_told_apart() -> None:
     assert len(heard.take()) == KINDS - 4
     heard.audit.tick()
     assert heard.take() == [{"what": "refused", "action": "others", "count": 4}]
+
+
+def test_nobody_hides_what_others_try() -> None:
+    """Whoever is refused under many topics fills a part of the places, and has them again when he is silent."""
+    heard = Heard()
+    bob, ada = handler_of("bob"), handler_of("ada")
+    for _ in range(2):
+        for number in range(KINDS):
+            heard.audit.refused(bob, "publish", RejectedError(CloseCode.NOT_ALLOWED, f"/{number}"))
+        heard.audit.refused(ada, "publish", REFUSED)
+        told = [one["user"] for one in heard.take()]
+        assert told == ["bob"] * KINDS_OF_USER + ["ada"]
+        heard.audit.tick()
+        assert heard.take() == [{"what": "refused", "action": "others", "count": KINDS - KINDS_OF_USER}]
+        heard.audit.tick()
 
 
 def test_who_may_do_everything_is_refused_for_other_reasons() -> None:
