@@ -319,6 +319,8 @@ class Core:
         whoever adopts a policy gives all of them new ones, a share of them in each turn. Its limits apply
         to users at once; what they hold they keep.
         """
+        if policy is self.policy:
+            return
         self.policy = policy
         self.routes.adopt(policy)
         if self.routes.is_behind:
