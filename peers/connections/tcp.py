@@ -31,6 +31,7 @@ from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.grants import User
+from hub.policy.policy import Rights
 from hub.quotas.quotas import Share
 from hub.request_frame import Item
 from hub.routes import Route
@@ -317,11 +318,17 @@ class TcpConversation:
             self.session.hold()
             self._connection.turn_away(error)
             return False
-        if hello.role == "hub" and rights is not None and not rights.may_link:
-            text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
-            self.refuse(CloseCode.NOT_ALLOWED, text)
+        if hello.role == "hub" and not self._may_link(rights):
             return False
         return rights is None or self._has_place(rights.user, hello)
+
+    def _may_link(self, rights: Rights | None) -> bool:
+        """Return whether the far side may be a peer hub; otherwise it is refused."""
+        if rights is None or rights.may_link:
+            return True
+        text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
+        self.refuse(CloseCode.NOT_ALLOWED, text)
+        return False
 
     def _has_place(self, user: User, hello: Hello) -> bool:
         """Return whether a user may have one more connection; otherwise it is refused.
@@ -402,7 +409,8 @@ class TcpConversation:
         """The link that this one has waited for does not answer, or is gone."""
         if not self.session.closed and not self._connection.transport.is_closing():
             self.session.release()
-            self._join(cast("Hello", self.session.far))
+            if self._may_link(rights_of(self._node, self._connection)):  # there may be another policy by now
+                self._join(cast("Hello", self.session.far))
             self._connection.go_on()
 
     def refuse(self, code: int, text: str) -> None:

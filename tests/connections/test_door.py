@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, NotRecognisedError
+from hub.policy.language import read_policy
 from hub.settings import AccessSettings, Settings
 from peers.connections.connection import Connection
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
@@ -532,3 +533,31 @@ async def test_ten_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCap
     await eventually(lambda: known.failures + hub.node.admission.evicted >= 10_000)
     assert SECRET not in caplog.text
     assert hub.node.failed_connections == 0
+
+
+async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -> None:
+    """It is a peer hub only if it still may be one when the link before it has gone."""
+    hub = await start_hub()
+    known = KnownTokens(hub)
+    token = known.token("far")
+    first, second = await hub.raw(), await hub.raw()
+    await first.send(hello(token, role="hub", id=b"i" * 16, link=b"1" * 8))
+    assert (await first.frame()).kind == Kind.HELLO
+    await second.send(hello(token, role="hub", id=b"i" * 16, link=b"2" * 8))
+    await eventually(lambda: any(not one.transport.is_reading() for one in map(_shell, hub.node.connections)))
+    users = hub.node.access._users
+    policy = read_policy({"roles": {"site": {"publish": ["*"]}}, "users": {"far": ["site"]}}, "test")
+    hub.node.access.adopt(users._replace(policy=policy))
+    hub.node.core.adopt(policy)
+    first.close()
+    frames = [frame async for frame in second.frames()]
+    assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]
+    code, text = decode_close(frames[1].body)
+    assert code == CloseCode.NOT_ALLOWED
+    assert "may not be a peer hub" in text
+    assert not hub.node.core.handlers
+
+
+def _shell(connection: object) -> Connection:
+    assert isinstance(connection, Connection)
+    return connection
