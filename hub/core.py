@@ -14,8 +14,8 @@ offered outside of a read is written at the end of the turn, which the shell is 
 Cost: publishing costs what the handlers cost that get the message. Subscribing, unsubscribing and losing a handler
 cost what they touch.
 
-Not here: who gets what of what is wanted (`hub.delivery`), sockets and the wire (`peers`), the clock: what is due once
-a second is called from outside (`report_drops`).
+Not here: who gets what of what is wanted (`hub.delivery`), what is refused of what comes (`hub.refusals`), sockets and
+the wire (`peers`), the clock: what is due once a second is called from outside (`report_drops`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ from hub.names.register import Register
 from hub.policy.grants import User
 from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import check_prefix_granted
-from hub.publisher import is_decided_by_route, may_publish, not_granted_to, not_its_name, parted
+from hub.publisher import is_decided_by_route
 from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
+from hub.refusals import HandlersOf, Refusals
 from hub.relief import relieve
 from hub.requests.hub_services import HubServices, is_admin
 from hub.requests.requests import Requests
@@ -79,14 +80,8 @@ _FORGOTTEN_SINGLY = 100
 _CHARACTERS_PER_STEP = 256
 """A prefix takes a step more for each so many characters: one of 1,000 takes three times as long as a short one."""
 
-OnRefused = Callable[[RejectedError, int], object]
-"""Tells a handler that so many of its messages were refused."""
-
 OnRevoked = Callable[[RejectedError], object]
 """Tells a handler that it may no longer hold what it held, and that this was taken away."""
-
-HandlersOf = Callable[[Route], tuple[Handler, ...]]
-"""Gives those who get what comes on a route."""
 
 _all_handlers: HandlersOf = attrgetter("handlers")
 _domains = attrgetter("domains")
@@ -94,10 +89,6 @@ _domains = attrgetter("domains")
 
 def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
     return receivers(source, route.handlers, route.near)
-
-
-def _unless_refused(refused: dict[Route, RejectedError], handlers_of: HandlersOf, route: Route) -> tuple[Handler, ...]:
-    return () if route in refused else handlers_of(route)
 
 
 def _any_prefix(_: str) -> bool:
@@ -182,9 +173,9 @@ class Core:
         self.policy: Policy | None = None
         # Number → handler, from `attach` to `detach`.
         self.handlers: dict[int, Handler] = {}
-        # Handler → the function that tells it of refused messages. Its connection puts it here, if it can tell them.
-        self.on_refused: dict[Handler, OnRefused] = {}
-        # Handler → the function that tells it what was taken away from it, likewise.
+        # What of what comes is refused, and who is told of it.
+        self.refusals = Refusals()
+        # Handler → the function that tells it what was taken away from it. Its connection puts it here, if it can tell.
         self.on_revoked: dict[Handler, OnRevoked] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
@@ -265,7 +256,7 @@ class Core:
         self.requests.forget(handler)
         for asked in self._asked:
             asked.forget(handler)
-        self.on_refused.pop(handler, None)
+        self.refusals.forget(handler)
         self.on_revoked.pop(handler, None)
         self._review.forget(handler)
         self._leaving.append(handler)
@@ -498,17 +489,17 @@ class Core:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
         What came over a link is not sent to any link: neither back nor on (one hop). What bears a name that `source`
-        does not own, or is not granted to it, is refused: see `on_refused`.
+        does not own, or is not granted to it, is refused (`refusals`).
         """
         if route.sender and not route.may_bring(source):
-            self._tell_refused(source, not_its_name(route), batch.messages)
+            self.refusals.refuse_name(source, route, batch)
             return
         if source.is_unbound:
             handlers = route.handlers
         else:
             granted = source.publishes_in
             if granted is not None and route.domains not in granted:
-                allowed = self._granted(source, route, batch)
+                allowed = self.refusals.granted(source, route, batch)
                 if allowed is None:
                     return
                 batch = allowed
@@ -534,61 +525,10 @@ class Core:
                 for run in stretch:
                     self.publish(source, run.route, run)
                 return
-            refused = self._refuse_of(source, stretch)
-            if refused:
-                handlers_of = partial(_unless_refused, refused, handlers_of)
+            handlers_of = self.refusals.granted_of(source, stretch, handlers_of)
         for handlers, batch in stretch.gathered(handlers_of):
             for handler in handlers:
                 handler.offer(batch)
-
-    def _refuse_of(self, source: Handler, stretch: Stretch[Route]) -> dict[Route, RejectedError]:
-        """Refuse what `source` may not publish of a stretch, and nothing else; return the routes on which that came."""
-        refused: dict[Route, RejectedError] = {}
-        for route, numbers in stretch.places.items():
-            if not route.may_bring(source):
-                refused[route] = not_its_name(route)
-            elif not may_publish(source, route):
-                refused[route] = not_granted_to(source, stretch.run(numbers[0]))
-            else:
-                continue
-            messages = sum([stretch.messages[number] for number in numbers])
-            source.published_messages -= messages
-            self._tell_refused(source, refused[route], messages)
-        return refused
-
-    def _granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
-        """Return what of a batch `source` may publish, None for nothing of it; refuse the rest."""
-        if is_decided_by_route(source, (route,)):
-            if may_publish(source, route):
-                return batch
-            self._tell_refused(source, not_granted_to(source, batch), batch.messages)
-            return None
-        granted, refused = parted(source, batch)
-        if refused is not None:
-            self._tell_refused(source, not_granted_to(source, refused), refused.messages)
-        return granted
-
-    def check_publisher(self, source: Handler, route: Route, batch: Batch) -> None:
-        """Check that `source` may publish on a route, for callers that tell it otherwise than through `on_refused`.
-
-        Raises:
-            RejectedError: It may not: the messages bear a name that is not its own, or are not granted to it.
-        """
-        if not route.may_bring(source):
-            raise not_its_name(route)
-        if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
-            return
-        if is_decided_by_route(source, (route,)):
-            refused = None if may_publish(source, route) else batch
-        else:
-            _, refused = parted(source, batch)
-        if refused is not None:
-            raise not_granted_to(source, refused)
-
-    def _tell_refused(self, source: Handler, error: RejectedError, messages: int) -> None:
-        tell = self.on_refused.get(source)
-        if tell is not None:
-            tell(error, messages)
 
     def announce(self, event: Event) -> None:
         """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""

@@ -3,7 +3,7 @@
 Owner: nobody. Cost: a verdict for each domain that the source was not asked for yet, 0.5 µs; nothing where the core has
 found it in the set of those (`hub.handler.Handler.publishes_in`).
 
-Not here: what becomes of the rest (`hub.core`), what decides (`hub.policy`).
+Not here: what becomes of the rest (`hub.refusals`), what decides (`hub.policy`).
 """
 
 from __future__ import annotations

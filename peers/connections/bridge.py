@@ -154,7 +154,7 @@ class BridgeConversation:
         connection.join(handler)
         core.attach(handler, self._change_wanted)
         connection.charge_user()
-        core.on_refused[handler] = self._refuse_messages
+        core.refusals.on_refused[handler] = self._refuse_messages
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
 

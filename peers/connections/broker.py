@@ -217,7 +217,7 @@ class BrokerConversation:
         connection.join(handler)
         self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)
         node.core.attach(handler, self._ask)
-        node.core.on_refused[handler] = self._refuse_messages
+        node.core.refusals.on_refused[handler] = self._refuse_messages
         self._peerings.added(peered.peer_id, address)
         self._subscriptions.replace(peered.filter)
         self._peerings.registry.settle(peered.peer_id)

@@ -362,7 +362,7 @@ class TcpConversation:
         node.core.attach(handler)
         if self._shared is not None and handler.share is not None:
             self._shared.charge(handler.share)
-        node.core.on_refused[handler] = self.refuse_messages
+        node.core.refusals.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "client connected")
 
     def _greet_hub(self, hello: Hello) -> None:
@@ -391,7 +391,7 @@ class TcpConversation:
             self.session.send(self._node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, self._node), self._tell_unread) if self.dialled else None
         self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id, proof)
-        self._node.core.on_refused[handler] = self.refuse_messages
+        self._node.core.refusals.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "peer linked")
 
     # What `Links` decides.

@@ -343,10 +343,10 @@ class Staging:
             RejectedError: It may not.
         """
         if isinstance(item, Run):
-            self._core.check_publisher(source, item.route, item)
+            self._core.refusals.check(source, item.route, item)
             return
         for route, numbers in item.places.items():
-            self._core.check_publisher(source, route, item.run(numbers[0]))
+            self._core.refusals.check(source, route, item.run(numbers[0]))
 
     # COMMIT.
 

@@ -63,6 +63,6 @@ def publish(node: Node, handler: Handler, publication: Publication) -> Route:
         raise RejectedError(CloseCode.TOO_BIG, f"publish: {size_bytes} bytes as msgpack, the limit is {limit_bytes}")
     route = node.core.routes.of(publication.routing_key)
     batch = publication.batch
-    node.core.check_publisher(handler, route, batch)
+    node.core.refusals.check(handler, route, batch)
     node.core.publish(handler, route, batch)
     return route

@@ -1,0 +1,114 @@
+"""`Refusals`: what of what came is refused, since its source may not publish it, and who is told of that.
+
+```
+Core.publish, publish_stretch ──▶ what the route, or the topics, grant ──▶ routed on
+                                                    └─▶ the rest: counted out, and told (`on_refused`)
+```
+
+Owner: the core, which asks only where something may have to be refused: a message with a sender, or a domain in which
+the source was not seen to publish yet. Invariants: what is refused reaches nobody; what came beside it in the same read
+does. Whoever confirms messages asks before (`check`), and tells it in an answer.
+
+Cost: nothing for what the core does not ask; else that of `hub.publisher`, and the text of a refusal.
+
+Not here: who may publish what (`hub.publisher`, `hub.policy`), the frame that tells it (`peers.connections`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from hub.batch import Batch
+from hub.errors import RejectedError
+from hub.handler import Handler
+from hub.publisher import is_decided_by_route, may_publish, not_granted_to, not_its_name, parted
+from hub.routes import Route
+from hub.stretch import Stretch
+
+__all__ = ["HandlersOf", "Refusals"]
+
+OnRefused = Callable[[RejectedError, int], object]
+"""Tells a handler that so many of its messages were refused."""
+
+HandlersOf = Callable[[Route], tuple[Handler, ...]]
+"""Gives those who get what comes on a route."""
+
+
+class Refusals:
+    """What is refused, and the functions that tell it."""
+
+    __slots__ = ("on_refused",)
+
+    def __init__(self) -> None:
+        # Handler → the function that tells it of refused messages. Its connection puts it here, if it can tell them.
+        self.on_refused: dict[Handler, OnRefused] = {}
+
+    def forget(self, handler: Handler) -> None:
+        """Tell a handler nothing more, as it has left."""
+        self.on_refused.pop(handler, None)
+
+    def refuse_name(self, source: Handler, route: Route, batch: Batch) -> None:
+        """Refuse a batch that bears a name which `source` does not own."""
+        self._tell(source, not_its_name(route), batch.messages)
+
+    def granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
+        """Return what of a batch `source` may publish, None for nothing of it; refuse the rest."""
+        if is_decided_by_route(source, (route,)):
+            if may_publish(source, route):
+                return batch
+            self._tell(source, not_granted_to(source, batch), batch.messages)
+            return None
+        granted, refused = parted(source, batch)
+        if refused is not None:
+            self._tell(source, not_granted_to(source, refused), refused.messages)
+        return granted
+
+    def granted_of(self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf) -> HandlersOf:
+        """Refuse what `source` may not publish of a stretch, by what its routes say; return who gets the rest.
+
+        Args:
+            source: Who publishes. What is refused no longer counts as published by it.
+            stretch: What it publishes.
+            handlers_of: Who gets what comes on each route, as far as it is granted.
+        """
+        refused: set[Route] = set()
+        for route, numbers in stretch.places.items():
+            if not route.may_bring(source):
+                error = not_its_name(route)
+            elif not may_publish(source, route):
+                error = not_granted_to(source, stretch.run(numbers[0]))
+            else:
+                continue
+            refused.add(route)
+            messages = sum([stretch.messages[number] for number in numbers])
+            source.published_messages -= messages
+            self._tell(source, error, messages)
+        return partial(_nobody_for, refused, handlers_of) if refused else handlers_of
+
+    @staticmethod
+    def check(source: Handler, route: Route, batch: Batch) -> None:
+        """Check that `source` may publish on a route, for callers that tell it otherwise than through `on_refused`.
+
+        Raises:
+            RejectedError: It may not: the messages bear a name that is not its own, or are not granted to it.
+        """
+        if not route.may_bring(source):
+            raise not_its_name(route)
+        if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
+            return
+        if is_decided_by_route(source, (route,)):
+            refused = None if may_publish(source, route) else batch
+        else:
+            _, refused = parted(source, batch)
+        if refused is not None:
+            raise not_granted_to(source, refused)
+
+    def _tell(self, source: Handler, error: RejectedError, messages: int) -> None:
+        tell = self.on_refused.get(source)
+        if tell is not None:
+            tell(error, messages)
+
+
+def _nobody_for(refused: set[Route], handlers_of: HandlersOf, route: Route) -> tuple[Handler, ...]:
+    return () if route in refused else handlers_of(route)
