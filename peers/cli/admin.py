@@ -13,7 +13,8 @@ from hub.topics import RESERVED
 from peers.cli.notices import Notices
 from peers.cli.texts import json_text
 from peers.cli.url import HubFlags
-from peers.client import Client, connect
+from peers.client import connect
+from peers.client.connecting import Connecting
 
 __all__ = ["ask", "ask_pages", "json_lines"]
 
@@ -66,8 +67,8 @@ def json_lines(rows: list[dict[str, Any]]) -> list[str]:
     return [(json_text(row) or b"").decode() for row in rows]
 
 
-def _connected(command: str, hub: HubFlags) -> Client:
-    """Connect, for one question: whoever is cut off has no answer, and does not ask again."""
+def _connected(command: str, hub: HubFlags) -> Connecting:
+    """Return the way to a hub, for one question: whoever is cut off has no answer, and does not ask again."""
     options = Notices(command).options(hub)
     options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
     options["reconnect"] = False
