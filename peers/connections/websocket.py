@@ -34,7 +34,7 @@ from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of
-from peers.connections.http.answers import answer, is_guarded, path_of, plain
+from peers.connections.http.answers import answer, denied, is_guarded, path_of, plain
 from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.gate import refused
 from peers.node.node import Node
@@ -199,7 +199,14 @@ class WebSocketConversation:
         if not (is_websocket or token or connection.transport.get_extra_info("peercert")):
             self._refuse(HTTPStatus.UNAUTHORIZED, "this needs `Authorization: Bearer` with a token", **CHALLENGE)
             return False
-        return self._enter(token)
+        return self._enter(token) and (is_websocket or self._may_read(path))
+
+    def _may_read(self, path: str) -> bool:
+        """Return whether a client that is known may read what is at a path; if not, it is refused."""
+        text = denied(path, rights_of(self._node, self._connection))
+        if text:
+            self._refuse(HTTPStatus.FORBIDDEN, text)
+        return not text
 
     def _enter(self, token: str) -> bool:
         """Return whether the client is known; if not, it is turned away."""

@@ -22,8 +22,9 @@ POLICY = {
         "sensor": {"publish": ["*"], "subscribe": ["*"]},
         "site": {"link": {"bring": ["*"], "take": ["*"]}},
         "zeeks": {"link": {"bring": ["/zeek"], "take": ["/control"]}},
+        "watcher": {"subscribe": ["$hub/statistics"]},
     },
-    "users": {"alice": ["sensor"], "bob": ["sensor"], "far": ["site"]},
+    "users": {"alice": ["sensor"], "bob": ["sensor"], "far": ["site"], "watcher": ["watcher"]},
 }
 
 

@@ -7,7 +7,8 @@
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
 | `/metrics` | Prometheus text, see `peers.node.metrics` |
 
-Where there are users, `/metrics`, and whatever is not in this table, is for those who show a token.
+Where there are users, whatever is not in this table is for those who show a token, and `/metrics` for those of them who
+are admins or may subscribe to `$hub/statistics`.
 
 Only GET and HEAD are answered, and every answer ends its connection. No state of its own: it reads that of the node.
 """
@@ -20,12 +21,14 @@ from http import HTTPStatus
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from hub.events import STATISTICS_TOPIC
+from hub.policy.policy import Action, Rights
 from hub.topics import printable
 from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 
-__all__ = ["answer", "is_guarded", "path_of", "plain"]
+__all__ = ["answer", "denied", "is_guarded", "path_of", "plain"]
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -55,6 +58,16 @@ def path_of(request: Request) -> str:
 def is_guarded(path: str) -> bool:
     """Return whether, where there are users, only those who are known get an answer: all but the page, and health."""
     return path not in _FOR_ANYBODY and page(path) is None
+
+
+def denied(path: str, rights: Rights | None) -> str:
+    """Return why somebody who is known may not read what is at a path; an empty text if he may.
+
+    The metrics tell who holds what, as the statistics do: whoever may hear these may read those.
+    """
+    if path != "/metrics" or rights is None or rights.is_admin or rights.may(Action.SUBSCRIBE, STATISTICS_TOPIC):
+        return ""
+    return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
 
 
 def answer(node: Node, request: Request) -> Response:

@@ -329,13 +329,30 @@ async def test_plain_http_without_a_token(hub: Hub, known: KnownTokens, path: st
 
 async def test_plain_http_with_a_token(hub: Hub, known: KnownTokens) -> None:
     """Is answered as always."""
-    token = known.token("alice")
+    token = known.token("alice", roles=("admin",))
     for path, status in (("/metrics", 200), ("/other", 404)):
         client = await hub.raw_websocket()
         await client.send(request(path, "GET", authorization(token)))
         response = await client.response()
         assert response.status == status
         assert SECRET.encode() not in response.body
+
+
+@pytest.mark.parametrize(
+    ("user", "roles", "status"),
+    [("alice", ("admin",), 200), ("watcher", (), 200), ("alice", (), 403), ("far", (), 403), ("bob", ("reader",), 403)],
+)
+async def test_metrics_are_for_those_who_may_hear_the_statistics(
+    hub: Hub, known: KnownTokens, user: str, roles: tuple[str, ...], status: int
+) -> None:
+    """And for admins: they tell of all users. `*` does not cover the hub's own topics."""
+    client = await hub.raw_websocket()
+    await client.send(request("/metrics", "GET", authorization(known.token(user, roles=roles))))
+    response = await client.response()
+    assert response.status == status
+    assert (b"hub_quota" in response.body) is (status == 200)
+    if status == 403:
+        assert response.body == b"/metrics is for admins, and for those who may subscribe to $hub/statistics\n"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD"])
