@@ -19,8 +19,9 @@ from __future__ import annotations
 from hub.handler import Handler
 from hub.policy.grants import Domain, User
 from hub.policy.policy import Policy
+from hub.policy.refusal import check_prefix_granted
 
-__all__ = ["Audience"]
+__all__ = ["Audience", "check_may_see"]
 
 
 class _Verdicts:
@@ -66,3 +67,13 @@ class Audience:
         if verdict is None:
             verdict = verdicts.known[who] = rights.may_by(handler.seeing, verdicts.domain)
         return verdict
+
+
+def check_may_see(handler: Handler, prefix: str) -> None:
+    """See to it that a handler may see every topic with a prefix, unless it takes that for what it may see of them.
+
+    Raises:
+        RejectedError: It may not.
+    """
+    if handler.rights is not None and not handler.narrows:
+        check_prefix_granted(handler.rights, handler.seeing, prefix)

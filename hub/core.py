@@ -28,8 +28,9 @@ from operator import attrgetter
 from typing import Literal
 
 from hub.asked import Asked, OnFilter
+from hub.audience import check_may_see
 from hub.batch import Batch
-from hub.delivery import Delivery, Role, receivers
+from hub.delivery import Role, receivers
 from hub.drops import Drops
 from hub.errors import ClosedError, RejectedError
 from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
@@ -44,7 +45,7 @@ from hub.names.names import Names
 from hub.names.register import Register
 from hub.policy.grants import User
 from hub.policy.policy import Action, Policy, Rights
-from hub.policy.refusal import check_prefix_granted
+from hub.prefixes import PrefixSubscriptions
 from hub.publisher import is_decided_by_route
 from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
@@ -59,7 +60,7 @@ from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
-from hub.topics import RESERVED, check_prefix, printable
+from hub.topics import RESERVED, printable
 from hub.turn import Turn
 from hub.waiting import WaitingMemory
 
@@ -68,17 +69,8 @@ __all__ = ["Core"]
 _STEPS_PER_DEPARTURE = 5
 """What it costs to give back all that one far side had, beside its prefixes: about 50 µs."""
 
-_CHECKED_PER_STEP = 10
-"""How many prefixes are checked in one step: checking one takes about 1 µs, adding one 10 µs."""
-
-_JUDGED_PER_STEP = 3
-"""The same where it is also asked whether they are granted, 2 µs each."""
-
 _FORGOTTEN_SINGLY = 100
 """Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
-
-_CHARACTERS_PER_STEP = 256
-"""A prefix takes a step more for each so many characters: one of 1,000 takes three times as long as a short one."""
 
 OnRevoked = Callable[[RejectedError], object]
 """Tells a handler that it may no longer hold what it held, and that this was taken away."""
@@ -141,19 +133,6 @@ class Core:
         self._queue_memory = WaitingMemory.of(self.memory)
         held = self._queue_memory.batches
         held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
-        self._prefixes_allowed: Allowance[str] = Allowance(
-            "prefixes", Resource.PREFIXES, client.prefixes, peer.prefixes, self.memory, len
-        )
-        # Prefix → the handlers that subscribe to it, with those that are leaving.
-        self._multimap: PrefixMultimap[Handler] = PrefixMultimap()
-        # What follows from that for far sides.
-        self.asked_of_links = Asked(Delivery.asks_links)
-        self.asked_of_links.begin(())
-        self._asked_of_leaves = Asked(
-            lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves
-        )
-        # Those of the two that have begun: what leaves are asked for begins with the first leaf.
-        self._asked = [self.asked_of_links]
         # Handlers that were offered something since the last `end_read`, each once.
         self.offered: list[Handler] = []
         # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
@@ -177,15 +156,24 @@ class Core:
         self.refusals = Refusals()
         # Handler → the function that tells it what was taken away from it. Its connection puts it here, if it can tell.
         self.on_revoked: dict[Handler, OnRevoked] = {}
+        # Prefix → the handlers that subscribe to it, with those that are leaving.
+        multimap: PrefixMultimap[Handler] = PrefixMultimap()
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler] = RuleIndex()
         self.routes = Routes(
-            self._multimap,
+            multimap,
             limits.routes,
             rules=rule_index,
             owner_of=register.owner,
             account=self.memory.account("routes"),
+        )
+        self.prefixes = PrefixSubscriptions(
+            multimap,
+            self.routes.forget,
+            Allowance("prefixes", Resource.PREFIXES, client.prefixes, peer.prefixes, self.memory, len),
+            self.handlers,
+            Asked(lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves),
         )
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
@@ -229,8 +217,7 @@ class Core:
             self.routes.guard()
             self._charge_connection(handler, handler.rights.user)
         if on_filter is not None:
-            asked = self.asked_of_links if handler.is_link else self._begun_for_leaves()
-            asked.tell(handler, on_filter)
+            self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
@@ -254,8 +241,7 @@ class Core:
             return
         handler.shut()
         self.requests.forget(handler)
-        for asked in self._asked:
-            asked.forget(handler)
+        self.prefixes.tell_no_more(handler)
         self.refusals.forget(handler)
         self.on_revoked.pop(handler, None)
         self._review.forget(handler)
@@ -291,13 +277,7 @@ class Core:
         turn = self._turn
         while self._leaving:
             handler = self._leaving[0]
-            while handler.prefixes:
-                if not turn.step():
-                    return
-                prefix = self._prefixes_allowed.give_back_any(handler, handler.prefixes)
-                self._remove(handler, prefix)
-                turn.spend(len(prefix) // _CHARACTERS_PER_STEP)
-            if not self.rules.forget(handler, turn):
+            if not self.prefixes.forget(handler, turn) or not self.rules.forget(handler, turn):
                 return
             self._leaving.popleft()
 
@@ -368,7 +348,7 @@ class Core:
             Kind(
                 lambda handler: () if handler.narrows else handler.prefixes,
                 lambda handler, rights, prefix: rights.may_all(handler.seeing, prefix),
-                self._take_away,
+                self.prefixes.take_away,
                 lambda prefix: f"subscribe {printable(prefix)}",
             ),
             Kind(
@@ -378,10 +358,6 @@ class Core:
                 lambda rule: f"subscribe {printable(rule.prefix)} by labels",
             ),
         ]
-
-    def _take_away(self, handler: Handler, prefix: str) -> None:
-        if self._prefixes_allowed.take_away(handler, handler.prefixes, prefix):
-            self._remove(handler, prefix)
 
     def _tell_revoked(self, handler: Handler, error: RejectedError) -> None:
         tell = self.on_revoked.get(handler)
@@ -410,22 +386,7 @@ class Core:
             ClosedError, InvalidTopicError, RejectedError: As `subscribe`, from the steps.
         """
         self._check_attached(handler)
-        wanted: list[str] = []
-        rights = handler.rights
-        per_step = _CHECKED_PER_STEP if rights is None else _JUDGED_PER_STEP
-        for prefix in prefixes:
-            wanted.append(check_prefix(prefix))
-            self._check_may_see(handler, prefix)
-            if not len(wanted) % per_step:
-                yield
-        if handler.rights is not rights:  # it was given others meanwhile
-            for prefix in wanted:
-                self._check_may_see(handler, prefix)
-        for prefix in self._prefixes_allowed.taking(handler, handler.prefixes, wanted):
-            self._add(handler, prefix)
-            yield from _steps(prefix)
-            if handler.id not in self.handlers:
-                return
+        yield from self.prefixes.subscribing(handler, prefixes)
 
     def unsubscribe(self, handler: Handler, prefixes: Iterable[str]) -> None:
         """Take back one subscription for each prefix; those that the handler does not have are passed over."""
@@ -434,20 +395,7 @@ class Core:
 
     def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
         """Unsubscribe in steps, as `subscribing`."""
-        for prefix in prefixes:
-            if self._prefixes_allowed.give_back(handler, handler.prefixes, prefix):
-                self._remove(handler, prefix)
-                yield from _steps(prefix)
-
-    @staticmethod
-    def _check_may_see(handler: Handler, prefix: str) -> None:
-        """See to it that a handler may see every topic with a prefix, unless it takes that for what it may see of them.
-
-        Raises:
-            RejectedError: It may not.
-        """
-        if handler.rights is not None and not handler.narrows:
-            check_prefix_granted(handler.rights, handler.seeing, prefix)
+        return self.prefixes.unsubscribing(handler, prefixes)
 
     def _check_attached(self, handler: Handler) -> None:
         if handler.id not in self.handlers:
@@ -468,20 +416,8 @@ class Core:
         rules = list(rules)
         self.rules.check(handler, rules)  # before others: so many rules as nobody may have are not judged
         for rule in rules:
-            self._check_may_see(handler, rule.prefix)
+            check_may_see(handler, rule.prefix)
         self.rules.subscribe(handler, rules)
-
-    def _add(self, handler: Handler, prefix: str) -> None:
-        self._multimap.add(prefix, handler)
-        self.routes.forget(prefix)
-        for asked in self._asked:
-            asked.add(handler, prefix)
-
-    def _remove(self, handler: Handler, prefix: str) -> None:
-        self._multimap.discard(prefix, handler)
-        self.routes.forget(prefix)
-        for asked in self._asked:
-            asked.discard(handler, prefix)
 
     # Messages.
 
@@ -611,11 +547,11 @@ class Core:
     def statistics(self) -> CoreStatistics:
         """Return what there is in the core now, and what it has done so far."""
         routing = RoutingStatistics(
-            subscriptions=len(self._multimap),
+            subscriptions=len(self.prefixes),
             routes=len(self.routes.table),
             misses_total=self.routes.misses,
             clears_total=self.routes.clears,
-            filter_prefixes=len(self.asked_of_links),
+            filter_prefixes=len(self.prefixes.asked_of_links),
             rules=len(self.rules),
             tagged=self.routes.tagged_keys,
             size_bytes=self.routes.size_bytes,
@@ -625,7 +561,7 @@ class Core:
     def refused_for_limits(self) -> dict[str, int]:
         """Return how many prefixes, rules and served prefixes were refused: their handlers would have had too many."""
         return {
-            "prefixes": self._prefixes_allowed.refused_total,
+            "prefixes": self.prefixes.allowed.refused_total,
             "rules": self.rules.allowed.refused_total,
             "services": self.requests.services_allowed.refused_total,
         }
@@ -633,17 +569,8 @@ class Core:
     @property
     def minimal_filter_for_leaves(self) -> tuple[str, ...]:
         """The fewest prefixes that cover what clients, this process and links want: what a leaf is asked for."""
-        return self._begun_for_leaves().minimal
+        return self.prefixes.of_leaves(self._everybody()).minimal
 
-    def _begun_for_leaves(self) -> Asked:
-        asked = self._asked_of_leaves
-        if asked not in self._asked:
-            asked.begin(chain(self.handlers.values(), self._leaving))
-            self._asked.append(asked)
-        return asked
-
-
-def _steps(prefix: str) -> Iterator[None]:
-    """Stop as often as a prefix counts that was added or removed."""
-    for _ in range(1 + len(prefix) // _CHARACTERS_PER_STEP):
-        yield
+    def _everybody(self) -> Iterable[Handler]:
+        """Return all who may have prefixes: those who are attached, and those who are leaving."""
+        return chain(self.handlers.values(), self._leaving)

@@ -6,7 +6,7 @@ of the index forgets what the route cache remembers of messages that the rule ma
 Cost: subscribing, unsubscribing and losing a handler cost what they touch. Memory: about 0.3 KiB a rule in the index,
 and as much here. Peer hubs are told of each rule that subscribers of this hub have, once.
 
-Not here: matching (`hub.tags.rules`), prefixes (`hub.core`).
+Not here: matching (`hub.tags.rules`), prefixes (`hub.prefixes`).
 """
 
 from __future__ import annotations

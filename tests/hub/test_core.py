@@ -198,7 +198,7 @@ def test_all_prefixes_or_none() -> None:
         turn.core.subscribe(handler, ["/a", "/b\x00"])
     assert handler.prefixes == {"/kept": 1}
     assert turn.core.statistics().routing.subscriptions == 1
-    assert turn.core.asked_of_links.minimal == ("/kept",)
+    assert turn.core.prefixes.asked_of_links.minimal == ("/kept",)
 
 
 def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
@@ -308,8 +308,8 @@ def test_nothing_is_left_of_a_handler_that_leaves() -> None:
     assert list(turn.core.handlers.values()) == [source]
     seen = turn.core.statistics()
     assert (seen.clients, seen.routing.subscriptions, seen.routing.filter_prefixes) == (1, 0, 0)
-    assert not turn.core._multimap._trie
-    assert not turn.core.asked_of_links._filter._counts
+    assert not turn.core.prefixes._multimap._trie
+    assert not turn.core.prefixes.asked_of_links._filter._counts
     gone = weakref.ref(outlet)
     del handler, outlet
     gc.collect()
@@ -343,7 +343,7 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
     assert outlet.told == []
     assert told.known == set()
     assert not turn.core._leaving
-    assert not turn.core._multimap._trie
+    assert not turn.core.prefixes._multimap._trie
 
 
 def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
@@ -489,7 +489,7 @@ def test_statistics() -> None:
         (2, "link", 1),
         (3, "local", 1),
     ]
-    assert turn.core.asked_of_links.minimal == ("/a",)
+    assert turn.core.prefixes.asked_of_links.minimal == ("/a",)
 
 
 def test_ids_are_given_once() -> None:

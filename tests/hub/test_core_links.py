@@ -45,7 +45,7 @@ def test_links_are_told_the_filter_and_its_changes() -> None:
     ]
     turn.core.detach(client, "done")
     assert told.changes[4:] == [Change(removed=("/d",))]
-    assert told.known == set(turn.core.asked_of_links.minimal) == {"/a/", "/c"}
+    assert told.known == set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/c"}
     turn.core.detach(link, "done")
     turn.join("/e")
     assert len(told.changes) == 5
@@ -219,7 +219,7 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
     turn.core.detach(link, "lost")
     turn.core.flush()
     assert told.known == {"/a/", "/always/"}
-    assert set(turn.core.asked_of_links.minimal) == {"/a/", "/leaf"}
+    assert set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/leaf"}
 
 
 def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
@@ -231,7 +231,7 @@ def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
     assert told.known == {"/a/b"}
     client, _ = turn.join("/a/", "", "$hub/")
     assert told.known == {"/a/"}
-    assert set(turn.core.asked_of_links.minimal) == {""}
+    assert set(turn.core.prefixes.asked_of_links.minimal) == {""}
     turn.core.detach(client, "done")
     turn.core.flush()
     assert told.known == {"/a/b"}
@@ -260,11 +260,11 @@ def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
     turn.join("/a/")
     assert turn.core.minimal_filter_for_leaves == ("/a/",)
     client, _ = turn.join("/b", "/a/c")
-    known = turn.core._asked_of_leaves._filter
+    known = turn.core.prefixes.of_leaves(())._filter
     assert turn.core.minimal_filter_for_leaves == ("/a/", "/b")
     turn.core.detach(client, "done")
     leaf = handler_of(role=Role.LEAF)
     turn.core.attach(leaf, FarSide())
     turn.core.detach(leaf, "lost")
     assert turn.core.minimal_filter_for_leaves == ("/a/",)
-    assert turn.core._asked_of_leaves._filter is known
+    assert turn.core.prefixes.of_leaves(())._filter is known

@@ -143,7 +143,7 @@ class CoreAgainstNaive(RuleBasedStateMachine):
             wanted = {prefix for member in self.present if member.handler.role is not role for prefix in member.wanted}
             cover = {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
             if role is Role.LINK:
-                assert set(self.turn.core.asked_of_links.minimal) == cover
+                assert set(self.turn.core.prefixes.asked_of_links.minimal) == cover
             for member in self.present:
                 if member.handler.role is role:
                     assert member.known == cover
@@ -161,8 +161,8 @@ class CoreAgainstNaive(RuleBasedStateMachine):
         self.flush()
         for member in list(self.present):
             self.leave(member)
-        assert len(self.turn.core._multimap) == 0
-        assert not self.turn.core._multimap._trie
+        assert len(self.turn.core.prefixes) == 0
+        assert not self.turn.core.prefixes._multimap._trie
         assert not any(route.handlers for route in self.turn.core.routes.table.values())
 
 

@@ -48,7 +48,9 @@ def is_linked(hub: Hub, name: str) -> bool:
 
 def wants(hub: Hub, name: str, other: Hub) -> bool:
     """Whether `hub` knows exactly what the other hub wants now."""
-    return is_linked(hub, name) and set(hub.handler(name).prefixes) == set(other.node.core.asked_of_links.minimal)
+    return is_linked(hub, name) and set(hub.handler(name).prefixes) == set(
+        other.node.core.prefixes.asked_of_links.minimal
+    )
 
 
 # Filters.
@@ -81,7 +83,7 @@ async def test_what_a_peer_wants_is_no_wish_of_ours(north: Hub, south: Hub) -> N
     """A filter that came over a link is not told to any link, not even back."""
     await south.client("/a")
     await link(north, south)
-    assert north.node.core.asked_of_links.minimal == ()
+    assert north.node.core.prefixes.asked_of_links.minimal == ()
     assert not south.handler("north").prefixes
 
 

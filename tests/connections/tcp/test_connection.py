@@ -262,7 +262,7 @@ async def test_who_leaves_leaves_nothing(hub: Hub, leave: Callable[[RawClient], 
     assert (before.clients, after.clients) == (2, 1)
     assert after.routing.subscriptions == before.routing.subscriptions - 2
     assert after.published_messages_total == before.published_messages_total
-    assert hub.node.core.asked_of_links.minimal == ()
+    assert hub.node.core.prefixes.asked_of_links.minimal == ()
     assert len(hub.node.connections) == len(hub.node.keepalive) == 1
 
 

@@ -73,7 +73,7 @@ def test_prefixes_are_taken_away(hall: Hall) -> None:
     assert told == ["no longer granted to user 'alice', and taken away: subscribe '', subscribe '/b'"]
     source.send(("/a/x", 3), ("/b", 4))
     assert alice.take() == [3]
-    assert set(hall.core.asked_of_links.minimal) == {"/a/x"}
+    assert set(hall.core.prefixes.asked_of_links.minimal) == {"/a/x"}
     hall.core.unsubscribe(alice.handler, ["/b", ""])
     assert alice.handler.prefixes == {"/a/x": 1}
 

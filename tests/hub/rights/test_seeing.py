@@ -206,7 +206,7 @@ def test_links_are_asked_for_what_clients_want() -> None:
     """With rights as without."""
     hall = Hall(POLICY)
     hall.join("alice", "/zeek/dns", narrows=True)
-    assert set(hall.core.asked_of_links.minimal) == {"/zeek/dns"}
+    assert set(hall.core.prefixes.asked_of_links.minimal) == {"/zeek/dns"}
 
 
 def test_another_policy_is_asked_at_once() -> None:
