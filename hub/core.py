@@ -14,8 +14,9 @@ offered outside of a read is written at the end of the turn, which the shell is 
 Cost: publishing costs what the handlers cost that get the message. Subscribing, unsubscribing and losing a handler
 cost what they touch.
 
-Not here: who gets what of what is wanted (`hub.delivery`), what is refused of what comes (`hub.refusals`), sockets and
-the wire (`peers`), the clock: what is due once a second is called from outside (`report_drops`).
+Not here: who gets what of what is wanted (`hub.delivery`), who may do what (`hub.authority`), what is refused of what
+comes (`hub.refusals`), sockets and the wire (`peers`), the clock: what is due once a second is called from outside
+(`report_drops`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Literal
 
 from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
+from hub.authority import Authority
 from hub.batch import Batch
 from hub.delivery import Role, receivers
 from hub.drops import Drops
@@ -44,23 +46,20 @@ from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.policy.grants import User
-from hub.policy.policy import Action, Policy, Rights
 from hub.prefixes import PrefixSubscriptions
 from hub.publisher import is_decided_by_route
-from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.refusals import HandlersOf, Refusals
 from hub.relief import relieve
 from hub.requests.hub_services import HubServices, is_admin
 from hub.requests.requests import Requests
-from hub.review import Kind, Review
 from hub.routes import Route, Routes
 from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
-from hub.topics import RESERVED, printable
+from hub.topics import RESERVED
 from hub.turn import Turn
 from hub.waiting import WaitingMemory
 
@@ -68,12 +67,6 @@ __all__ = ["Core"]
 
 _STEPS_PER_DEPARTURE = 5
 """What it costs to give back all that one far side had, beside its prefixes: about 50 µs."""
-
-_FORGOTTEN_SINGLY = 100
-"""Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
-
-OnRevoked = Callable[[RejectedError], object]
-"""Tells a handler that it may no longer hold what it held, and that this was taken away."""
 
 _all_handlers: HandlersOf = attrgetter("handlers")
 _domains = attrgetter("domains")
@@ -148,14 +141,10 @@ class Core:
         self._turned_away: list[tuple[Handler, RejectedError]] = []
         # The number that the last handler got; none is given twice.
         self._last_id = 0
-        # Which user may do what; None while nobody is asked. `adopt` puts another in its place.
-        self.policy: Policy | None = None
         # Number → handler, from `attach` to `detach`.
         self.handlers: dict[int, Handler] = {}
         # What of what comes is refused, and who is told of it.
         self.refusals = Refusals()
-        # Handler → the function that tells it what was taken away from it. Its connection puts it here, if it can tell.
-        self.on_revoked: dict[Handler, OnRevoked] = {}
         # Prefix → the handlers that subscribe to it, with those that are leaving.
         multimap: PrefixMultimap[Handler] = PrefixMultimap()
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
@@ -197,8 +186,17 @@ class Core:
             owner_of=register.owner_of,
             hub_services=hub_services,
         )
-        # Takes away what handlers may no longer hold.
-        self._review = Review(self._turn, self._held_kinds(), self._tell_revoked)
+        # Which policy is asked, and who may do what by it.
+        self.authority = Authority(
+            self._turn,
+            self.handlers,
+            self.routes,
+            self.quotas,
+            prefixes=self.prefixes,
+            rules=self.rules,
+            names=self.names,
+            requests=self.requests,
+        )
 
     # Handlers come and go.
 
@@ -243,8 +241,7 @@ class Core:
         self.requests.forget(handler)
         self.prefixes.tell_no_more(handler)
         self.refusals.forget(handler)
-        self.on_revoked.pop(handler, None)
-        self._review.forget(handler)
+        self.authority.forget(handler)
         self._leaving.append(handler)
         self._remove_leaving()
         self.names.forget(handler)
@@ -280,89 +277,6 @@ class Core:
             if not self.prefixes.forget(handler, turn) or not self.rules.forget(handler, turn):
                 return
             self._leaving.popleft()
-
-    # Who may do what.
-
-    def adopt(self, policy: Policy | None) -> None:
-        """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
-
-        Handlers keep the rights that they have, and are judged by them, until they are given others (`give_rights`):
-        whoever adopts a policy gives all of them new ones, a share of them in each turn. Its limits apply
-        to users at once; what they hold they keep.
-        """
-        if policy is self.policy:
-            return
-        self.policy = policy
-        self.routes.adopt(policy)
-        if self.routes.is_behind:
-            self._turn.request()
-        self.quotas.adopt(NO_LIMITS if policy is None else policy.limits)
-
-    def give_rights(self, handler: Handler, rights: Rights | None) -> None:
-        """Let a handler do this from now on; None for everything.
-
-        What it may not see reaches it no more, and what it may not publish is refused, at once. What it holds and may
-        no longer hold is taken away in this turn and the next ones, and it is told (`on_revoked`). Requests that are
-        pending are answered.
-        """
-        if rights is handler.rights:
-            return
-        handler.rights = rights
-        if handler.id not in self.handlers:
-            return
-        if rights is not None:
-            self.routes.guard()
-            if handler.share is not None:
-                self.quotas.give_roles(handler.share, rights.user.roles)
-        self._forget_seen_by(handler)
-        self._review.begin(handler)
-
-    def _forget_seen_by(self, handler: Handler) -> None:
-        """Forget all routes in which a handler may stand, or not stand, because of its rights."""
-        if not self.routes.table:
-            return
-        rules = self.rules.of(handler)
-        if handler.is_peer or len(handler.prefixes) + len(rules) > _FORGOTTEN_SINGLY:
-            self.routes.forget_all()
-            return
-        for prefix in handler.prefixes:
-            self.routes.forget(prefix)
-        for rule in rules:
-            self.routes.forget_rule(rule)
-
-    def _held_kinds(self) -> list[Kind]:
-        """Return what handlers hold and must be granted, what matters at once first."""
-        return [
-            Kind(
-                self.requests.served_by,
-                lambda handler, rights, prefix: rights.may_all(handler.serving, prefix),
-                self.requests.take_away,
-                lambda prefix: f"serve {printable(prefix)}",
-            ),
-            Kind(
-                self.names.of,
-                lambda _, rights, name: rights.may(Action.CLAIM, name),
-                self.names.take_away,
-                lambda name: f"claim {printable(name)}",
-            ),
-            Kind(
-                lambda handler: () if handler.narrows else handler.prefixes,
-                lambda handler, rights, prefix: rights.may_all(handler.seeing, prefix),
-                self.prefixes.take_away,
-                lambda prefix: f"subscribe {printable(prefix)}",
-            ),
-            Kind(
-                lambda handler: () if handler.narrows else self.rules.of(handler),
-                lambda handler, rights, rule: rights.may_all(handler.seeing, rule.prefix),
-                self.rules.take_away,
-                lambda rule: f"subscribe {printable(rule.prefix)} by labels",
-            ),
-        ]
-
-    def _tell_revoked(self, handler: Handler, error: RejectedError) -> None:
-        tell = self.on_revoked.get(handler)
-        if tell is not None:
-            tell(error)
 
     # Subscriptions.
 
@@ -518,8 +432,8 @@ class Core:
             self.requests.go_on()
         if self.names.is_behind:
             self.names.go_on()
-        if self._review.is_behind:
-            self._review.go_on()
+        if self.authority.is_behind:
+            self.authority.go_on()
         if self.routes.is_behind:
             self.routes.let_go(self._turn)
 

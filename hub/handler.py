@@ -231,7 +231,7 @@ class Handler:
     def rights(self) -> Rights | None:
         """What it may do; None for everything, as in a hub without a policy, and for subscribers in this process.
 
-        Once it is attached, `Core.give_rights` gives it others, as routes depend on them.
+        Once it is attached, `Authority.give_rights` gives it others, as routes depend on them.
         """
         return self._rights
 

@@ -1,18 +1,18 @@
 """`Review`: takes away what handlers hold and may no longer hold, since they were given other rights.
 
 ```
-Core.give_rights ─▶ begin ─▶ services, names, prefixes, rules: each judged ─▶ taken away ─▶ one notice
-                             a share of each turn, one handler behind the other
+Authority.give_rights ─▶ begin ─▶ services, names, prefixes, rules: each judged ─▶ taken away ─▶ one notice
+                                  a share of each turn, one handler behind the other
 ```
 
 What must hold at once holds without this: routes leave out who may not see a topic, and publishing asks the rights
 that there are. A service that may not serve any more is asked until its turn comes, and a name is its owner's until
 then: 10,000 handlers with a few prefixes each take about a second, in which nobody waits longer than for a share.
 
-Owner: the core. Invariants: a handler that is given rights again is judged from the beginning; one that leaves is
-forgotten. Cost: 2 µs for what stays, 20 µs for what is taken away.
+Owner: `hub.authority`. Invariants: a handler that is given rights again is judged from the beginning; one that leaves
+is forgotten. Cost: 2 µs for what stays, 20 µs for what is taken away.
 
-Not here: who may do what (`hub.policy`), how the far side is told (`Core.on_revoked`).
+Not here: who may do what (`hub.policy`), how the far side is told (`hub.authority`).
 """
 
 from __future__ import annotations

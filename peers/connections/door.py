@@ -110,7 +110,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
     connection.identity = identity
     connection.watch_proof()
     if connection.handler is not None:  # a token may vouch for other roles than the one before
-        node.core.give_rights(connection.handler, rights_of(node, connection))
+        node.core.authority.give_rights(connection.handler, rights_of(node, connection))
 
 
 def own_token(node: Node) -> str:

@@ -211,7 +211,7 @@ class UnixValues:
             shared: Shared = sharing.take(handle, item.requests, self._node.settings.limits.frame_bytes)
             # A batch may be cut on its way, the hub itself reads what it is asked, and whoever gets it may not be let
             # see what else stands in the memory of a block.
-            is_open = isinstance(shared, Memfd) or self._node.core.policy is None
+            is_open = isinstance(shared, Memfd) or self._node.core.authority.policy is None
             if item.flags & FLAG_BATCH or _is_for_hub(item) or sharing.is_beyond(shared) or not is_open:
                 plain = SharedValues.of(values, shared).plain(item.flags)
                 return item._replace(values=plain, flags=item.flags & ~FLAG_SHARED)

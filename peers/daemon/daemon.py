@@ -206,7 +206,7 @@ class Daemon:
         if self._tls is not None:
             refresh(self._tls, settings.tls)
         node.access.adopt(prepared.users)
-        node.core.adopt(prepared.users.policy)
+        node.core.authority.adopt(prepared.users.policy)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
         node.settings = settings
         self._fit_descriptors()

@@ -63,5 +63,5 @@ def _judge(node: Node, connection: Connected, *, was_open: bool) -> bool:
         if handler.is_link and rights is not None and not rights.may_link:
             connection.end(CloseCode.FORBIDDEN, _NO_PEER)
             return True
-        node.core.give_rights(handler, rights)
+        node.core.authority.give_rights(handler, rights)
     return False

@@ -143,7 +143,7 @@ class Node:
         listeners, in lower case. The daemon sets them when it listens."""
         self.access = Access(read_users(settings.access, settings.zeek.role), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
-        self.core.adopt(self.access.policy)
+        self.core.authority.adopt(self.access.policy)
         self.admission = Admission(settings.limits)
         self.failed_connections = 0
         """How many connections were ended by a bug of this hub since the start."""

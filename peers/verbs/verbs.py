@@ -118,7 +118,7 @@ class Verbs:
         self._far = far
         self._journal = None
         self._names = None
-        node.core.on_revoked[handler] = self._revoke
+        node.core.authority.on_revoked[handler] = self._revoke
 
     def act(self, verb: Verb) -> int:
         """Do what the far side asks for; return how much work that was, beyond the frame's own share of a turn."""

@@ -167,7 +167,7 @@ async def test_what_is_refused_is_told(hub: Hub) -> None:
         connect(hub.endpoint.location, name="eve", on_rejected=lambda _: None) as eve,
         client.subscribe("$hub/audit") as audit,
     ):
-        hub.node.core.adopt(POLICY)
+        hub.node.core.authority.adopt(POLICY)
         give_rights(hub, ada="ada", eve="eve")
         with pytest.raises(NotAllowedError):
             await eve.request("$hub/who", None)

@@ -548,7 +548,7 @@ async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -
     users = hub.node.access._users
     policy = read_policy({"roles": {"site": {"publish": ["*"]}}, "users": {"far": ["site"]}}, "test")
     hub.node.access.adopt(users._replace(policy=policy))
-    hub.node.core.adopt(policy)
+    hub.node.core.authority.adopt(policy)
     first.close()
     frames = [frame async for frame in second.frames()]
     assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]

@@ -305,10 +305,10 @@ def test_another_policy() -> None:
     """Its limits apply at once to those who are connected."""
     hub = Hub()
     handler, _ = hub.join("alice", "/a", "/b")
-    hub.core.adopt(Policy({}, {}, QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: 2})})))
+    hub.core.authority.adopt(Policy({}, {}, QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: 2})})))
     with pytest.raises(RejectedError, match=r"user alice has 2 prefixes, 1 more are too many"):
         hub.core.subscribe(handler, ["/c"])
-    hub.core.adopt(None)
+    hub.core.authority.adopt(None)
     hub.core.subscribe(handler, ["/c"])
 
 
@@ -317,10 +317,10 @@ def test_other_roles() -> None:
     limits = QuotaLimits(roles={"small": SetLimits({Resource.PREFIXES: 1})})
     policy = Policy(dict.fromkeys(("all", "small"), EVERYTHING_GRANTED), {}, limits)
     hub = Hub()
-    hub.core.adopt(policy)
+    hub.core.authority.adopt(policy)
     first, _ = hub.join("alice", "/a")
     second, _ = hub.join("alice")
-    hub.core.give_rights(first, policy.rights("alice", ("small",)))
+    hub.core.authority.give_rights(first, policy.rights("alice", ("small",)))
     with pytest.raises(RejectedError, match=r"the limit for this user is 1"):
         hub.core.subscribe(second, ["/b"])
 

@@ -143,7 +143,7 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
     def rights(self, handler: Handler, *, may: bool) -> None:
         """It may do nothing any more, or everything again."""
         if handler in self.users:
-            self.core.give_rights(handler, EVERYTHING.rights(self.users[handler], ("all",) if may else ()))
+            self.core.authority.give_rights(handler, EVERYTHING.rights(self.users[handler], ("all",) if may else ()))
 
     def seen(self) -> dict[tuple[str, str], int]:
         """What handlers hold, by user and resource."""

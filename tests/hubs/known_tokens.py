@@ -57,7 +57,7 @@ class KnownTokens:
         hub.node.access._wall_s = self.wall_s
         hub.node.wall_us = lambda: int(self.wall_s() * 1e6)  # type: ignore[method-assign]
         hub.node.access.adopt(self._users)
-        hub.node.core.adopt(self._users.policy)
+        hub.node.core.authority.adopt(self._users.policy)
 
     def wall_s(self) -> float:
         """Go with the hub's clock."""

@@ -633,7 +633,7 @@ def topics_of(*topics: str) -> bytes:
 async def guarded(bench: Bench) -> Bench:
     """Alice stages and commits; nothing else has rights."""
     policy = policy_of(POLICY)
-    bench.turn.core.adopt(policy)
+    bench.turn.core.authority.adopt(policy)
     bench.writer.rights = policy.rights("alice")
     return bench
 
@@ -667,7 +667,7 @@ async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Benc
     guarded.turns_pass()
     policy = policy_of(POLICY.replace('"/a/secret"', '"/a/2"'))
     guarded.writer.rights = policy.rights("alice")
-    guarded.turn.core.adopt(policy)
+    guarded.turn.core.authority.adopt(policy)
     guarded.commit("t", 0)
     guarded.turns_pass()
     assert [text for _, text in guarded.refusals()] == ["publish '/a/2': not granted to user 'alice'"]
@@ -677,7 +677,7 @@ async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Benc
 
 async def test_a_transaction_belongs_to_its_user(guarded: Bench) -> None:
     """Nobody else adds to it, commits it, or drops it; whoever has no bounds may."""
-    policy = guarded.turn.core.policy
+    policy = guarded.turn.core.authority.policy
     assert policy is not None
     alice = policy.rights("alice")
     guarded.stage("t", 0, topics_of("/a/1"))

@@ -295,8 +295,8 @@ def restricted(role: str = "", of: Role = Role.CLIENT) -> Desk:
     """A desk whose far side is alice."""
     desk = Desk(role=of)
     policy = policy_of(POLICY)
-    desk.turn.core.adopt(policy)
-    desk.turn.core.give_rights(desk.handler, policy.rights("alice", [role]))
+    desk.turn.core.authority.adopt(policy)
+    desk.turn.core.authority.give_rights(desk.handler, policy.rights("alice", [role]))
     return desk
 
 
@@ -358,7 +358,7 @@ def test_what_is_taken_away() -> None:
     desk = restricted("all")
     desk.ask(SubscriptionChange(True, ["/b"], 7))
     desk.ask(NameClaim(8, Wish("org.b")))
-    desk.turn.core.give_rights(desk.handler, policy_of(POLICY).rights("alice"))
+    desk.turn.core.authority.give_rights(desk.handler, policy_of(POLICY).rights("alice"))
     text = "no longer granted to user 'alice', and taken away: claim 'org.b', subscribe '/b'"
     assert desk.far.told == [("name", "org.b", "lost"), ("error", 0, CloseCode.NOT_ALLOWED, text)]
     assert desk.handler.prefixes == {}

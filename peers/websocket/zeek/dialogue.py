@@ -102,7 +102,7 @@ class ZeekDialogue:
             session.reject(RefusedError(refused.code, refused.text))
             self._carrier.end(CloseCode.NOT_ALLOWED, refused.text)
             return
-        node.core.on_revoked[handler] = self._revoke
+        node.core.authority.on_revoked[handler] = self._revoke
         session.send(Welcome(_endpoint_of(node, handler).hex, node.name, self._queue, node.settings.limits.frame_bytes))
 
     def _revoke(self, error: RejectedError) -> None:

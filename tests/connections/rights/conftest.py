@@ -41,7 +41,7 @@ def recognise(hub: Hub, policy: Policy = POLICY) -> None:
     A Zeek is alice. `narrow-` before the name is for programs of Zeek's API, which cannot ask for that.
     """
     core = hub.node.core
-    core.adopt(policy)
+    core.authority.adopt(policy)
     attach = core.attach
 
     def attach_with_rights(handler: Handler, *more: Any) -> None:

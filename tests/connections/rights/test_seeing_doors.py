@@ -234,7 +234,7 @@ async def test_what_is_taken_away_is_told(guarded: Guarded) -> None:
         await hear(socket)
         for handler in list(guarded.core.handlers.values()):
             if handler.name == "alice":
-                guarded.core.give_rights(handler, POLICY.rights("bob"))
+                guarded.core.authority.give_rights(handler, POLICY.rights("bob"))
         mine = text.replace("alice", "bob")
         assert await raw.notice() == Notice("error", code=CloseCode.NOT_ALLOWED, text=mine)
         assert await hear(socket) == {"type": "error", "code": 1008, "text": mine}

@@ -91,12 +91,12 @@ async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -
     ):
         handler = guarded.hub.handler("alice")
         assert not handler.delivery.takes_blocks
-        guarded.core.give_rights(handler, everything.rights("alice"))
+        guarded.core.authority.give_rights(handler, everything.rights("alice"))
         assert handler.delivery.takes_blocks
         await source.publish("/zeek/dns", await fill_block(guarded, source))
         await anext(messages)
         assert len(given) == 1
-        guarded.core.give_rights(handler, POLICY.rights("alice"))
+        guarded.core.authority.give_rights(handler, POLICY.rights("alice"))
         await source.publish("/zeek/dns", await fill_block(guarded, source))
         assert (await anext(messages)).value == LARGE
     assert len(given) == 1

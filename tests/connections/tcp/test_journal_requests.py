@@ -293,7 +293,7 @@ def restrict(bench: Bench, user: str, text: str = POLICY) -> None:
     """Let the client be a user from now on."""
     policy = policy_of(text)
     bench.handler.rights = policy.rights(user)
-    bench.turn.core.adopt(policy)
+    bench.turn.core.authority.adopt(policy)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class Hall:
         self.turn = Turn(**settings)
         self.core = self.turn.core
         self.policy = policy_of(policy) if isinstance(policy, str) else policy
-        self.core.adopt(self.policy)
+        self.core.authority.adopt(self.policy)
 
     def join(
         self,
@@ -112,10 +112,10 @@ class Hall:
     def reload(self, policy: Policy, users: Mapping[Handler, str | None]) -> None:
         """Put another policy in the place of this one, and give those users the rights that follow from it."""
         self.policy = policy
-        self.core.adopt(policy)
+        self.core.authority.adopt(policy)
         for handler, user in users.items():
             if user is not None:
-                self.core.give_rights(handler, policy.rights(user))
+                self.core.authority.give_rights(handler, policy.rights(user))
 
 
 def _frame(topic: str | Envelope, value: Any) -> bytes:

@@ -44,7 +44,7 @@ class Told(list[str]):
 
     def __init__(self, guest: Guest) -> None:
         super().__init__()
-        guest.hall.core.on_revoked[guest.handler] = self._take
+        guest.hall.core.authority.on_revoked[guest.handler] = self._take
 
     def _take(self, error: RejectedError) -> None:
         assert error.code == CloseCode.NOT_ALLOWED
@@ -53,7 +53,7 @@ class Told(list[str]):
 
 def give(guest: Guest, role: str) -> None:
     """Let a guest, who is alice, have one role from now on."""
-    guest.hall.core.give_rights(guest.handler, guest.hall.policy.rights("alice", [role]))
+    guest.hall.core.authority.give_rights(guest.handler, guest.hall.policy.rights("alice", [role]))
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
 def test_no_bounds_any_more(hall: Hall) -> None:
     """Whoever is given none may do everything, and keeps all."""
     alice, source = hall.join("alice", "/a/", roles=["some"]), hall.join(None)
-    hall.core.give_rights(alice.handler, None)
+    hall.core.authority.give_rights(alice.handler, None)
     hall.core.subscribe(alice.handler, [""])
     source.send(("/b", 1))
     assert alice.take() == [1]

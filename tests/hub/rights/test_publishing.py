@@ -121,7 +121,7 @@ def test_routes_differ_by_what_decides() -> None:
 def test_without_a_policy_routes_remember_nobody() -> None:
     """And are shared as ever."""
     hall = Hall(POLICY)
-    hall.core.adopt(None)
+    hall.core.authority.adopt(None)
     reader = hall.join(None, "")
     source = hall.join(None)
     source.send(("/zeek/a", 1), ("/d", 2))
@@ -221,7 +221,7 @@ def test_rights_of_an_earlier_policy_go_on() -> None:
     """Until others are given, they decide, topic by topic, also within a run."""
     hall = Hall(POLICY)
     alice, reader = hall.join("alice"), hall.join(None, "")
-    hall.core.adopt(policy_of('[roles.sensor]\npublish = ["/x"]\n[users]\nalice = ["sensor"]'))
+    hall.core.authority.adopt(policy_of('[roles.sensor]\npublish = ["/x"]\n[users]\nalice = ["sensor"]'))
     batch = Batch.of("/zeek/a", [1]).frames + Batch.of("/zeek/secret", [2]).frames + Batch.of("/zeek/b", [3]).frames
     route = hall.core.routes.of(next(iter(Batch.of("/zeek/a", [0]).parts())).routing_key)
     assert route is hall.core.routes.find("/zeek/secret"), "the new policy does not tell them apart"
@@ -240,12 +240,12 @@ def test_rights_of_an_earlier_policy_go_on() -> None:
 def test_what_was_read_before_there_was_a_policy() -> None:
     """A route of that time says nothing: the topics decide."""
     hall = Hall(POLICY)
-    hall.core.adopt(None)
+    hall.core.authority.adopt(None)
     source, reader = hall.join(None), hall.join(None, "")
     source.send(("/zeek", 0), ("/x", 0))
     reader.take()
     routes = [hall.core.routes.find(topic) for topic in ("/zeek", "/x")]
-    hall.core.adopt(hall.policy)
+    hall.core.authority.adopt(hall.policy)
     source.handler.rights = hall.policy.rights("alice")
     for route, topic in zip(routes, ("/zeek", "/x"), strict=True):
         hall.core.publish(source.handler, route, Batch.of(topic, [topic]))
@@ -257,7 +257,7 @@ def test_what_was_read_before_there_was_a_policy() -> None:
 def test_rights_without_a_policy_of_the_core() -> None:
     """They hold all the same, for publishing and for seeing."""
     hall = Hall(POLICY)
-    hall.core.adopt(None)
+    hall.core.authority.adopt(None)
     alice, reader = hall.join("alice"), hall.join(None, "")
     alice.send(("/zeek", 1), ("/x", 2))
     alice.send(("/x", 3))

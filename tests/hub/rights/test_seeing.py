@@ -216,6 +216,6 @@ def test_another_policy_is_asked_at_once() -> None:
     source.send(("/x", 1))
     hall.policy = policy_of('[roles.open]\nsubscribe = ["/y"]\n[users]\nbob = ["open"]')
     bob.handler.rights = hall.policy.rights("bob")
-    hall.core.adopt(hall.policy)
+    hall.core.authority.adopt(hall.policy)
     source.send(("/x", 2), ("/y", 3))
     assert bob.take() == [1, 3]

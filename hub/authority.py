@@ -1,0 +1,181 @@
+"""`Authority`: which policy is asked, what each handler may do by it, and what follows when that changes.
+
+```
+adopt ─▶ routes forget what was decided, users get other limits
+give_rights ─▶ at once: what it sees and publishes ─▶ in steps: what it holds (`hub.review`) ─▶ one notice
+```
+
+Owner: the core. Invariants: a handler is judged by the rights that stand on it, also while another policy is already
+asked of routes; what it may no longer hold is taken away, and told, once.
+
+Cost: adopting forgets all routes, in steps, and looks at each user; giving rights forgets the routes in which the
+handler may stand, and costs what the review costs.
+
+Not here: who may do what (`hub.policy`), how handlers are judged in steps (`hub.review`), what is refused of what they
+publish (`hub.refusals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from hub.errors import RejectedError
+from hub.handler import Handler
+from hub.names.names import Names
+from hub.policy.policy import Action, Policy, Rights
+from hub.prefixes import PrefixSubscriptions
+from hub.quotas.limits import NO_LIMITS
+from hub.quotas.quotas import Quotas
+from hub.requests.requests import Requests
+from hub.review import Kind, Review
+from hub.routes import Routes
+from hub.tags.subscriptions import RuleSubscriptions
+from hub.topics import printable
+from hub.turn import Turn
+
+__all__ = ["Authority"]
+
+_FORGOTTEN_SINGLY = 100
+"""Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
+
+OnRevoked = Callable[[RejectedError], object]
+"""Tells a handler that it may no longer hold what it held, and that this was taken away."""
+
+
+class Authority:
+    """The policy, and the rights of handlers.
+
+    Args:
+        turn: Gives the steps in which things are taken away.
+        attached: Numbers of the handlers that have not left.
+        routes: Remember what the policy decides.
+        quotas: Have the policy's limits, and the roles of users.
+        prefixes: One kind of what handlers hold.
+        rules: Another.
+        names: Another.
+        requests: Know what handlers serve.
+    """
+
+    __slots__ = ("_attached", "_quotas", "_review", "_routes", "_rules", "_turn", "on_revoked", "policy")
+
+    def __init__(  # noqa: PLR0913 -- all that depends on rights
+        self,
+        turn: Turn,
+        attached: Container[int],
+        routes: Routes,
+        quotas: Quotas,
+        *,
+        prefixes: PrefixSubscriptions,
+        rules: RuleSubscriptions,
+        names: Names,
+        requests: Requests,
+    ) -> None:
+        self._turn = turn
+        self._attached = attached
+        self._routes = routes
+        self._quotas = quotas
+        self._rules = rules
+        # Which user may do what; None while nobody is asked. `adopt` puts another in its place.
+        self.policy: Policy | None = None
+        # Handler → the function that tells it what was taken away from it. Its connection puts it here, if it can tell.
+        self.on_revoked: dict[Handler, OnRevoked] = {}
+        # Takes away what handlers may no longer hold.
+        self._review = Review(turn, _held_kinds(prefixes, rules, names, requests), self._tell_revoked)
+
+    def adopt(self, policy: Policy | None) -> None:
+        """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
+
+        Handlers keep the rights that they have, and are judged by them, until they are given others (`give_rights`):
+        whoever adopts a policy gives all of them new ones, a share of them in each turn. Its limits apply
+        to users at once; what they hold they keep.
+        """
+        if policy is self.policy:
+            return
+        self.policy = policy
+        self._routes.adopt(policy)
+        if self._routes.is_behind:
+            self._turn.request()
+        self._quotas.adopt(NO_LIMITS if policy is None else policy.limits)
+
+    def give_rights(self, handler: Handler, rights: Rights | None) -> None:
+        """Let a handler do this from now on; None for everything.
+
+        What it may not see reaches it no more, and what it may not publish is refused, at once. What it holds and may
+        no longer hold is taken away in this turn and the next ones, and it is told (`on_revoked`). Requests that are
+        pending are answered.
+        """
+        if rights is handler.rights:
+            return
+        handler.rights = rights
+        if handler.id not in self._attached:
+            return
+        if rights is not None:
+            self._routes.guard()
+            if handler.share is not None:
+                self._quotas.give_roles(handler.share, rights.user.roles)
+        self._forget_seen_by(handler)
+        self._review.begin(handler)
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether there is something to `go_on` with."""
+        return self._review.is_behind
+
+    def go_on(self) -> None:
+        """Judge and take away as much as this turn has steps for."""
+        self._review.go_on()
+
+    def forget(self, handler: Handler) -> None:
+        """Judge a handler no further, and tell it nothing more: it has left, and all that it holds goes with it."""
+        self.on_revoked.pop(handler, None)
+        self._review.forget(handler)
+
+    def _forget_seen_by(self, handler: Handler) -> None:
+        """Forget all routes in which a handler may stand, or not stand, because of its rights."""
+        if not self._routes.table:
+            return
+        rules = self._rules.of(handler)
+        if handler.is_peer or len(handler.prefixes) + len(rules) > _FORGOTTEN_SINGLY:
+            self._routes.forget_all()
+            return
+        for prefix in handler.prefixes:
+            self._routes.forget(prefix)
+        for rule in rules:
+            self._routes.forget_rule(rule)
+
+    def _tell_revoked(self, handler: Handler, error: RejectedError) -> None:
+        tell = self.on_revoked.get(handler)
+        if tell is not None:
+            tell(error)
+
+
+def _held_kinds(
+    prefixes: PrefixSubscriptions, rules: RuleSubscriptions, names: Names, requests: Requests
+) -> list[Kind]:
+    """Return what handlers hold and must be granted, what matters at once first."""
+    return [
+        Kind(
+            requests.served_by,
+            lambda handler, rights, prefix: rights.may_all(handler.serving, prefix),
+            requests.take_away,
+            lambda prefix: f"serve {printable(prefix)}",
+        ),
+        Kind(
+            names.of,
+            lambda _, rights, name: rights.may(Action.CLAIM, name),
+            names.take_away,
+            lambda name: f"claim {printable(name)}",
+        ),
+        Kind(
+            lambda handler: () if handler.narrows else handler.prefixes,
+            lambda handler, rights, prefix: rights.may_all(handler.seeing, prefix),
+            prefixes.take_away,
+            lambda prefix: f"subscribe {printable(prefix)}",
+        ),
+        Kind(
+            lambda handler: () if handler.narrows else rules.of(handler),
+            lambda handler, rights, rule: rights.may_all(handler.seeing, rule.prefix),
+            rules.take_away,
+            lambda rule: f"subscribe {printable(rule.prefix)} by labels",
+        ),
+    ]
