@@ -41,6 +41,17 @@ from peers.connections.holding import FREE_BYTES, Holding
 from peers.connections.lingering import LINGER_S, Lingering
 from peers.connections.pacing import Pacing
 from peers.connections.progress import Progress
+from peers.connections.reading import (
+    BARRED,
+    ELSEWHERE,
+    JOURNAL,
+    NOTHING,
+    PACED,
+    PUT_OFF,
+    UNACTED,
+    UNANSWERED,
+    UNHEARD,
+)
 from peers.connections.unread import arrived_bytes, unread_bytes
 from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
@@ -94,31 +105,26 @@ class Connection(asyncio.Protocol):
         "_has_acted",
         "_held",
         "_holding",
-        "_is_barred",
         "_is_dialled",
         "_is_ending",
         "_is_given_back",
-        "_is_held_back",
         "_is_last",
         "_is_lost",
-        "_is_paced",
         "_is_speaking",
-        "_is_stalled",
         "_is_telling_gap",
-        "_is_waiting",
         "_lingering",
         "_liveness",
         "_node",
         "_now_s",
         "_pacing",
         "_progress",
-        "_putting_off",
         "_refill_is_due",
         "_rejected_messages",
         "_session",
         "_share",
         "_transport",
         "_turned_away",
+        "_unread_for",
         "address",
         "after_read",
         "conversation",
@@ -148,25 +154,15 @@ class Connection(asyncio.Protocol):
         """What is left of this turn's share, however often the loop reads in it. Full again after the turn."""
         self._refill_is_due = False
         """Whether the share will be filled up once this turn is over."""
-        self._putting_off = False
-        """Whether the rest of what was read waits for the next turn; nothing is read until then."""
+        self._unread_for = NOTHING
+        """The reasons for which nothing is read (`peers.connections.reading`). While one of `UNACTED` is among them,
+        the rest of what was read waits, too."""
         self._held: Any = None
-        """The event that comes first then, if it was asked for already; None otherwise."""
-        self._is_held_back = False
-        """Whether the far side feeds a journal that is behind. Until that has caught up, nothing is read."""
+        """The event that comes first after that, if it was asked for already; None otherwise."""
         self._pacing: Pacing | None = None
         """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
-        self._is_paced = False
-        """Whether it holds the far side back: nothing is read until it is over."""
-        self._is_barred = False
-        """Whether what comes next is put off for a while: behind the first word of one whose user is too fast already,
-        or has too many connections, and behind a token that nobody knows."""
         self.is_choked = False
         """Whether the transport holds more than its high-water mark, from `pause_writing` to `resume_writing`."""
-        self._is_stalled = False
-        """Whether the far side has made this side answer while it was choked. Nothing is read until it reads."""
-        self._is_waiting = False
-        """Whether the conversation goes on only when something has happened elsewhere. Nothing is read until then."""
         self._drain_text = ""
         """What the far side is told once its queue has run out, because the hub stops; empty before that."""
         self._is_last = False
@@ -233,8 +229,8 @@ class Connection(asyncio.Protocol):
             cost = len(data) // _BYTES_PER_EVENT
             if cost:
                 self._work_at_much(cost)
-            elif not self._putting_off:  # uvloop hands over what it had read when reading was paused
-                self.work()
+            elif not (self._unread_for and self._unread_for & UNACTED):
+                self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
             if self._pacing is not None and self._pacing.rate.is_limited:
                 self._pace(self._pacing, len(data))
         except Exception as error:  # noqa: BLE001 -- the last line of defence
@@ -244,7 +240,7 @@ class Connection(asyncio.Protocol):
         """Act on what came before the end of the stream, then let the transport close."""
         try:
             self.conversation.end_of_stream()
-            if not self._putting_off:
+            if not self._unread_for & UNACTED:
                 self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self._fail(error)
@@ -264,8 +260,7 @@ class Connection(asyncio.Protocol):
         # A sign of life: whoever reads slowly may be minutes away from a ping that stands behind all of that.
         self._liveness.heard_s = self._now_s()
         if self.conversation.is_held:
-            self._is_stalled = False  # it is read: that is how it says that it has done what it must
-            self._read_on()
+            self._read_on(UNANSWERED)  # it is read: that is how it says that it has done what it must
         else:
             self.write_on()
 
@@ -288,7 +283,7 @@ class Connection(asyncio.Protocol):
         log = node.log.debug if self.conversation.is_quiet else node.log.info
         log("connection closed", address=self.address, name=self.conversation.far_name, reason=self.reason)
         self._is_given_back = True
-        if not self._putting_off:
+        if not self._unread_for & UNACTED:
             self._conclude()
 
     def _conclude(self) -> None:
@@ -369,7 +364,7 @@ class Connection(asyncio.Protocol):
                 if not session.has_more:
                     break
                 if self._share - left >= self._node.events.left:
-                    left = self._stop(left)
+                    left = self._use_up(left)
             if event is not NEED_DATA or left != self._share:
                 self._has_acted = True
             if self._share - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
@@ -385,7 +380,7 @@ class Connection(asyncio.Protocol):
             self._hold_back()
         if event is NEED_DATA or self._holding.begun_bytes:  # only then may a frame have begun, or be complete
             self._charge_begun()
-        if self.after_read is not None and not self._putting_off:
+        if self.after_read is not None and not self._unread_for & UNACTED:
             self.after_read()
 
     def _work_at_much(self, cost: int) -> None:
@@ -396,7 +391,7 @@ class Connection(asyncio.Protocol):
         """
         core, events = self._node.core, self._node.events
         self._share = self._share - cost if events.left > 0 else 0
-        if self._putting_off:
+        if self._unread_for & UNACTED:
             return
         offered = core.offered  # the handlers that write something once this is worked at
         self.work()
@@ -404,7 +399,7 @@ class Connection(asyncio.Protocol):
         if copies > 0:
             self._share -= copies
             events.spend(copies)
-            if not self._putting_off:
+            if not self._unread_for & UNACTED:
                 self._refill_later()
 
     def _do(self, event: Any, left: int) -> int:
@@ -418,19 +413,19 @@ class Connection(asyncio.Protocol):
         common = node.changes if type(event) in self.conversation.changes else node.events
         if common.left <= 0 and not self._session.closed:
             self._held = event
-            return self._stop(left)
+            return self._use_up(left)
         cost = self.conversation.act(event)
         common.left -= cost
         if common.left < common.refill_below:
             common.refill()
         self._share -= cost  # so that `work` does not take it from the share of all once more
-        return self._stop(left - cost) if self._is_barred else left - cost
+        return self._use_up(left - cost) if self._unread_for & BARRED else left - cost
 
     def _common(self, event: Any) -> CommonShare:
         """Return the share of all connections that an event is taken from."""
         return self._node.changes if type(event) in self.conversation.changes else self._node.events
 
-    def _stop(self, left: int) -> int:
+    def _use_up(self, left: int) -> int:
         """All connections together have used up what they may: the rest is for a later turn. Return what is left: 0."""
         self._node.events.spend(self._share - left)
         self._share = 0
@@ -462,9 +457,8 @@ class Connection(asyncio.Protocol):
     def _end_share(self) -> None:
         """Much of this turn's share is used up, or all: the next turn brings a new one."""
         if self._share <= 0 and (self._is_last or not self._session.closed):
-            self._putting_off = True
-            self._transport.pause_reading()
-            if not self._is_barred:
+            if not self._unread_for & BARRED:
+                self._stop_reading(PUT_OFF)
                 self._common(self._held).wait(self)
         else:
             self._refill_later()
@@ -480,7 +474,7 @@ class Connection(asyncio.Protocol):
 
     def take_turn(self, events: int) -> None:
         """A turn later: the rest of what was more than a turn's share."""
-        self._putting_off = False
+        self._unread_for &= ~PUT_OFF
         self._share = events
         try:
             if self._held is not None:
@@ -489,7 +483,7 @@ class Connection(asyncio.Protocol):
                 self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self._fail(error)
-        if self._is_given_back and not self._putting_off:
+        if self._is_given_back and not self._unread_for & UNACTED:
             self._conclude()
         self._read_on()
 
@@ -508,16 +502,14 @@ class Connection(asyncio.Protocol):
         """The journal is behind, and this side feeds it: read on when it has caught up."""
         is_heard = self._is_last or not self._session.closed
         if is_heard and not self._transport.is_closing():
-            self._is_held_back = True
-            self._transport.pause_reading()
+            self._stop_reading(JOURNAL)
             self._node.journal.wait_room(self._let_go)
 
     def _let_go(self) -> None:
         """The journal has caught up."""
-        self._is_held_back = False
         # A sign of life: what the far side has said meanwhile was not read.
         self._liveness.heard_s = self._now_s()
-        self._read_on()
+        self._read_on(JOURNAL)
 
     def charge_user(self) -> None:
         """The core has taken the far side in: charge its user for what this connection holds, and keep his rate."""
@@ -525,43 +517,34 @@ class Connection(asyncio.Protocol):
         if handler is None or handler.rights is None:
             return
         if handler.share is None:  # one connection too many: the core closes it as the turn ends
-            self._bar()
+            self._stop_reading(BARRED)
             return
         self._holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
         self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
         if self._pacing.rate.is_limited and self._pacing.spend(0):
-            self._bar()
-
-    def _bar(self) -> None:
-        """Act on nothing that comes next, until `_go_on_barred` or the end."""
-        self._is_barred = self._putting_off = True
-        self._transport.pause_reading()
+            self._stop_reading(BARRED)
 
     def _pace(self, pacing: Pacing, size_bytes: int) -> None:
         """Count what was read, and read no further if that was too much."""
         if pacing.spend(size_bytes) and not (self._session.closed or self._transport.is_closing()):
-            self._is_paced = True
-            self._transport.pause_reading()
+            self._stop_reading(PACED)
 
     def _go_on_paced(self) -> None:
         """The user of the far side may publish again."""
-        self._is_paced = False
         self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back
-        if self._is_barred:
-            self._go_on_barred()
-        else:
-            self._read_on()
+        self._read_on(PACED)
+        self._go_on_barred()
 
     def bar(self, seconds: float) -> None:
         """Act on nothing that comes for so long: the far side has shown a token that nobody knows."""
         if seconds > 0:
-            self._bar()
+            self._stop_reading(BARRED)
             self._node.loop.call_later(seconds, self._go_on_barred)
 
     def _go_on_barred(self) -> None:
         """Act on what stood behind."""
-        if self._is_barred:
-            self._is_barred = False
+        if self._unread_for & BARRED:
+            self._unread_for &= ~BARRED
             self._liveness.heard_s = self._now_s()
             self.take_turn(TURN_EVENTS)
 
@@ -569,21 +552,17 @@ class Connection(asyncio.Protocol):
         """Read what comes, however fast: it is not acted on any more."""
         if self._pacing is not None:
             self._pacing.leave()
-        self._is_paced = False
-        if self._is_barred:
-            self._is_barred = self._putting_off = False
+        self._unread_for &= ~(PACED | BARRED)
 
     def wait_for_reader(self) -> None:
         """Do not read on while the far side does not read what it has made this side write."""
         if self.is_choked and self._lingering is None:
             self._holding.leave_unwritten(self._transport.get_write_buffer_size())
-            self._is_stalled = True
-            self._transport.pause_reading()
+            self._stop_reading(UNANSWERED)
 
     def hold(self, seconds: float) -> None:
         """Read no further until `go_on`; look after so long whether that has come."""
-        self._is_waiting = True
-        self._transport.pause_reading()
+        self._stop_reading(ELSEWHERE)
         self._await_end(seconds)
 
     def turn_away(self, error: NotRecognisedError) -> None:
@@ -596,19 +575,21 @@ class Connection(asyncio.Protocol):
 
     def go_on(self) -> None:
         """What the conversation has waited for has happened: act on what had come before, and read on."""
-        self._is_waiting = False
-        if not self._is_barred:
+        self._unread_for &= ~ELSEWHERE
+        if not self._unread_for & BARRED:
             self.guard(self.work)
         self.write_outgoing()
         self._read_on()
 
-    def _read_on(self) -> None:
-        """Read on, unless something is in the way."""
-        if self._putting_off or self._is_held_back or self._is_stalled or self._is_waiting or self._is_lost:
-            return
-        if self._is_paced:
-            return
-        if not self._transport.is_closing() and not self._transport.is_reading():
+    def _stop_reading(self, reason: int) -> None:
+        """Read nothing until this reason is gone, and whatever others there are."""
+        self._unread_for |= reason
+        self._transport.pause_reading()
+
+    def _read_on(self, reason: int = NOTHING) -> None:
+        """Read on, as this reason is gone, unless there is another one."""
+        self._unread_for &= ~reason
+        if not (self._unread_for or self._is_lost or self._transport.is_closing() or self._transport.is_reading()):
             self._transport.resume_reading()
 
     # Writing.
@@ -660,7 +641,7 @@ class Connection(asyncio.Protocol):
             self.handler.resume()
         if self.is_choked or self._transport.is_closing():
             return
-        self._is_stalled = False
+        self._unread_for &= ~UNANSWERED
         if self._drain_text:
             self._drain()
         self.guard(self.conversation.write_more)
@@ -740,7 +721,7 @@ class Connection(asyncio.Protocol):
         handler = self.handler
         if handler is None or handler.closed or not handler.published_messages or handler.is_link:
             return False
-        return self._putting_off or arrived_bytes(self._transport) > 0
+        return bool(self._unread_for & UNACTED) or arrived_bytes(self._transport) > 0
 
     def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
         """The hub stops: tell a client that has published, and take what it has sent before it reads that.
@@ -814,8 +795,8 @@ class Connection(asyncio.Protocol):
         if not end_writing(self._transport):
             self._transport.close()
             return
-        self._putting_off = self._is_held_back = self._is_stalled = self._is_waiting = False
         self._end_pacing()
+        self._unread_for = NOTHING
         limits = self._node.settings.limits
         self._lingering = Lingering(self._node.loop.time(), unread_bytes(self._transport), limits)
         self._read_on()
@@ -934,8 +915,7 @@ class Connection(asyncio.Protocol):
         if left_s <= 0:
             self.end(CloseCode.NOT_RECOGNISED, _PROOF_ENDED)
             return now_s + LINGER_S
-        is_read = not (self._is_held_back or self._is_paced or self._is_barred)
-        step = self._liveness.check(now_s, reading=is_read)
+        step = self._liveness.check(now_s, reading=not self._unread_for & UNHEARD)
         if step.act is Act.LOST:
             text = f"{NO_ANSWER} within {self._node.settings.limits.ping_timeout_s:g} s"
             self.end(CloseCode.PROTOCOL_ERROR, text)
@@ -952,7 +932,7 @@ class Connection(asyncio.Protocol):
 
     def _is_stuck(self, now_s: float) -> bool:
         unfinished = self._session.unfinished
-        if self._putting_off or self._is_held_back or self._is_stalled or self._is_paced:
+        if self._unread_for:
             self._progress.forget()
         elif self._has_acted:
             self._progress.go_on(unfinished)

@@ -18,6 +18,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
+from peers.connections.reading import PUT_OFF
 from peers.journal.forms import Order, decode_order
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
@@ -586,7 +587,7 @@ async def test_who_feeds_a_journal_that_is_behind_is_not_read(hub: Hub, monkeypa
     listener = await hub.client("other")
     others = await hub.client()
     await publisher.send(b"".join(Batch.of(f"/{number}", [bytes(50)]).frames for number in range(3000)))
-    await eventually(lambda: journal.is_behind and not feeding._putting_off)
+    await eventually(lambda: journal.is_behind and not feeding._unread_for & PUT_OFF)
     assert not feeding.transport.is_reading()
     await others.publish("other", 1)
     assert await listener.values(1) == [("other", 1)]
