@@ -44,7 +44,9 @@ from peers.connections.progress import Progress
 from peers.connections.reading import (
     BARRED,
     ELSEWHERE,
+    ENTERING,
     JOURNAL,
+    KEPT_OUT,
     NOTHING,
     PACED,
     PUT_OFF,
@@ -419,7 +421,7 @@ class Connection(asyncio.Protocol):
         if common.left < common.refill_below:
             common.refill()
         self._share -= cost  # so that `work` does not take it from the share of all once more
-        return self._use_up(left - cost) if self._unread_for & BARRED else left - cost
+        return self._use_up(left - cost) if self._unread_for & KEPT_OUT else left - cost
 
     def _common(self, event: Any) -> CommonShare:
         """Return the share of all connections that an event is taken from."""
@@ -457,7 +459,7 @@ class Connection(asyncio.Protocol):
     def _end_share(self) -> None:
         """Much of this turn's share is used up, or all: the next turn brings a new one."""
         if self._share <= 0 and (self._is_last or not self._session.closed):
-            if not self._unread_for & BARRED:
+            if not self._unread_for & KEPT_OUT:
                 self._stop_reading(PUT_OFF)
                 self._common(self._held).wait(self)
         else:
@@ -517,12 +519,12 @@ class Connection(asyncio.Protocol):
         if handler is None or handler.rights is None:
             return
         if handler.share is None:  # one connection too many: the core closes it as the turn ends
-            self._stop_reading(BARRED)
+            self._stop_reading(ENTERING)
             return
         self._holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
         self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
         if self._pacing.rate.is_limited and self._pacing.spend(0):
-            self._stop_reading(BARRED)
+            self._stop_reading(ENTERING)
 
     def _pace(self, pacing: Pacing, size_bytes: int) -> None:
         """Count what was read, and read no further if that was too much."""
@@ -533,26 +535,27 @@ class Connection(asyncio.Protocol):
         """The user of the far side may publish again."""
         self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back
         self._read_on(PACED)
-        self._go_on_barred()
+        self._let_in(ENTERING)
 
     def bar(self, seconds: float) -> None:
         """Act on nothing that comes for so long: the far side has shown a token that nobody knows."""
         if seconds > 0:
             self._stop_reading(BARRED)
-            self._node.loop.call_later(seconds, self._go_on_barred)
+            self._node.loop.call_later(seconds, self._let_in, BARRED)
 
-    def _go_on_barred(self) -> None:
-        """Act on what stood behind."""
-        if self._unread_for & BARRED:
-            self._unread_for &= ~BARRED
+    def _let_in(self, reason: int) -> None:
+        """Act on what stood behind, unless it waits for something else, too."""
+        if self._unread_for & reason:
+            self._unread_for &= ~reason
             self._liveness.heard_s = self._now_s()
-            self.take_turn(TURN_EVENTS)
+            if not self._unread_for & UNACTED:
+                self.take_turn(TURN_EVENTS)
 
     def _end_pacing(self) -> None:
         """Read what comes, however fast: it is not acted on any more."""
         if self._pacing is not None:
             self._pacing.leave()
-        self._unread_for &= ~(PACED | BARRED)
+        self._unread_for &= ~(PACED | KEPT_OUT)
 
     def wait_for_reader(self) -> None:
         """Do not read on while the far side does not read what it has made this side write."""
@@ -576,7 +579,7 @@ class Connection(asyncio.Protocol):
     def go_on(self) -> None:
         """What the conversation has waited for has happened: act on what had come before, and read on."""
         self._unread_for &= ~ELSEWHERE
-        if not self._unread_for & BARRED:
+        if not self._unread_for & KEPT_OUT:
             self.guard(self.work)
         self.write_outgoing()
         self._read_on()

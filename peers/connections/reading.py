@@ -2,8 +2,9 @@
 
 ```
 PUT_OFF     its share of a turn is used up, or that of all     until its turn comes (`Connection.take_turn`)
-BARRED      it shows a token that nobody knows, or its user    until some time is over
-            is too fast, or has too many connections, already
+ENTERING    its user is too fast already as it enters, or      until he may publish again, or its end
+            has too many connections
+BARRED      it has shown a token that nobody knows             until some time is over
 PACED       its user publishes faster than he may              until he may again (`peers.connections.pacing`)
 JOURNAL     it feeds a journal that is behind                  until that has caught up
 UNANSWERED  it has made this side answer, and reads nothing    until it reads
@@ -20,20 +21,36 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BARRED", "ELSEWHERE", "JOURNAL", "NOTHING", "PACED", "PUT_OFF", "UNACTED", "UNANSWERED", "UNHEARD"]
+__all__ = [
+    "BARRED",
+    "ELSEWHERE",
+    "ENTERING",
+    "JOURNAL",
+    "KEPT_OUT",
+    "NOTHING",
+    "PACED",
+    "PUT_OFF",
+    "UNACTED",
+    "UNANSWERED",
+    "UNHEARD",
+]
 
 NOTHING: Final = 0
 """It is read."""
 
 PUT_OFF: Final = 1
-BARRED: Final = 2
-PACED: Final = 4
-JOURNAL: Final = 8
-UNANSWERED: Final = 16
-ELSEWHERE: Final = 32
+ENTERING: Final = 2
+BARRED: Final = 4
+PACED: Final = 8
+JOURNAL: Final = 16
+UNANSWERED: Final = 32
+ELSEWHERE: Final = 64
 
-UNACTED: Final = PUT_OFF | BARRED
+KEPT_OUT: Final = ENTERING | BARRED
+"""What comes next waits however much is left of a turn."""
+
+UNACTED: Final = PUT_OFF | KEPT_OUT
 """What was read already is not acted on either: a loop may hand over what it had read when reading was paused."""
 
-UNHEARD: Final = BARRED | PACED | JOURNAL
+UNHEARD: Final = KEPT_OUT | PACED | JOURNAL
 """This side keeps the far side waiting, and not the other way round: silence is no sign that it is gone."""

@@ -53,9 +53,9 @@ class Loop(PretendLoop):
         """The time that the test has come to."""
         return self.now_s
 
-    def call_later(self, seconds: float, act: Callable[[], object]) -> Timer:
+    def call_later(self, seconds: float, act: Callable[..., object], *arguments: Any) -> Timer:
         """It is called once so much time has passed."""
-        timer = Timer(self.now_s + seconds, act)
+        timer = Timer(self.now_s + seconds, lambda: act(*arguments))
         self.timers.append(timer)
         return timer
 
