@@ -21,20 +21,21 @@ comes (`hub.refusals`), sockets and the wire (`peers`), the clock: what is due o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Literal
 
+from hub.admission import Admission
 from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.authority import Authority
 from hub.batch import Batch
 from hub.delivery import Role, receivers
+from hub.departures import Departures
 from hub.drops import Drops
-from hub.errors import ClosedError, RejectedError
+from hub.errors import ClosedError
 from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
 from hub.handler import Handler
 from hub.holdings import Allowance
@@ -45,7 +46,6 @@ from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
-from hub.policy.grants import User
 from hub.prefixes import PrefixSubscriptions
 from hub.publisher import is_decided_by_route
 from hub.quotas.quotas import Quotas
@@ -64,9 +64,6 @@ from hub.turn import Turn
 from hub.waiting import WaitingMemory
 
 __all__ = ["Core"]
-
-_STEPS_PER_DEPARTURE = 5
-"""What it costs to give back all that one far side had, beside its prefixes: about 50 µs."""
 
 _all_handlers: HandlersOf = attrgetter("handlers")
 _domains = attrgetter("domains")
@@ -120,6 +117,7 @@ class Core:
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self._turn.request)
         self.quotas = Quotas() if quotas is None else quotas
+        self._admission = Admission(self.quotas, self._turn)
         self.counters = Counters()
         self._drops = Drops()
         # Every handler charges what waits for it here.
@@ -132,13 +130,6 @@ class Core:
         # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
         # as the writing begins.
         self.write_is_due = False
-        # What is still to be done for far sides that are gone, in their order.
-        self._departing: deque[Callable[[], object]] = deque()
-        # Handlers that have left but still have prefixes or rules: they stand in routes, and take nothing. A handler
-        # joins them as it is detached, and goes once the last of these is taken out.
-        self._leaving: deque[Handler] = deque()
-        # Handlers whose users have too many connections, with what they are told as the turn ends.
-        self._turned_away: list[tuple[Handler, RejectedError]] = []
         # The number that the last handler got; none is given twice.
         self._last_id = 0
         # Number → handler, from `attach` to `detach`.
@@ -166,6 +157,7 @@ class Core:
         )
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
+        self._departures = Departures(self._turn, self.prefixes, self.rules)
         self.names = Names(
             hub_id,
             register,
@@ -213,25 +205,11 @@ class Core:
         self.handlers[handler.id] = handler
         if handler.rights is not None:
             self.routes.guard()
-            self._charge_connection(handler, handler.rights.user)
+            self._admission.enter(handler, handler.rights.user)
         if on_filter is not None:
             self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
-
-    def _charge_connection(self, handler: Handler, user: User) -> None:
-        """Give a handler its user's share; what it does in this turn is nobody's where it is one too many."""
-        try:
-            handler.share = self.quotas.join(user.name, user.roles)
-        except RejectedError as error:
-            self._turned_away.append((handler, error))
-            self._turn.request()
-
-    def _turn_away(self) -> None:
-        """Close those whose users have too many connections."""
-        turned_away, self._turned_away = self._turned_away, []
-        for handler, error in turned_away:
-            handler.close(error.code, error.text)
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""
@@ -242,13 +220,11 @@ class Core:
         self.prefixes.tell_no_more(handler)
         self.refusals.forget(handler)
         self.authority.forget(handler)
-        self._leaving.append(handler)
-        self._remove_leaving()
+        self._departures.leave(handler)
         self.names.forget(handler)
         self.counters.forget(handler)
         self._drops.forget(handler)
-        if handler.share is not None:
-            self.quotas.leave(handler.share)
+        self._admission.leave(handler)
         if handler.role is not Role.LOCAL:
             self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
@@ -258,25 +234,7 @@ class Core:
         Args:
             give_back: Called exactly once, behind all others that were brought here before; must not raise.
         """
-        if self._departing or not self._turn.step(_STEPS_PER_DEPARTURE):
-            self._departing.append(give_back)
-        else:
-            give_back()
-
-    def _see_off(self) -> None:
-        """Give back what far sides had that are gone, for as many of them as this turn has steps."""
-        departing, turn = self._departing, self._turn
-        while departing and turn.step(_STEPS_PER_DEPARTURE):
-            departing.popleft()()
-
-    def _remove_leaving(self) -> None:
-        """Take out subscriptions of handlers that have left, as many as this turn has steps for."""
-        turn = self._turn
-        while self._leaving:
-            handler = self._leaving[0]
-            if not self.prefixes.forget(handler, turn) or not self.rules.forget(handler, turn):
-                return
-            self._leaving.popleft()
+        self._departures.depart(give_back)
 
     # Subscriptions.
 
@@ -420,12 +378,9 @@ class Core:
         self._turn.begin()
         self.requests.hub_services.begin_turn()
         self.end_read()
-        if self._turned_away:
-            self._turn_away()
-        if self._departing:
-            self._see_off()
-        if self._leaving:
-            self._remove_leaving()
+        self._admission.turn_away()
+        if self._departures.is_behind:
+            self._departures.go_on()
         if self._queue_memory.batches.has_abandoned:
             self._queue_memory.batches.let_go_abandoned(self._turn)
         if self.requests.is_busy:
@@ -487,4 +442,4 @@ class Core:
 
     def _everybody(self) -> Iterable[Handler]:
         """Return all who may have prefixes: those who are attached, and those who are leaving."""
-        return chain(self.handlers.values(), self._leaving)
+        return chain(self.handlers.values(), self._departures)

@@ -10,7 +10,7 @@ change of it forgets the routes beneath that prefix, and is told to the far side
 Cost: 10 µs a prefix that comes or goes; many are taken in steps, so that nobody waits for them.
 
 Not here: the rules by which handlers subscribe (`hub.tags.subscriptions`), the minimal filter (`hub.asked`), when those
-who have left are seen off (`hub.core`).
+who have left are seen off (`hub.departures`).
 """
 
 from __future__ import annotations
