@@ -438,16 +438,9 @@ class Connection(asyncio.Protocol):
         held_bytes = self._session.held_bytes
         if self._is_lost or not (held_bytes > FREE_BYTES or self._holding.begun_bytes):
             return
-        memory = self._node.memory
-        if not self._holding.begin(held_bytes):
-            return
-        if memory.is_due or memory.is_over:  # whoever was ended just now may have left room enough
-            memory.look()
-        if memory.is_over:
-            self.end(CloseCode.TRY_AGAIN_LATER, memory.refusal())
-            self._holding.begin(self._session.held_bytes)
-        elif self._holding.refusal:
-            self.end(CloseCode.TRY_AGAIN_LATER, self._holding.refusal)
+        refusal = self._holding.grow(held_bytes, self._node.memory)
+        if refusal:
+            self.end(CloseCode.TRY_AGAIN_LATER, refusal)
             self._holding.begin(self._session.held_bytes)
 
     def _write_answers(self) -> None:

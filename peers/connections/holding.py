@@ -11,13 +11,13 @@ none any more. Each alone is little; those of some hundred connections may be mo
 Owner: one connection, which tells it of large holdings only (`FREE_BYTES`) and says when they are gone. Invariant: the
 account holds the sum of both over all connections. Cost: an addition when a holding changes, nothing while it is small.
 
-Not here: what is done about it: a frame that grows while there is no memory, or more than its user may have in transit,
+Not here: what is done about a frame that grows while there is no memory, or more than its user may have in transit: it
 ends its connection (`peers.connections.connection`).
 """
 
 from __future__ import annotations
 
-from hub.memory import Account
+from hub.memory import Account, Memory
 from hub.quotas.usage import Usage
 
 __all__ = ["FREE_BYTES", "Holding"]
@@ -46,6 +46,22 @@ class Holding:
         """What is charged for a frame that is not complete; 0 while it is small, and once it is complete."""
         self.unwritten_bytes = 0
         """What is charged for the transport; 0 while it holds no more than its high-water mark."""
+
+    def grow(self, size_bytes: int, memory: Memory) -> str:
+        """So much is held of a frame now, maybe more than before.
+
+        Args:
+            size_bytes: What is held.
+            memory: The hub's.
+
+        Returns:
+            Why it should not have grown; empty if it may, or has not.
+        """
+        if not self.begin(size_bytes):
+            return ""
+        if memory.is_due or memory.is_over:  # whoever was ended just now may have left room enough
+            memory.look()
+        return memory.refusal() if memory.is_over else self.refusal
 
     def begin(self, size_bytes: int) -> bool:
         """So much is held of a frame now.

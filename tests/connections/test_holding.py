@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hub.memory import Memory
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
@@ -61,3 +63,17 @@ def test_the_user_pays_from_when_he_is_known() -> None:
     assert holding.refusal.startswith("user alice has 1000000 bytes in transit, 1 more are too many")
     holding.give_back()
     assert usage.held == account.size_bytes == 0
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1_000_000])
+def test_a_frame_that_grows_while_memory_is_over_is_refused(room_bytes: int) -> None:
+    """Unless a look finds room meanwhile; a frame that does not grow is asked for nothing."""
+    resident_bytes = 2_000_000
+    memory = Memory(1_000_000, lambda: resident_bytes)
+    holding = Holding(memory.account("connections"))
+    memory.look()
+    resident_bytes -= room_bytes
+    refusal = holding.grow(FREE_BYTES + 1, memory)
+    assert refusal == ("" if room_bytes else "this hub has no memory left for more: 1000000 bytes are its limit")
+    assert not holding.grow(FREE_BYTES + 1, memory)
+    assert memory.statistics().refused_total == (not room_bytes)
