@@ -524,6 +524,11 @@ class Connection(asyncio.Protocol):
         if pacing.spend(size_bytes) and not (self._session.closed or self._transport.is_closing()):
             self._stop_reading(PACED)
 
+    def count_beside(self, size_bytes: int) -> None:
+        """Count what the far side has brought beside the socket, in shared memory: its user's rate is for that, too."""
+        if self._pacing is not None and self._pacing.rate.is_limited:
+            self._pace(self._pacing, size_bytes)
+
     def _go_on_paced(self) -> None:
         """The user of the far side may publish again."""
         self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.rate import RateLimits
 from peers.client import Block, Client, MessageStream, ServiceRequest, connect
 from peers.shm.batch import Shared
 from peers.shm.sharing import Sharing
@@ -100,3 +104,22 @@ async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -
         await source.publish("/zeek/dns", await fill_block(guarded, source))
         assert (await anext(messages)).value == LARGE
     assert len(given) == 1
+
+
+@pytest.mark.parametrize("by", ["message", "block", "request"])
+async def test_what_is_shared_counts_for_the_rate(guarded: Guarded, by: str) -> None:
+    """Bytes in shared memory are bytes of the user, though the socket carries a handle only."""
+    limits = SetLimits(rate=RateLimits(bytes_per_s=100_000))
+    guarded.hub.node.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
+    async with connect(guarded.unix.location, name="alice") as alice:
+        value = await fill_block(guarded, alice) if by == "block" else LARGE
+        if by == "request":
+            asking = asyncio.ensure_future(alice.request("/zeek/dns", value))
+        else:
+            await alice.publish("/zeek/dns", value)
+        handler = next(one for one in guarded.hub.node.core.handlers.values() if one.name == "alice")
+        assert handler.share is not None
+        rate = handler.share.rate
+        await guarded.until(lambda: rate.wait_s(guarded.hub.node.loop.time()) > 0.5)
+        if by == "request":
+            asking.cancel()
