@@ -11,7 +11,7 @@
 Labels ascend and none is there twice, so that equal envelopes are equal bytes, which is what the route cache compares.
 
 No state. Cost: reading one with eight labels takes about 5 µs; paid once per new routing key, not per message.
-Not here: who may use a name (`hub.core`), who gets the message (`hub.routes`).
+Not here: who may use a name (`hub.refusals`), who gets the message (`hub.routes`).
 """
 
 from __future__ import annotations
