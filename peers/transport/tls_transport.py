@@ -24,7 +24,7 @@ from typing import Any, Protocol, cast
 
 from peers.transport.tls import NO_TLS
 from peers.transport.tls_session import TlsSession
-from peers.transport.transport import NO_TRANSPORT, far_address
+from peers.transport.transport import NO_TRANSPORT, far_address, write_pieces
 
 __all__ = ["Handshakes", "TlsTransport"]
 
@@ -259,7 +259,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if len(written) == 1:
             self._tcp.write(written[0])
         else:
-            self._tcp.writelines(written)
+            write_pieces(self._tcp, written)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Write all of it as one, since each write makes a record."""

@@ -58,7 +58,8 @@ def write_pieces(transport: asyncio.Transport, pieces: list[bytes]) -> None:
         return
     transport.writelines(pieces)
     if transport.get_write_buffer_size() > HIGH_WATER_BYTES and not transport.is_closing():
-        transport.set_write_buffer_limits()
+        low, high = transport.get_write_buffer_limits()
+        transport.set_write_buffer_limits(high, low)
 
 
 def pause_while_unwritten(transport: asyncio.Transport) -> None:

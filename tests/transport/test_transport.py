@@ -18,6 +18,7 @@ class FakeTransport(asyncio.Transport):
         self.held_bytes = 0
         self.paused = False
         self.closing = False
+        self.high = HIGH_WATER_BYTES
 
     def writelines(self, list_of_data: Any) -> None:
         """Hold it."""
@@ -31,16 +32,30 @@ class FakeTransport(asyncio.Transport):
         """As the test says."""
         return self.closing
 
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """As somebody has set them."""
+        return (1000, self.high)
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Compare with the default, as asyncio's transports do."""
-        assert (high, low) == (None, None)
-        self.paused = self.held_bytes > HIGH_WATER_BYTES
+        """Compare with the limit, as asyncio's transports do, which is to stay what it is."""
+        assert (high, low) == (self.high, 1000)
+        self.paused = self.held_bytes > self.high
 
 
 def test_a_transport_that_does_not_pause_by_itself_is_made_to() -> None:
     """What a transport holds is bounded whatever its `writelines` does."""
     transport = FakeTransport()
     write_pieces(transport, [bytes(HIGH_WATER_BYTES // 2)] * 2)
+    assert not transport.paused
+    write_pieces(transport, [b"x"])
+    assert transport.paused
+
+
+def test_a_limit_that_was_set_stays() -> None:
+    """Pieces do not bring the default back."""
+    transport = FakeTransport()
+    transport.high = 2 * HIGH_WATER_BYTES
+    write_pieces(transport, [bytes(2 * HIGH_WATER_BYTES)])
     assert not transport.paused
     write_pieces(transport, [b"x"])
     assert transport.paused
