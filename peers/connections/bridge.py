@@ -16,6 +16,7 @@ the next is not seen: whoever cannot have that subscribes to what covers all tha
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from hub.batch import Batch
 from hub.delivery import Role
@@ -25,7 +26,7 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
-from peers.connections.door import enter_zeek, rights_of
+from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint
 from peers.websocket.zeek.batches import texts
@@ -154,7 +155,7 @@ class BridgeConversation:
         connection.join(handler)
         core.attach(handler, self._change_wanted)
         connection.charge_user()
-        core.refusals.on_refused[handler] = self._refuse_messages
+        core.refusals.on_refused[handler] = partial(refuse_zeek, self._node, connection)
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
 
@@ -177,15 +178,6 @@ class BridgeConversation:
         event = "zeek refused a message" if failure.outward else "message of zeek refused"
         self._node.log.warning(event, address=self._connection.address, reason=failure.text)
         return _REFUSED_EVENTS
-
-    def _refuse_messages(self, error: RejectedError, messages: int) -> None:
-        """Count and log what the Zeek may not bring, as the API has no word for it."""
-        if self._connection.handler is not None:
-            self._node.audit.refused(self._connection.handler, "publish", error, messages)
-        self._node.rejected_messages += messages
-        self._node.log.warning(
-            "messages of a Zeek refused", address=self._connection.address, messages=messages, reason=error.text
-        )
 
     # What the hub wants.
 

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 from typing import cast
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode, NotRecognisedError, RejectedError
+from hub.errors import CloseCode, NotRecognisedError
 from hub.filter import Change
 from hub.handler import Handler
 from hub.overflow import QueueLimits
@@ -48,7 +49,7 @@ from peers.broker.session import (
 from peers.connections.broker_peerings import Peerings, endpoint_text
 from peers.connections.broker_subscriptions import FarSubscriptions
 from peers.connections.connection import Connection
-from peers.connections.door import enter_zeek, rights_of
+from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 
 __all__ = ["GOODBYE_S", "BrokerConversation", "broker_connection"]
 
@@ -217,22 +218,13 @@ class BrokerConversation:
         connection.join(handler)
         self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)
         node.core.attach(handler, self._ask)
-        node.core.refusals.on_refused[handler] = self._refuse_messages
+        node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
         self._peerings.added(peered.peer_id, address)
         self._subscriptions.replace(peered.filter)
         self._peerings.registry.settle(peered.peer_id)
         connection.charge_user()
         connection.opened()
         node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
-
-    def _refuse_messages(self, error: RejectedError, messages: int) -> None:
-        """Count and log what the far side may not bring: Broker has no word for it."""
-        if self._connection.handler is not None:
-            self._node.audit.refused(self._connection.handler, "publish", error, messages)
-        self._node.rejected_messages += messages
-        self._node.log.warning(
-            "messages of a Zeek refused", address=self._connection.address, messages=messages, reason=error.text
-        )
 
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""

@@ -36,7 +36,7 @@ from peers.users.identity import Identity
 from peers.users.proof import Proof
 from peers.wire.token import TOKEN_LIMIT_BYTES
 
-__all__ = ["enter", "enter_zeek", "own_token", "proof_of", "renew", "rights_of"]
+__all__ = ["enter", "enter_zeek", "own_token", "proof_of", "refuse_zeek", "renew", "rights_of"]
 
 _CREDENTIALS = Struct("3i")
 """What SO_PEERCRED gives: process, user, group."""
@@ -82,6 +82,14 @@ def enter_zeek(node: Node, connection: Connection, *, dialled: bool) -> None:
         connection.identity = Identity(ZEEK, frozenset({role}), "setting")
     elif not dialled:
         connection.identity = node.access.recognise(proof_of(connection))
+
+
+def refuse_zeek(node: Node, connection: Connection, error: RejectedError, messages: int) -> None:
+    """Count and log messages that a Zeek may not bring: neither of its protocols has a word to tell it so."""
+    if connection.handler is not None:
+        node.audit.refused(connection.handler, "publish", error, messages)
+    node.rejected_messages += messages
+    node.log.warning("messages of a Zeek refused", address=connection.address, messages=messages, reason=error.text)
 
 
 def rights_of(node: Node, connection: Connection) -> Rights | None:
