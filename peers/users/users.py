@@ -75,9 +75,7 @@ def read_users(settings: AccessSettings, zeek_role: str = "") -> Users:
     # First what is read quickly: to free a policy that was compiled for nothing stops everything for 0.1 s.
     tokens, jwts = _tokens(settings), _jwts(settings)
     source = settings.policy or _BUILT_IN
-    tree = read_toml(Path(settings.policy), _LARGEST_POLICY_BYTES, "a policy") if settings.policy else {}
-    policy = read_policy(tree, source)
-    accounts = read_accounts(tree, policy, source)
+    policy, accounts = _compiled(settings.policy)
     for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek_role)):
         if role and role not in policy.roles:
             known = ", ".join(sorted(policy.roles)[:8])
@@ -99,21 +97,26 @@ def policy_of(settings: AccessSettings) -> tuple[Policy, str]:
     Raises:
         ConfigError: Something is wrong with it.
     """
-    if settings.policy:
-        return read_policy_file(settings.policy), settings.policy
-    return read_policy({}, _BUILT_IN), _BUILT_IN
+    return read_policy_file(settings.policy), settings.policy or _BUILT_IN
 
 
 def read_policy_file(path: str) -> Policy:
-    """Read and compile a policy's file, as `read_users` does.
+    """Read and compile a policy's file, as `read_users` does; the built-in roles where the path is empty.
 
     Raises:
         ConfigError: Something is wrong with it.
     """
-    tree = read_toml(Path(path), _LARGEST_POLICY_BYTES, "a policy")
-    policy = read_policy(tree, path)
-    _unix(read_accounts(tree, policy, path), path)
+    policy, accounts = _compiled(path)
+    _unix(accounts, path or _BUILT_IN)
     return policy
+
+
+def _compiled(path: str) -> tuple[Policy, Accounts]:
+    """Return the policy of a file, and whose accounts are whose by it; the built-in roles where the path is empty."""
+    tree = read_toml(Path(path), _LARGEST_POLICY_BYTES, "a policy") if path else {}
+    source = path or _BUILT_IN
+    policy = read_policy(tree, source)
+    return policy, read_accounts(tree, policy, source)
 
 
 def _tokens(settings: AccessSettings) -> Tokens:
