@@ -46,8 +46,14 @@ def may_publish(source: Handler, route: Route) -> bool:
     return rights is None or (domains is not None and rights.may_in(source.publishing, domains))
 
 
-def parted(source: Handler, batch: Batch) -> tuple[Batch | None, Batch | None]:
-    """Return what of a batch is granted to `source`, and what is not, topic by topic; None for nothing."""
+def parted(source: Handler, route: Route, batch: Batch) -> tuple[Batch | None, Batch | None]:
+    """Return what of a batch is granted to `source`, and what is not; None for nothing."""
+    if is_decided_by_route(source, (route,)):
+        return (batch, None) if may_publish(source, route) else (None, batch)
+    return _parted_by_topics(source, batch)
+
+
+def _parted_by_topics(source: Handler, batch: Batch) -> tuple[Batch | None, Batch | None]:
     rights, action = source.rights, source.publishing
     if rights is None:
         return batch, None

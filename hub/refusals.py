@@ -22,7 +22,7 @@ from functools import partial
 from hub.batch import Batch
 from hub.errors import RejectedError
 from hub.handler import Handler
-from hub.publisher import is_decided_by_route, may_publish, not_granted_to, not_its_name, parted
+from hub.publisher import may_publish, not_granted_to, not_its_name, parted
 from hub.routes import Route
 from hub.stretch import Stretch
 
@@ -54,12 +54,7 @@ class Refusals:
 
     def granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
         """Return what of a batch `source` may publish, None for nothing of it; refuse the rest."""
-        if is_decided_by_route(source, (route,)):
-            if may_publish(source, route):
-                return batch
-            self._tell(source, not_granted_to(source, batch), batch.messages)
-            return None
-        granted, refused = parted(source, batch)
+        granted, refused = parted(source, route, batch)
         if refused is not None:
             self._tell(source, not_granted_to(source, refused), refused.messages)
         return granted
@@ -97,10 +92,7 @@ class Refusals:
             raise not_its_name(route)
         if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
             return
-        if is_decided_by_route(source, (route,)):
-            refused = None if may_publish(source, route) else batch
-        else:
-            _, refused = parted(source, batch)
+        _, refused = parted(source, route, batch)
         if refused is not None:
             raise not_granted_to(source, refused)
 
