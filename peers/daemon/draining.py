@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, cast
 
 from hub.delivery import Role
@@ -92,12 +92,14 @@ class Draining:
 
     def _has_clients(self) -> bool:
         """Return whether some are still there, such as those whose queues have not run out."""
-        return any(one.role is Role.CLIENT and not one.closed for one in self._node.core.handlers.values())
+        return any(True for _ in self._those_left())
 
     def _clients(self) -> deque[Handler]:
         """Return the clients: those that do not subscribe first, so that what they publish still finds its readers."""
-        clients = [one for one in self._node.core.handlers.values() if one.role is Role.CLIENT and not one.closed]
-        return deque(sorted(clients, key=lambda one: bool(one.prefixes)))
+        return deque(sorted(self._those_left(), key=lambda one: bool(one.prefixes)))
+
+    def _those_left(self) -> Iterator[Handler]:
+        return (one for one in self._node.core.handlers.values() if one.role is Role.CLIENT and not one.closed)
 
     async def _run(self, clients: deque[Handler]) -> None:
         loop, settings = self._node.loop, self._node.settings.drain
