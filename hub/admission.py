@@ -36,7 +36,13 @@ class Admission:
         self._turned_away: list[tuple[Handler, RejectedError]] = []
 
     def enter(self, handler: Handler, user: User) -> None:
-        """Give a handler its user's share; what it does in this turn is nobody's where it is one too many."""
+        """Give a handler its user's share; what it does in this turn is nobody's where it is one too many.
+
+        A handler whose connection was charged already brings the share.
+        """
+        if handler.share is not None:
+            self._quotas.give_roles(handler.share, user.roles)
+            return
         try:
             handler.share = self._quotas.join(user.name, user.roles)
         except RejectedError as error:

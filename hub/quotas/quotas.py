@@ -183,14 +183,6 @@ class Quotas:
             self.give_roles(share, roles)
         return share
 
-    def check_connection(self, user: str, roles: frozenset[str]) -> None:
-        """See to it that a user may have one more connection, before he is told that he has it.
-
-        Raises:
-            RejectedError: As `join`.
-        """
-        self._share(user, roles)[_CONNECTIONS].check(1)
-
     def _share(self, user: str, roles: frozenset[str]) -> Share:
         """Return a user's share; a new one that is not kept if he has none."""
         share = self._shares.get(user)

@@ -31,6 +31,8 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
+from hub.policy.grants import User
+from hub.quotas.quotas import Share
 from hub.quotas.resource import Resource
 from hub.request_frame import Item
 from hub.stretch import Run, Stretch
@@ -119,6 +121,7 @@ class Connection(asyncio.Protocol):
         "_node",
         "_now_s",
         "_pacing",
+        "_place",
         "_progress",
         "_refill_is_due",
         "_rejected_messages",
@@ -187,6 +190,8 @@ class Connection(asyncio.Protocol):
         dialled, which need not show it."""
         self._is_dialled = bool(address)
         """Whether this side has opened the connection."""
+        self._place: Share | None = None
+        """What the connection is charged to, from when it is known who the far side is until its handler has that."""
         self._is_lost = False
         """Whether the socket is closed. What the connection had is given back then, in this turn or in a later one."""
         self._is_given_back = False
@@ -323,9 +328,22 @@ class Connection(asyncio.Protocol):
         """Read and write there from now on. Nothing was written yet, and the old one is closed."""
         self._transport = transport
 
+    def take_place(self, user: User) -> None:
+        """Charge the connection to a user; once it has become a part of the hub, its handler is what is charged.
+
+        Raises:
+            RejectedError: He has as many as he may have.
+        """
+        before = self._place
+        if before is None or before.user != user.name:
+            self._place = self._node.core.quotas.join(user.name, user.roles)
+            if before is not None:  # a browser has shown another token than its header had
+                self._node.core.quotas.leave(before)
+
     def join(self, handler: Handler) -> None:
         """The far side has become a part of the hub, whose batches are written here."""
         self.handler = handler
+        handler.share, self._place = self._place, None
         self.has_joined = True
         self._node.settle(self)
         if self.is_choked:
@@ -827,6 +845,9 @@ class Connection(asyncio.Protocol):
             self._tell_failure(error, b"")
         if self.handler is not None:
             self._node.core.detach(self.handler, self.reason)
+        if self._place is not None:
+            place, self._place = self._place, None
+            self._node.core.quotas.leave(place)
         if self.lost is not None and not self.lost.done():
             self.lost.set_result(None)
 
@@ -864,10 +885,10 @@ class Connection(asyncio.Protocol):
     def opened(self) -> None:
         """The far side has said who it is, and must give signs of life. Nobody takes its place any more.
 
-        But where users have shares, one that shows who it is and says nothing is charged to nobody: it stays a newcomer
-        until it has become a part of the hub.
+        But where users have shares, one that is charged to nobody yet stays a newcomer: a WebSocket that has shown
+        nothing, as its first message may.
         """
-        if self.has_joined or self._node.access.is_open:
+        if self.has_joined or self._place is not None or self._node.access.is_open:
             self._node.settle(self)
         due_s = self._liveness.heard_s + self._node.settings.limits.ping_after_s
         self._node.keepalive.watch(self, min(due_s, self._now_s() + self.proof_left_s()))

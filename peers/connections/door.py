@@ -1,7 +1,8 @@
 """The door: what a far side shows of who it is, whatever protocol it speaks, and what follows if that is not known.
 
 ```
-connection, token ─▶ Proof ─▶ node.access ─▶ Identity, kept on the connection ─▶ rights of its handler
+connection, token ─▶ Proof ─▶ node.access ─▶ Identity, kept on the connection ─▶ place ─▶ rights of its handler
+                                   │                                              └── RejectedError: one too many
                                    └── NotRecognisedError: answered after a while, and nothing else is looked at
 ```
 
@@ -10,7 +11,8 @@ recognised is held, unread, until its answer is due (`Connection.turn_away`); it
 others like one.
 
 Owner of the state: the connection has the identity. Invariants: a token is looked at once and kept nowhere; a far side
-that was recognised stays the same user for as long as it is connected.
+that was recognised stays the same user for as long as it is connected; nobody is told that he is in before he has a
+place, or he would come back at once, again and again.
 
 Cost: a few µs for each connection, and a signature for a JWT; nothing for a message. Not here: who is known, how long
 an answer waits, counters and log (`peers.users.access`), what a user may do (`hub.policy`), the end of a proof
@@ -36,7 +38,7 @@ from peers.users.identity import Identity
 from peers.users.proof import Proof
 from peers.wire.token import TOKEN_LIMIT_BYTES
 
-__all__ = ["enter", "enter_zeek", "own_token", "proof_of", "refuse_zeek", "renew", "rights_of"]
+__all__ = ["enter", "enter_zeek", "own_token", "proof_of", "refuse_zeek", "renew", "rights_of", "take_place"]
 
 _CREDENTIALS = Struct("3i")
 """What SO_PEERCRED gives: process, user, group."""
@@ -67,6 +69,20 @@ def enter(node: Node, connection: Connection, token: str = "") -> Rights | None:
     """
     connection.identity = node.access.recognise(proof_of(connection, token))
     return rights_of(node, connection)
+
+
+def take_place(node: Node, connection: Connection) -> None:
+    """Charge a connection to its user, who is known: from now on it is one of those that he may have.
+
+    It is given back when the far side is gone, or has become another user. Zeeks take theirs as they become a part of
+    the hub (`hub.admission`): they are told nothing before.
+
+    Raises:
+        RejectedError: He has as many as he may have; whoever called refuses it.
+    """
+    rights = rights_of(node, connection)
+    if rights is not None:
+        connection.take_place(rights.user)
 
 
 def enter_zeek(node: Node, connection: Connection, *, dialled: bool) -> None:

@@ -30,14 +30,13 @@ from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.policy.grants import User
 from hub.policy.policy import Rights
 from hub.quotas.quotas import Share
 from hub.request_frame import Item
 from hub.routes import Route
 from hub.topics import printable
 from peers.connections.connection import Connection
-from peers.connections.door import enter, own_token, renew, rights_of
+from peers.connections.door import enter, own_token, renew, rights_of, take_place
 from peers.links.link import Link
 from peers.links.proof import LinkProof
 from peers.node.node import Node
@@ -320,7 +319,7 @@ class TcpConversation:
             return False
         if hello.role == "hub" and not self._may_link(rights):
             return False
-        return rights is None or self._has_place(rights.user, hello)
+        return self._has_place(hello)
 
     def _may_link(self, rights: Rights | None) -> bool:
         """Return whether the far side may be a peer hub; otherwise it is refused."""
@@ -330,13 +329,10 @@ class TcpConversation:
         self.refuse(CloseCode.NOT_ALLOWED, text)
         return False
 
-    def _has_place(self, user: User, hello: Hello) -> bool:
-        """Return whether a user may have one more connection; otherwise it is refused.
-
-        The core looks again. But whoever was told HELLO would come back at once, again and again.
-        """
+    def _has_place(self, hello: Hello) -> bool:
+        """Return whether the far side is a connection that its user may have; otherwise it is refused."""
         try:
-            self._node.core.quotas.check_connection(user.name, user.roles)
+            take_place(self._node, self._connection)
         except RejectedError as error:
             if hello.role == "hub":
                 self.refuse(error.code, error.text)

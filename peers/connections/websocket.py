@@ -33,7 +33,7 @@ from hub.outlet import Poster
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
-from peers.connections.door import enter, renew, rights_of
+from peers.connections.door import enter, renew, rights_of, take_place
 from peers.connections.http.answers import answer, denied, is_guarded, path_of, plain
 from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.gate import refused
@@ -219,6 +219,8 @@ class WebSocketConversation:
         return True
 
     def _shake_hands(self, request: Request, path: str) -> None:
+        if not self._refusal and (path == ZEEK_PATH or self._has_shown_who_it_is()):
+            self._refusal = self._take_place()
         if self._refusal:
             self._log_refusal(self._refusal)
         if self._refusal and not request.headers.get_all("Origin"):
@@ -233,6 +235,19 @@ class WebSocketConversation:
             self._connection.end(CloseCode.NOT_ALLOWED, INVALID_PATH_TEXT)
         else:
             self._open(request, path)
+
+    def _has_shown_who_it_is(self) -> bool:
+        """Return whether it is known who the client is, by more than that it has shown nothing yet."""
+        identity = self._connection.identity
+        return identity is not None and identity.how != "anonymous"
+
+    def _take_place(self) -> str:
+        """Charge the connection to its user; return why not, if it is one too many."""
+        try:
+            take_place(self._node, self._connection)
+        except RejectedError as error:
+            return error.text
+        return ""
 
     def _open(self, request: Request, path: str) -> None:
         """The handshake is over: the path says which dialogue follows."""
@@ -278,13 +293,15 @@ class WebSocketConversation:
         """Return whether the client may come in."""
         connection = self._connection
         was_known = connection.identity is not None
-        if was_known and not token:
-            return True
-        if self._enter(token):
-            if not was_known:
-                connection.opened()
-            return True
-        return False
+        if (token or not was_known) and not self._enter(token):
+            return False
+        refusal = self._take_place()
+        if refusal:
+            connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
+            return False
+        if not was_known:
+            connection.opened()
+        return True
 
     def renew(self, token: str) -> None:
         """Take a fresh token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from websockets.frames import Opcode
 
 from hub.batch import Batch
 from hub.errors import CloseCode
@@ -17,6 +18,7 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.raw_websocket import RawWebSocket, upgrade
 
 CONNECTIONS = 1000
 WHOLE = 12_000_000
@@ -87,16 +89,111 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
     (closed,) = [frame async for frame in third.frames()]  # no HELLO stands before it: that would be a welcome
     assert decode_close(closed.body) == (CloseCode.TRY_AGAIN_LATER, text)
-    websocket = await hub.raw_websocket(await hub.listen("ws://127.0.0.1:0"))
-    await websocket.shake_hands("hub.v1.json", f"Authorization: Bearer {token}")
-    await websocket.say("hello", name="me")
-    assert await websocket.end() == (CloseCode.TRY_AGAIN_LATER, text)
     await eventually(lambda: len(hub.node.core.handlers) == 2)
     assert hub.node.core.refusals.on_refused.keys() == set(hub.node.core.handlers.values())
     first.close()
     await eventually(lambda: held(hub, "alice", Resource.CONNECTIONS) == 1)
     fourth = await hub.client("/a", token=token)
     assert await fourth.ping() == []
+
+
+class Places:
+    """A hub with WebSockets in which alice may have two connections.
+
+    Args:
+        hub: In which nobody is known yet.
+    """
+
+    text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.known = KnownTokens(hub, anonymous="sensor")
+        self.alice, self.bob = self.known.token("alice"), self.known.token("bob")
+        hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
+
+    async def websocket(self, token: str, *lines: str) -> RawWebSocket:
+        """A client that has shaken hands and been welcomed, with a token in its header."""
+        client = await self.hub.raw_websocket(await self.hub.listen("ws://127.0.0.1:0"))
+        await client.shake_hands("hub.v1.json", *([f"Authorization: Bearer {token}"] if token else []), *lines)
+        return client
+
+    async def welcomed(self, token: str) -> RawWebSocket:
+        """One that was welcomed, and has said nothing yet."""
+        client = await self.websocket(token)
+        assert (await client.message())["type"] == "welcome"
+        return client
+
+    def held(self) -> dict[str, int]:
+        """How many connections each user has."""
+        return {share.user: share.held["connections"] for share in self.hub.node.core.quotas.largest(10)}
+
+
+@pytest.fixture
+async def places(start_hub: StartHub) -> Places:
+    """A hub in which alice may have two connections."""
+    return Places(await start_hub())
+
+
+async def test_websockets_that_have_said_nothing_are_charged(places: Places) -> None:
+    """From the handshake on, and once; each gives its place back when it goes, whether it has said hello or not."""
+    hub = places.hub
+    silent, talkative = await places.welcomed(places.alice), await places.welcomed(places.alice)
+    assert places.held() == {"alice": 2}
+    assert hub.node.admission.newcomers == 0
+    await talkative.say("hello", name="me", token=places.alice)
+    assert (await talkative.message())["user"] == "alice"
+    assert places.held() == {"alice": 2}
+    third = await hub.raw()
+    await third.send(Hello(protocol=1, role="client", token=places.alice).encode())
+    assert await third.end() == (CloseCode.TRY_AGAIN_LATER, places.text)
+    silent.close()
+    await eventually(lambda: places.held() == {"alice": 1})
+    talkative.close()
+    await eventually(lambda: places.held() == {})
+
+
+async def test_a_websocket_too_many_is_refused_before_it_is_welcomed(places: Places) -> None:
+    """A program by HTTP 503, a page by Close 1013, and one that shows its token in `hello` behind that."""
+    taken = [await places.welcomed(places.alice), await places.hub.client(token=places.alice)]
+    program = await places.hub.raw_websocket(await places.hub.listen("ws://127.0.0.1:0"))
+    await program.send(upgrade("hub.v1.json", f"Authorization: Bearer {places.alice}"))
+    answer = await program.response()
+    assert (answer.status, answer.body.decode()) == (503, f"{places.text}\n")
+    page = await places.websocket(places.alice, "Origin: http://localhost")
+    assert await page.end() == (CloseCode.TRY_AGAIN_LATER, places.text)
+    late = await places.welcomed("")
+    await late.say("hello", name="late", token=places.alice)
+    opcode, payload = await late.frame()
+    assert (opcode, payload[2:].decode()) == (Opcode.CLOSE, places.text)
+    assert places.held() == {"alice": 2}
+    assert len(taken) == 2
+
+
+async def test_a_websocket_that_has_shown_nothing_is_charged_to_nobody(places: Places) -> None:
+    """It may show a token yet, and strangers who hold all their places must not keep it from that."""
+    client = await places.welcomed("")
+    assert places.held() == {}
+    assert places.hub.node.admission.newcomers == 1
+    await client.say("subscribe", prefixes=["/a"], request=1)
+    await client.message()
+    assert places.held() == {"anonymous": 1}
+    assert places.hub.node.admission.newcomers == 0
+
+
+async def test_a_websocket_that_becomes_somebody_else(places: Places) -> None:
+    """The token of `hello` counts: whoever was charged before has his place back."""
+    client = await places.welcomed(places.bob)
+    assert places.held() == {"bob": 1}
+    await client.say("hello", name="me", token=places.alice)
+    assert (await client.message())["user"] == "alice"
+    assert places.held() == {"alice": 1}
+    for _ in range(2):
+        other = await places.welcomed(places.bob)
+    await places.welcomed(places.alice)
+    await other.say("hello", name="me", token=places.alice)
+    assert await other.end() == (CloseCode.TRY_AGAIN_LATER, places.text)
+    await eventually(lambda: places.held() == {"alice": 2, "bob": 1})
 
 
 async def test_a_large_frame_that_is_more_than_the_user_may_have_in_transit(start_hub: StartHub) -> None:
