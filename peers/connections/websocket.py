@@ -219,13 +219,14 @@ class WebSocketConversation:
         return True
 
     def _shake_hands(self, request: Request, path: str) -> None:
-        if not self._refusal and (path == ZEEK_PATH or self._has_shown_who_it_is()):
+        is_known = path != PATH or self._is_known()
+        if is_known and not self._refusal:
             self._refusal = self._take_place()
         if self._refusal:
             self._log_refusal(self._refusal)
         if self._refusal and not request.headers.get_all("Origin"):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
-        elif not self.session.accept(request, None if path == PATH else ZeekCodec()):
+        elif not self.session.accept(request, None if path == PATH else ZeekCodec(), is_known=is_known):
             self._connection.reason = "no WebSocket handshake"
             self._connection.linger()
         elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
@@ -236,10 +237,10 @@ class WebSocketConversation:
         else:
             self._open(request, path)
 
-    def _has_shown_who_it_is(self) -> bool:
-        """Return whether it is known who the client is, by more than that it has shown nothing yet."""
+    def _is_known(self) -> bool:
+        """Return whether it is known who the client is: by what it has shown, as it may show a token in `hello` yet."""
         identity = self._connection.identity
-        return identity is not None and identity.how != "anonymous"
+        return self._node.access.is_open or (identity is not None and identity.how != "anonymous")
 
     def _take_place(self) -> str:
         """Charge the connection to its user; return why not, if it is one too many."""
@@ -299,6 +300,7 @@ class WebSocketConversation:
         if refusal:
             connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
             return False
+        self.session.let_in()
         if not was_known:
             connection.opened()
         return True

@@ -17,8 +17,9 @@ A connection feeds what it has read to `feed`, acts on each `next_event` (callin
 something to read), and then writes `take_outgoing()`. When the
 session is `closed`, the connection half-closes after that; what comes later is thrown away.
 
-Owner: one connection. Invariants: before the handshake is over at most `handshake_limit_bytes` and one read are held,
-later one message; answers stand in the order of the messages that they answer. Not here: who may connect, clocks.
+Owner: one connection. Invariants: before the handshake is over, and until it is known who the client is, at most
+`handshake_limit_bytes` and one read are held, later one message; answers stand in the order of the messages that they
+answer. Not here: who may connect, clocks.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class Session:
 
     Args:
         frame_limit_bytes: Largest message that is taken.
-        handshake_limit_bytes: Largest HTTP request that is taken.
+        handshake_limit_bytes: Largest HTTP request that is taken, and largest message of a client that nobody knows.
     """
 
     __slots__ = (
@@ -136,6 +137,7 @@ class Session:
         "_handshake_limit_bytes",
         "_head",
         "_is_held",
+        "_is_known",
         "_is_last",
         "_outgoing",
         "_protocol",
@@ -171,6 +173,8 @@ class Session:
         """The events in the piece that is being looked at."""
         self._spoken = ""
         """The name of what is spoken, for error messages: the subprotocol, or the path; empty before `accept`."""
+        self._is_known = True
+        """False from `accept` to `let_in` where it is not known who the client is: its messages must be small."""
         self._is_last = False
         """Whether this side has said Close, and the conversation is open until the client says so, too."""
         self._protocol: Protocol | None = None
@@ -249,12 +253,13 @@ class Session:
         self._take_from_library()
         return True
 
-    def accept(self, request: Request, codec: MessageCodec | None = None) -> bool:
+    def accept(self, request: Request, codec: MessageCodec | None = None, *, is_known: bool = True) -> bool:
         """Answer the request with a handshake; return False if the hub cannot take it, and has refused it.
 
         Args:
             request: The one that `next_event` has returned.
             codec: The codec to speak, whatever subprotocols the client offers; None to agree on one of the hub's own.
+            is_known: Whether it is known who the client is; if not, its messages must be small until `let_in`.
         """
         handshake = ServerProtocol(select_subprotocol=_select if codec is None else _select_none)
         response = handshake.accept(request)
@@ -267,9 +272,14 @@ class Session:
             assert handshake.subprotocol is not None  # noqa: S101 -- else it would have been refused
             self._spoken, self.codec = handshake.subprotocol, _CODECS[handshake.subprotocol]
         self._protocol = Protocol(SERVER, max_size=self._frame_limit_bytes)
+        self._is_known = is_known
         self._outgoing.append(response.serialize())
         self.phase = Phase.OPEN
         return True
+
+    def let_in(self) -> None:
+        """It is known who the client is: its messages may be as large as any from now on."""
+        self._is_known = True
 
     def respond(self, response: Response) -> None:
         """Answer with plain HTTP, which ends the conversation."""
@@ -405,6 +415,20 @@ class Session:
         ended = self._ended()  # the library may have closed for what it could not read
         if ended is not None:
             yield ended
+        elif self._is_too_much(self.held_bytes):
+            yield self._refuse_size()
+
+    def _is_too_much(self, size_bytes: int) -> bool:
+        """Return whether a client that nobody knows may not bring so much.
+
+        The library is not told of this limit: it may read the message that says who the client is, and a large one
+        behind that, in one go.
+        """
+        return not self._is_known and size_bytes > self._handshake_limit_bytes
+
+    def _refuse_size(self) -> Closing:
+        text = f"a message of more than {self._handshake_limit_bytes} bytes before it is known who you are: say `hello`"
+        return self._give_up(CloseCode.TOO_BIG, text)
 
     def _send_replies(self) -> None:
         self._outgoing.extend(reversed(self._replies))
@@ -442,6 +466,8 @@ class Session:
         return self._message(message.payload) if message is not None else None
 
     def _message(self, payload: bytes) -> Event | None:
+        if self._is_too_much(len(payload)):
+            return self._refuse_size()
         try:
             message = self.codec.decode(payload)
         except RefusedError as error:

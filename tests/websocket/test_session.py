@@ -16,7 +16,7 @@ from hub.errors import CloseCode
 from peers.connections.http.answers import plain
 from peers.transport.fragments import FRAGMENTS_LIMIT
 from peers.verbs.publish import Publication
-from peers.websocket.messages import Confirmed, RefusedError
+from peers.websocket.messages import Confirmed, Hello, RefusedError
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.session import Closing, SubscriptionChange
 from tests.hubs.raw_websocket import binary, decode, frame, request, text, upgrade
@@ -29,8 +29,9 @@ HANDSHAKE_LIMIT = 4096
 class Conversation:
     """A session, and a shell that accepts every request."""
 
-    def __init__(self, subprotocol: str = "hub.v1.json", *, opened: bool = True) -> None:
+    def __init__(self, subprotocol: str = "hub.v1.json", *, opened: bool = True, is_known: bool = True) -> None:
         self.session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
+        self._is_known = is_known
         self.head = b""
         self.frames: list[tuple[Opcode, bytes]] = []
         self._client = ClientProtocol(parse_uri("ws://h/"), state=OPEN, max_size=None)
@@ -44,7 +45,9 @@ class Conversation:
         events = []
         for event in events_of(self.session, data):
             if isinstance(event, Request):
-                self.session.accept(event)
+                self.session.accept(event, is_known=self._is_known)
+            elif isinstance(event, Hello):
+                self.session.let_in()
             events.append(event)
         self.take()
         return events
@@ -118,6 +121,41 @@ def test_cut_anywhere_the_events_are_the_same() -> None:
         whole.messages[1] | {"type": "error", "code": 1007, "request": 6},
     ]
     assert whole.closed_with == (1000, "bye")
+
+
+STRANGERS = {
+    "whole": [frame(Opcode.TEXT, b" " * (HANDSHAKE_LIMIT + 1))],
+    "not complete": [frame(Opcode.TEXT, b" " * FRAME_LIMIT)[: HANDSHAKE_LIMIT + 100]],
+    "in fragments": [
+        frame(Opcode.TEXT, b" " * HANDSHAKE_LIMIT, fin=False),
+        frame(Opcode.PING),
+        frame(Opcode.CONT, b" ", fin=False),
+    ],
+}
+
+
+@pytest.mark.parametrize("frames", STRANGERS.values(), ids=STRANGERS.keys())
+def test_large_messages_of_somebody_who_is_not_known(frames: list[bytes]) -> None:
+    """They are refused before they are complete: a stranger makes the hub hold no more than a handshake."""
+    talk = Conversation(opened=False, is_known=False)
+    talk.say(upgrade())
+    found = [event for one in frames for event in talk.say(one)]
+    assert [type(event) for event in found] == [Closing]
+    code, reason = talk.closed_with
+    assert (code, f"more than {HANDSHAKE_LIMIT} bytes before it is known who you are" in reason) == (1009, True)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_large_messages_of_somebody_who_was_let_in(together: bool) -> None:  # noqa: FBT001 -- a parameter of a test
+    """They are taken from the message on that says who it is, though both came with one read."""
+    talk = Conversation(opened=False, is_known=False)
+    talk.say(upgrade())
+    padding = " " * (HANDSHAKE_LIMIT + 1)
+    stream = [text({"type": "ping", "request": 1}), text({"type": "hello", "token": "x"})]
+    stream.append(text({"type": "publish", "topic": "/a", "value": padding}))
+    found = [event for one in ([b"".join(stream)] if together else stream) for event in talk.say(one)]
+    assert [type(event) for event in found] == [Hello, Publication]
+    assert not talk.session.closed
 
 
 def test_frames_behind_the_request_wait_for_the_answer() -> None:

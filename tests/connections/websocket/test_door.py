@@ -16,6 +16,7 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import SECRET, KnownTokens
 from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
+from tests.hubs.settings import settings_of
 
 UNKNOWN = (4401, NotRecognisedError().text)
 
@@ -213,6 +214,23 @@ async def test_a_stranger(hub: Hub, known: KnownTokens, message: dict[str, objec
     assert await client.end() == UNKNOWN
     assert await witness.barrier() == []
     assert len(hub.node.core.handlers) == 1
+
+
+@pytest.mark.parametrize("anonymous", ["", "sensor"])
+async def test_large_messages_of_strangers(start_hub: StartHub, anonymous: str) -> None:
+    """A stranger's are as small as his handshake; whoever has shown who he is sends what everybody may."""
+    hub = await start_hub(settings=settings_of(handshake_bytes=4096, frame_bytes=100_000))
+    token = KnownTokens(hub, anonymous).token("alice")
+    large = {"type": "publish", "topic": "/a", "value": "x" * 5000, "request": 1}
+    client, _ = await shaken(hub)
+    await client.send(text(large)[:4500])
+    assert (await client.end())[0] == CloseCode.TOO_BIG
+    client, _ = await shaken(hub)
+    await client.send(text({"type": "hello", "token": token}) + text(large))
+    assert [(await client.message())["type"] for _ in range(2)] == ["welcome", "confirmed"]
+    client, _ = await shaken(hub, authorization(token))
+    await client.send(text(large))
+    assert (await client.message())["type"] == "confirmed"
 
 
 async def test_tokens_that_are_none(hub: Hub, known: KnownTokens) -> None:
