@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
 from hub.requests.hub_services import Function
-from peers.node.node import Connected, Node
+from peers.node.node import Node, connection_of
 
 __all__ = ["PAGE", "who"]
 
@@ -55,7 +55,7 @@ def _is_of(handler: Handler, user: str | None) -> bool:
 
 
 def _described(node: Node, handler: Handler) -> dict[str, Any]:
-    connection = cast("Connected", handler.outlet)
+    connection = connection_of(handler)
     rights = handler.rights
     counted: Mapping[str, Any] = handler.statistics()._asdict()
     return dict(counted) | {

@@ -151,7 +151,9 @@ class BridgeConversation:
         connection, core = self._connection, self._node.core
         enter_zeek(self._node, connection, dialled=True)
         rights = rights_of(self._node, connection)
-        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights)
+        handler = Handler(
+            connection.writer, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights
+        )
         connection.join(handler)
         core.attach(handler, self._change_wanted)
         connection.charge_user()
@@ -208,7 +210,7 @@ class BridgeConversation:
             self.session.send(found)
             lost += missing
         if lost:  # the API has no word for it: the log and `$hub/overflow` tell
-            self._connection.lose(lost)
+            self._connection.writer.lose(lost)
         outgoing = self.session.take_outgoing()
         return [outgoing] if outgoing else []
 

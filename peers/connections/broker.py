@@ -212,7 +212,7 @@ class BrokerConversation:
         """The handshake is done: take the far side in."""
         node, connection = self._node, self._connection
         address = connection.address
-        handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
+        handler = Handler(connection.writer, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
         handler.rights = rights_of(node, connection)
         handler.restrict(itself=False, leaves=node.settings.zeek.forwarding == "on")
         connection.join(handler)
@@ -258,7 +258,7 @@ class BrokerConversation:
             self._announce_in(_ANNOUNCE_S)
             return
         self.session.announce(self._asked)
-        self._connection.write_outgoing()
+        self._connection.writer.write_outgoing()
 
     # What the handler writes.
 
@@ -272,7 +272,7 @@ class BrokerConversation:
             parts.append(form.frames(batch))
             lost += form.lost_messages
         if lost:
-            self._connection.lose(lost)
+            self._connection.writer.lose(lost)
         return parts
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
@@ -306,7 +306,7 @@ class BrokerConversation:
             connection.reason = f"{text} ({int(CloseCode.GOING_AWAY)})"
             self._closing_code = CloseCode.GOING_AWAY
             self.session.say_goodbye(secrets.token_bytes(GOODBYE_BYTES))
-            connection.write_outgoing()
+            connection.writer.write_outgoing()
             connection.expect_end(GOODBYE_S)
 
     def drain_publisher(self, text: str) -> None:

@@ -1,22 +1,21 @@
-"""`Connection`: one socket of the hub, whatever is spoken on it, and the outlet of its handler.
+"""`Connection`: one socket of the hub, whatever is spoken on it.
 
 ```
 socket ─ data_received ─▶ session.feed, next_event ─▶ Run, Stretch ─▶ core.publish
                                               └─────▶ all else     ─▶ conversation.act
-core ─ Handler.offer ... end_read ─▶ send ─▶ conversation.render ─▶ one write
+core ─ Handler.offer ... end_read ─▶ Writer.send ─▶ conversation.render ─▶ one write
 ```
 
 Purpose: all that does not depend on the protocol: reading within a turn's share, holding a sender back for the journal,
-not reading those who do not read, writing, signs of life, lingering, draining, and giving everything back. It is the
-last line of defence too: whatever goes wrong in a conversation ends its connection, and nobody else notices.
+signs of life, lingering, draining, and giving everything back. It is the last line of defence too: whatever goes wrong
+in a conversation ends its connection, and nobody else notices.
 
 Owner: the event loop. Invariants: one write for what a read brought (uvloop makes it one system call for what all reads
-of a turn brought); what the session answers is written before what the read routed, so that a confirmation precedes the
-messages it speaks of; a far side that makes this side answer without reading is not read on until it does, nor is one
-that feeds a journal which is behind, until that has caught up, nor one whose user is faster than he may be.
+of a turn brought); a far side that feeds a journal which is behind is not read on until that has caught up, nor is one
+whose user is faster than he may be.
 
-Cost: per read and per write, not per message. Not here: what is said (`peers.connections.conversation`), what happens
-on overflow (`hub.handler`).
+Cost: per read, not per message. Not here: what is said (`peers.connections.conversation`), what is written, and when
+(`peers.connections.writer`).
 """
 
 from __future__ import annotations
@@ -27,17 +26,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
 from hub.policy.grants import User
 from hub.quotas.quotas import Share
 from hub.quotas.resource import Resource
-from hub.request_frame import Item
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import Conversation, Session
-from peers.connections.ended import ENDED
+from peers.connections.ended import ENDED, OVER
 from peers.connections.failure import describe
 from peers.connections.holding import FREE_BYTES, Holding
 from peers.connections.lingering import LINGER_S, Lingering
@@ -57,10 +54,11 @@ from peers.connections.reading import (
     UNHEARD,
 )
 from peers.connections.unread import arrived_bytes, unread_bytes
+from peers.connections.writer import Writer
 from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
-from peers.transport.transport import NO_TRANSPORT, end_writing, far_address, write_pieces
+from peers.transport.transport import NO_TRANSPORT, end_writing, far_address
 from peers.users.identity import Identity
 from peers.wire.scanner import NEED_DATA
 
@@ -81,9 +79,6 @@ a ready socket many times before it goes on to the next one: libuv reads up to 3
 _COPIES_PER_EVENT = 2
 """A large read that goes to many is copied into the socket of each: so many copies of `_BYTES_PER_EVENT` are as much of
 a share as one event. 256 KiB for 100 subscribers take about 50 ms, and are more than a turn's share."""
-
-_COPIED_BYTES = 16 * 1024
-"""Pieces of up to this size together are joined before they are written: to a transport each piece is work."""
 
 _PROOF_ENDED = "what was shown for who this is has ended and was not renewed; connect again with a fresh token"
 
@@ -108,26 +103,19 @@ class Connection(asyncio.Protocol):
         "_drain_text",
         "_has_acted",
         "_held",
-        "_holding",
         "_is_dialled",
         "_is_ending",
         "_is_given_back",
         "_is_last",
         "_is_lost",
-        "_is_speaking",
-        "_is_telling_gap",
         "_lingering",
         "_liveness",
-        "_node",
         "_now_s",
         "_pacing",
         "_place",
         "_progress",
         "_refill_is_due",
-        "_rejected_messages",
-        "_session",
         "_share",
-        "_transport",
         "_turned_away",
         "_unread_for",
         "address",
@@ -136,23 +124,30 @@ class Connection(asyncio.Protocol):
         "due_s",
         "handler",
         "has_joined",
+        "holding",
         "identity",
-        "is_choked",
         "lost",
+        "node",
         "reason",
+        "session",
         "since_s",
+        "transport",
+        "writer",
     )
 
     def __init__(  # noqa: PLR0915 -- one statement for each field of the state
         self, node: Node, make: Callable[[Connection], Conversation], *, address: str = ""
     ) -> None:
         limits = node.settings.limits
-        self._node = node
-        self._transport: asyncio.Transport = NO_TRANSPORT
+        self.node = node
+        self.transport: asyncio.Transport = NO_TRANSPORT
+        """Where it reads and writes. A conversation may put another in its place before anything is written."""
+        self.writer = Writer(self)
+        """The outlet of its handler, and whatever else is written here."""
         self._now_s = node.loop.time
         self._liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._progress = Progress()
-        self._holding = Holding(node.held)
+        self.holding = Holding(node.held)
         self._lingering: Lingering | None = None
         """Set when this side has ended the connection and waits for the far side to read why."""
         self._share = TURN_EVENTS
@@ -166,21 +161,12 @@ class Connection(asyncio.Protocol):
         """The event that comes first after that, if it was asked for already; None otherwise."""
         self._pacing: Pacing | None = None
         """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
-        self.is_choked = False
-        """Whether the transport holds more than its high-water mark, from `pause_writing` to `resume_writing`."""
         self._drain_text = ""
         """What the far side is told once its queue has run out, because the hub stops; empty before that."""
         self._is_last = False
         """Whether this side has said its last word, and still takes what the far side has sent before it reads that."""
-        self._is_speaking = False
-        """Whether what the session has to say will be written after this turn."""
-        self._is_telling_gap = False
-        """Whether a loss is being counted that the far side was told of among its frames."""
         self._has_acted = False
         """Whether a whole frame or message has come since the last look at the connection."""
-        self._rejected_messages = 0
-        """How many of the messages that the session has refused are counted at the node. It lags behind until this side
-        writes."""
         self._is_ending = False
         """Whether the end was agreed on, or is awaited: the next look closes the socket."""
         self._turned_away: NotRecognisedError | None = None
@@ -211,28 +197,29 @@ class Connection(asyncio.Protocol):
         that waits for that."""
         self.conversation: Conversation = make(self)
         """`ENDED` once the connection is over, and what it had read is acted on."""
-        self._session: Session = self.conversation.session
+        self.session: Session = self.conversation.session
+        """The conversation's, or what takes its place when this side has said its last word."""
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection in."""
-        self._transport = cast("asyncio.Transport", transport)
-        self.address = self.address or far_address(self._transport)
+        self.transport = cast("asyncio.Transport", transport)
+        self.address = self.address or far_address(self.transport)
         self._liveness.heard_s = self.since_s = self._now_s()
-        refusal = self._node.enter(self) if self._is_dialled else self._node.admit(self)
-        self._node.keepalive.watch(self, self._liveness.heard_s + self._node.settings.limits.handshake_s)
+        refusal = self.node.enter(self) if self._is_dialled else self.node.admit(self)
+        self.node.keepalive.watch(self, self._liveness.heard_s + self.node.settings.limits.handshake_s)
         try:
             self.conversation.begin(refusal)
-            self.write_outgoing()
+            self.writer.write_outgoing()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._fail(error)
+            self.fail(error)
 
     def data_received(self, data: bytes) -> None:
         """Route what came; act on the rest."""
         self._liveness.heard_s = self._now_s()
         try:
-            self._session.feed(data)
+            self.session.feed(data)
             cost = len(data) // _BYTES_PER_EVENT
             if cost:
                 self._work_at_much(cost)
@@ -241,7 +228,7 @@ class Connection(asyncio.Protocol):
             if self._pacing is not None and self._pacing.rate.is_limited:
                 self._pace(self._pacing, len(data))
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._fail(error, data)
+            self.fail(error, data)
 
     def eof_received(self) -> bool:
         """Act on what came before the end of the stream, then let the transport close."""
@@ -250,26 +237,16 @@ class Connection(asyncio.Protocol):
             if not self._unread_for & UNACTED:
                 self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._fail(error)
+            self.fail(error)
         return False
 
     def pause_writing(self) -> None:
         """The transport has more than its high-water mark to write."""
-        self.is_choked = True
-        self._holding.leave_unwritten(self._transport.get_write_buffer_size())
-        if self.handler is not None:
-            self.handler.pause()
+        self.writer.pause()
 
     def resume_writing(self) -> None:
         """The transport takes bytes again."""
-        self.is_choked = False
-        self._holding.leave_unwritten(0)
-        # A sign of life: whoever reads slowly may be minutes away from a ping that stands behind all of that.
-        self._liveness.heard_s = self._now_s()
-        if self.conversation.is_held:
-            self._read_on(UNANSWERED)  # it is read: that is how it says that it has done what it must
-        else:
-            self.write_on()
+        self.writer.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back everything that the connection had, if need be in a later turn: thousands may be lost at once."""
@@ -277,13 +254,13 @@ class Connection(asyncio.Protocol):
             return
         self._is_lost = True
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
-        self._node.keepalive.forget(self)
-        self._holding.give_back()
+        self.node.keepalive.forget(self)
+        self.holding.give_back()
         self._end_pacing()
-        self._node.core.depart(partial(self.guard, self._give_back))
+        self.node.core.depart(partial(self.guard, self._give_back))
 
     def _give_back(self) -> None:
-        node = self._node
+        node = self.node
         node.release(self)
         node.journal.forget_room(self._let_go)
         self._leave()
@@ -295,38 +272,29 @@ class Connection(asyncio.Protocol):
 
     def _conclude(self) -> None:
         """Let go of all that refers to this connection: it is freed at once, and not when garbage is collected."""
-        self._count_rejected()
+        self.writer.change_session()
         if self._pacing is not None:  # what was put off is routed by now
             if self._pacing.rate.is_limited:
                 self._pacing.spend(0)
             self._pacing = None
         self.guard(self.conversation.conclude)
-        self.conversation, self._session = ENDED, ENDED.session
-        self._rejected_messages = 0
+        self.conversation, self.session = ENDED, ENDED.session
         self.handler = self.after_read = None
+        self.writer.connection = OVER
 
     # The far side.
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        """Where it reads and writes."""
-        return self._transport
 
     @property
     def protocol(self) -> str:
         """What is spoken, as the scheme of a URL."""
         scheme = self.conversation.scheme
-        is_secure = self._transport.get_extra_info("sslcontext") is not None
+        is_secure = self.transport.get_extra_info("sslcontext") is not None
         return _SECURE.get(scheme, scheme) if is_secure else scheme
 
     @property
     def how(self) -> str:
         """How the far side was recognised; empty if nobody was asked."""
         return "" if self.identity is None else self.identity.how
-
-    def go_on_with(self, transport: asyncio.Transport) -> None:
-        """Read and write there from now on. Nothing was written yet, and the old one is closed."""
-        self._transport = transport
 
     def take_place(self, user: User) -> None:
         """Charge the connection to a user; once it has become a part of the hub, its handler is what is charged.
@@ -336,17 +304,17 @@ class Connection(asyncio.Protocol):
         """
         before = self._place
         if before is None or before.user != user.name:
-            self._place = self._node.core.quotas.join(user.name, user.roles)
+            self._place = self.node.core.quotas.join(user.name, user.roles)
             if before is not None:  # a browser has shown another token than its header had
-                self._node.core.quotas.leave(before)
+                self.node.core.quotas.leave(before)
 
     def join(self, handler: Handler) -> None:
         """The far side has become a part of the hub, whose batches are written here."""
         self.handler = handler
         handler.share, self._place = self._place, None
         self.has_joined = True
-        self._node.settle(self)
-        if self.is_choked:
+        self.node.settle(self)
+        if self.writer.is_choked:
             handler.pause()
         if handler.rights is not None:
             self.after_turn(self._audit)
@@ -354,14 +322,19 @@ class Connection(asyncio.Protocol):
     def _audit(self) -> None:
         """Somebody was recognised, and has become a part of the hub."""
         if self.handler is not None and not self.handler.closed:
-            self._node.audit.recognised(self.handler, self.how)
+            self.node.audit.recognised(self.handler, self.how)
+
+    @property
+    def is_lingering(self) -> bool:
+        """Whether this side has ended the connection, and what is read is thrown away."""
+        return self._lingering is not None
 
     # Reading.
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
         """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session = self._session
-        core, journal = self._node.core, self._node.journal
+        session = self.session
+        core, journal = self.node.core, self.node.journal
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
         event: Any = NEED_DATA
@@ -383,22 +356,22 @@ class Connection(asyncio.Protocol):
                     left = self._do(event, left)
                 if not session.has_more:
                     break
-                if self._share - left >= self._node.events.left:
+                if self._share - left >= self.node.events.left:
                     left = self._use_up(left)
             if event is not NEED_DATA or left != self._share:
                 self._has_acted = True
             if self._share - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
-                self._node.events.spend(self._share - left)
+                self.node.events.spend(self._share - left)
             self._share = left
             if left < _REFILL_BELOW:
                 self._end_share()
             if session.has_outgoing:
-                self._write_answers()
+                self.writer.write_answers()
         finally:
             core.end_read()
         if journal.is_behind and journal.taken != taken:
             self._hold_back()
-        if event is NEED_DATA or self._holding.begun_bytes:  # only then may a frame have begun, or be complete
+        if event is NEED_DATA or self.holding.begun_bytes:  # only then may a frame have begun, or be complete
             self._charge_begun()
         if self.after_read is not None and not self._unread_for & UNACTED:
             self.after_read()
@@ -409,7 +382,7 @@ class Connection(asyncio.Protocol):
         Args:
             cost: What reading it costs of a share.
         """
-        core, events = self._node.core, self._node.events
+        core, events = self.node.core, self.node.events
         self._share = self._share - cost if events.left > 0 else 0
         if self._unread_for & UNACTED:
             return
@@ -428,10 +401,10 @@ class Connection(asyncio.Protocol):
         Returns:
             What is left of this connection's share.
         """
-        node = self._node
+        node = self.node
         # As `_common` and `CommonShare.spend`, without two calls for each event.
         common = node.changes if type(event) in self.conversation.changes else node.events
-        if common.left <= 0 and not self._session.closed:
+        if common.left <= 0 and not self.session.closed:
             self._held = event
             return self._use_up(left)
         cost = self.conversation.act(event)
@@ -443,35 +416,29 @@ class Connection(asyncio.Protocol):
 
     def _common(self, event: Any) -> CommonShare:
         """Return the share of all connections that an event is taken from."""
-        return self._node.changes if type(event) in self.conversation.changes else self._node.events
+        return self.node.changes if type(event) in self.conversation.changes else self.node.events
 
     def _use_up(self, left: int) -> int:
         """All connections together have used up what they may: the rest is for a later turn. Return what is left: 0."""
-        self._node.events.spend(self._share - left)
+        self.node.events.spend(self._share - left)
         self._share = 0
         return 0
 
     def _charge_begun(self) -> None:
         """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
-        held_bytes = self._session.held_bytes
-        if self._is_lost or not (held_bytes > FREE_BYTES or self._holding.begun_bytes):
+        held_bytes = self.session.held_bytes
+        if self._is_lost or not (held_bytes > FREE_BYTES or self.holding.begun_bytes):
             return
-        refusal = self._holding.grow(held_bytes, self._node.memory)
+        refusal = self.holding.grow(held_bytes, self.node.memory)
         if refusal:
             self.end(CloseCode.TRY_AGAIN_LATER, refusal)
-            self._holding.begin(self._session.held_bytes)
-
-    def _write_answers(self) -> None:
-        if self.handler is not None:
-            self.handler.flush()  # with what it is told itself, so that all that was asked for is one write
-        self.write_outgoing()
-        self.wait_for_reader()
+            self.holding.begin(self.session.held_bytes)
 
     def _end_share(self) -> None:
         """Much of this turn's share is used up, or all: the next turn brings a new one."""
-        if self._share <= 0 and (self._is_last or not self._session.closed):
+        if self._share <= 0 and (self._is_last or not self.session.closed):
             if not self._unread_for & KEPT_OUT:
-                self._stop_reading(PUT_OFF)
+                self.stop_reading(PUT_OFF)
                 self._common(self._held).wait(self)
         else:
             self._refill_later()
@@ -479,7 +446,7 @@ class Connection(asyncio.Protocol):
     def _refill_later(self) -> None:
         if not self._refill_is_due:
             self._refill_is_due = True
-            self._node.after_turn(self._refill)
+            self.node.after_turn(self._refill)
 
     def _refill(self) -> None:
         self._refill_is_due = False
@@ -495,34 +462,33 @@ class Connection(asyncio.Protocol):
             if self.has_joined or not self._is_lost:  # who has gone before its turn is not taken in any more
                 self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._fail(error)
+            self.fail(error)
         if self._is_given_back and not self._unread_for & UNACTED:
             self._conclude()
-        self._read_on()
+        self.read_on()
 
     def _do_held(self) -> None:
         """Do what was put off. Whoever has gone changes nothing any more, nor does whoever this side has ended."""
         event, self._held = self._held, None
-        if self._session.closed or (self._is_lost and type(event) in self.conversation.changes):
+        if self.session.closed or (self._is_lost and type(event) in self.conversation.changes):
             return
-        self._node.core.write_is_due = True  # a read begins, and `end_read` ends it
+        self.node.core.write_is_due = True  # a read begins, and `end_read` ends it
         try:
             self._share = self._do(event, self._share)
         finally:
-            self._node.core.end_read()
+            self.node.core.end_read()
 
     def _hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
-        is_heard = self._is_last or not self._session.closed
-        if is_heard and not self._transport.is_closing():
-            self._stop_reading(JOURNAL)
-            self._node.journal.wait_room(self._let_go)
+        is_heard = self._is_last or not self.session.closed
+        if is_heard and not self.transport.is_closing():
+            self.stop_reading(JOURNAL)
+            self.node.journal.wait_room(self._let_go)
 
     def _let_go(self) -> None:
         """The journal has caught up."""
-        # A sign of life: what the far side has said meanwhile was not read.
-        self._liveness.heard_s = self._now_s()
-        self._read_on(JOURNAL)
+        self.give_sign()  # what the far side has said meanwhile was not read
+        self.read_on(JOURNAL)
 
     def charge_user(self) -> None:
         """The core has taken the far side in: charge its user for what this connection holds, and keep his rate."""
@@ -530,17 +496,17 @@ class Connection(asyncio.Protocol):
         if handler is None or handler.rights is None:
             return
         if handler.share is None:  # one connection too many: the core closes it as the turn ends
-            self._stop_reading(ENTERING)
+            self.stop_reading(ENTERING)
             return
-        self._holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
-        self._pacing = Pacing(handler.share.rate, handler, self._node.loop, self._go_on_paced)
+        self.holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
+        self._pacing = Pacing(handler.share.rate, handler, self.node.loop, self._go_on_paced)
         if self._pacing.rate.is_limited and self._pacing.spend(0):
-            self._stop_reading(ENTERING)
+            self.stop_reading(ENTERING)
 
     def _pace(self, pacing: Pacing, size_bytes: int) -> None:
         """Count what was read, and read no further if that was too much."""
-        if pacing.spend(size_bytes) and not (self._session.closed or self._transport.is_closing()):
-            self._stop_reading(PACED)
+        if pacing.spend(size_bytes) and not (self.session.closed or self.transport.is_closing()):
+            self.stop_reading(PACED)
 
     def count_beside(self, size_bytes: int) -> None:
         """Count what the far side has brought beside the socket, in shared memory: its user's rate is for that, too."""
@@ -549,21 +515,21 @@ class Connection(asyncio.Protocol):
 
     def _go_on_paced(self) -> None:
         """The user of the far side may publish again."""
-        self._liveness.heard_s = self._now_s()  # a sign of life, as where the journal had held it back
-        self._read_on(PACED)
+        self.give_sign()  # as where the journal had held it back
+        self.read_on(PACED)
         self._let_in(ENTERING)
 
     def bar(self, seconds: float) -> None:
         """Act on nothing that comes for so long: the far side has shown a token that nobody knows."""
         if seconds > 0:
-            self._stop_reading(BARRED)
-            self._node.loop.call_later(seconds, self._let_in, BARRED)
+            self.stop_reading(BARRED)
+            self.node.loop.call_later(seconds, self._let_in, BARRED)
 
     def _let_in(self, reason: int) -> None:
         """Act on what stood behind, unless it waits for something else, too."""
         if self._unread_for & reason:
             self._unread_for &= ~reason
-            self._liveness.heard_s = self._now_s()
+            self.give_sign()
             if not self._unread_for & UNACTED:
                 self.take_turn(TURN_EVENTS)
 
@@ -573,15 +539,9 @@ class Connection(asyncio.Protocol):
             self._pacing.leave()
         self._unread_for &= ~(PACED | KEPT_OUT)
 
-    def wait_for_reader(self) -> None:
-        """Do not read on while the far side does not read what it has made this side write."""
-        if self.is_choked and self._lingering is None:
-            self._holding.leave_unwritten(self._transport.get_write_buffer_size())
-            self._stop_reading(UNANSWERED)
-
     def hold(self, seconds: float) -> None:
         """Read no further until `go_on`; look after so long whether that has come."""
-        self._stop_reading(ELSEWHERE)
+        self.stop_reading(ELSEWHERE)
         self._await_end(seconds)
 
     def turn_away(self, error: NotRecognisedError) -> None:
@@ -597,120 +557,31 @@ class Connection(asyncio.Protocol):
         self._unread_for &= ~ELSEWHERE
         if not self._unread_for & KEPT_OUT:
             self.guard(self.work)
-        self.write_outgoing()
-        self._read_on()
+        self.writer.write_outgoing()
+        self.read_on()
 
-    def _stop_reading(self, reason: int) -> None:
+    def stop_reading(self, reason: int) -> None:
         """Read nothing until this reason is gone, and whatever others there are."""
         self._unread_for |= reason
-        self._transport.pause_reading()
+        self.transport.pause_reading()
 
-    def _read_on(self, reason: int = NOTHING) -> None:
+    def read_on(self, reason: int = NOTHING) -> None:
         """Read on, as this reason is gone, unless there is another one."""
         self._unread_for &= ~reason
-        if not (self._unread_for or self._is_lost or self._transport.is_closing() or self._transport.is_reading()):
-            self._transport.resume_reading()
+        if not (self._unread_for or self._is_lost or self.transport.is_closing() or self.transport.is_reading()):
+            self.transport.resume_reading()
 
-    # Writing.
+    def after_turn(self, act: Callable[[], object]) -> None:
+        """Call `act` once this turn of the loop is over; what goes wrong in it ends this connection."""
+        self.node.after_turn(lambda: self.guard(act))
 
-    def write(self, pieces: list[bytes]) -> None:
-        """Write ready frames, behind what the session has to say, with one write."""
-        if self._session.has_outgoing:
-            pieces = [self._take_outgoing(), *pieces]
-        if not pieces or self._transport.is_closing():
-            return
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        elif sum(map(len, pieces)) <= _COPIED_BYTES:
-            self._transport.write(b"".join(pieces))
-        else:
-            write_pieces(self._transport, pieces)
-
-    def write_outgoing(self) -> None:
-        """Write what the session has to say."""
-        outgoing = self._take_outgoing()
-        if outgoing and not self._transport.is_closing():
-            self._transport.write(outgoing)
-
-    def _take_outgoing(self) -> bytes:
-        self._count_rejected()
-        return self._session.take_outgoing()
-
-    def _count_rejected(self) -> None:
-        rejected = self._session.rejected_messages
-        self._node.rejected_messages += rejected - self._rejected_messages
-        self._rejected_messages = rejected
-
-    def speak(self) -> None:
-        """Write what the session has to say after this turn: many answers, one write."""
-        if not self._is_speaking:
-            self._is_speaking = True
-            self.after_turn(self._speak)
-
-    def _speak(self) -> None:
-        self._is_speaking = False
-        if self._session.closed or self._transport.is_closing():
-            return
-        self.write_outgoing()
-        self.wait_for_reader()
-
-    def write_on(self) -> None:
-        """Nothing is in the way of the handler: it writes its queue, and then what else was put off is written."""
-        if self.handler is not None:
-            self.handler.resume()
-        if self.is_choked or self._transport.is_closing():
-            return
+    def go_on_written(self) -> None:
+        """The far side reads what it is told: write what else was put off, and read on."""
         self._unread_for &= ~UNANSWERED
         if self._drain_text:
             self._drain()
         self.guard(self.conversation.write_more)
-        self._read_on()
-
-    def after_turn(self, act: Callable[[], object]) -> None:
-        """Call `act` once this turn of the loop is over; what goes wrong in it ends this connection."""
-        self._node.after_turn(lambda: self.guard(act))
-
-    # The outlet of the handler.
-
-    def send(self, batches: list[Batch]) -> None:
-        """Write batches in this protocol's form, with one write."""
-        transport = self._transport
-        if transport.is_closing():
-            return
-        try:
-            if self._session.has_outgoing:  # an early write, in the middle of a read: answers stand before messages
-                self.write_outgoing()
-            pieces = self.conversation.render(batches)
-            if len(pieces) == 1:
-                transport.write(pieces[0])
-            elif pieces:
-                write_pieces(transport, pieces)
-        except Exception as error:  # noqa: BLE001 -- the last line of defence: it may be another one's turn
-            self._fail(error)
-
-    def post(self, items: list[Item]) -> None:
-        """Write requests and replies, behind what else is to be said."""
-        try:
-            self.write(self.conversation.render_items(items))
-        except Exception as error:  # noqa: BLE001 -- as above
-            self._fail(error)
-
-    def send_gap(self, lost_messages: int) -> None:
-        """Tell the far side how many of its messages were lost here."""
-        if not self._is_telling_gap and not self._transport.is_closing():
-            notice = self.conversation.render_gap(lost_messages)
-            if notice:
-                self._transport.write(notice)
-
-    def lose(self, messages: int) -> None:
-        """Count messages that could not be said in this protocol. The conversation tells the far side, if it can."""
-        self._is_telling_gap = True
-        cast("Handler", self.handler).lose(messages)
-        self._is_telling_gap = False
-
-    def close(self, code: int, text: str) -> None:
-        """Called by the handler: its policy is to disconnect."""
-        self.end(code, text)
+        self.read_on()
 
     # Ends.
 
@@ -725,13 +596,14 @@ class Connection(asyncio.Protocol):
     def _drain(self) -> None:
         if self._is_last:  # it was told, and has had its time
             self._is_last = False
-            self._session = ENDED.session
+            self.writer.change_session()
+            self.session = ENDED.session
             self.linger()
             return
         handler = self.handler
         if handler is not None and not handler.closed:
             handler.flush()
-        if (handler is None or handler.writable) and not self._session.closed:
+        if (handler is None or handler.writable) and not self.session.closed:
             self.conversation.drain(self._drain_text)
 
     @property
@@ -740,7 +612,7 @@ class Connection(asyncio.Protocol):
         handler = self.handler
         if handler is None or handler.closed or not handler.published_messages or handler.is_link:
             return False
-        return bool(self._unread_for & UNACTED) or arrived_bytes(self._transport) > 0
+        return bool(self._unread_for & UNACTED) or arrived_bytes(self.transport) > 0
 
     def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
         """The hub stops: tell a client that has published, and take what it has sent before it reads that.
@@ -752,8 +624,8 @@ class Connection(asyncio.Protocol):
         Returns:
             What is done when that is over; None if it is no such client, which is told nothing.
         """
-        handler, rules = self.handler, self._node.core.rules
-        if handler is None or handler.closed or self._session.closed or not handler.published_messages:
+        handler, rules = self.handler, self.node.core.rules
+        if handler is None or handler.closed or self.session.closed or not handler.published_messages:
             return None
         if handler.role is not Role.CLIENT or (only and (handler.prefixes or any(rules.of(handler)))):
             return None
@@ -766,25 +638,26 @@ class Connection(asyncio.Protocol):
         if last is None:
             return
         self.reason = f"{text} ({int(CloseCode.GOING_AWAY)})"
-        self.write_outgoing()
+        self.writer.write_outgoing()
         handler.shut()
-        end_writing(self._transport)
-        self._session, self._rejected_messages, self._is_last = last, 0, True
-        self.lost = self.lost or self._node.loop.create_future()
+        end_writing(self.transport)
+        self.writer.change_session()
+        self.session, self._is_last = last, True
+        self.lost = self.lost or self.node.loop.create_future()
         self._await_end(LINGER_S)
 
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""
-        if not self._session.closed:
+        if not self.session.closed:
             self.reason = self.conversation.close(code, text)
             self.linger()
 
     def finish(self, reason: str) -> None:
         """Both sides know that it is over: close the socket once everything is written."""
         self.reason = self.reason or reason
-        self.write_outgoing()
+        self.writer.write_outgoing()
         self._depart()
-        self._transport.close()
+        self.transport.close()
         self._await_end(LINGER_S)
 
     def expect_end(self, seconds: float) -> None:
@@ -794,36 +667,36 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End it now."""
-        self._transport.abort()
+        self.transport.abort()
 
     def abandon(self) -> None:
         """Whoever dialled has given up, perhaps in the moment in which the connection was made.
 
         uvloop then closes the socket without `connection_lost`, so the connection is given back here.
         """
-        if self in self._node.connections:
-            self._transport.abort()
+        if self in self.node.connections:
+            self.transport.abort()
             self.connection_lost(None)
 
     def linger(self) -> None:
         """Stop sending, but read on for a while and throw it away, so that the far side can read why."""
-        self.write_outgoing()
+        self.writer.write_outgoing()
         self._depart()
-        if self._transport.is_closing():
+        if self.transport.is_closing():
             return
-        if not end_writing(self._transport):
-            self._transport.close()
+        if not end_writing(self.transport):
+            self.transport.close()
             return
         self._end_pacing()
         self._unread_for = NOTHING
-        limits = self._node.settings.limits
-        self._lingering = Lingering(self._node.loop.time(), unread_bytes(self._transport), limits)
-        self._read_on()
+        limits = self.node.settings.limits
+        self._lingering = Lingering(self.node.loop.time(), unread_bytes(self.transport), limits)
+        self.read_on()
         self._await_end(LINGER_S)
 
     def _await_end(self, seconds: float) -> None:
         if not self._is_lost:
-            self._node.keepalive.watch(self, self._node.loop.time() + seconds)
+            self.node.keepalive.watch(self, self.node.loop.time() + seconds)
 
     def _depart(self) -> None:
         """Let the far side be no part of the hub any more: a client that takes nothing more may leave in a later turn.
@@ -835,7 +708,7 @@ class Connection(asyncio.Protocol):
             self._leave()
         else:
             handler.shut()
-            self._node.core.depart(partial(self.guard, self._leave))
+            self.node.core.depart(partial(self.guard, self._leave))
 
     def _leave(self) -> None:
         """The far side is no part of the hub any more."""
@@ -844,10 +717,10 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self._tell_failure(error, b"")
         if self.handler is not None:
-            self._node.core.detach(self.handler, self.reason)
+            self.node.core.detach(self.handler, self.reason)
         if self._place is not None:
             place, self._place = self._place, None
-            self._node.core.quotas.leave(place)
+            self.node.core.quotas.leave(place)
         if self.lost is not None and not self.lost.done():
             self.lost.set_result(None)
 
@@ -858,22 +731,22 @@ class Connection(asyncio.Protocol):
         try:
             act()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: Exception, read: bytes = b"") -> None:
+    def fail(self, error: Exception, read: bytes = b"") -> None:
         """Something has happened that must not be able to: end this connection, and nothing else."""
         self._tell_failure(error, read)
-        if self._session.closed:
-            self._transport.abort()
+        if self.session.closed:
+            self.transport.abort()
             return
         try:
             self.end(CloseCode.INTERNAL_ERROR, "internal error of the hub")
         except Exception:  # noqa: BLE001 -- not even that can be said
-            self._transport.abort()
+            self.transport.abort()
 
     def _tell_failure(self, error: Exception, read: bytes) -> None:
-        self._node.failed_connections += 1
-        self._node.log.error(
+        self.node.failed_connections += 1
+        self.node.log.error(
             "a connection ended by a bug, please report it",
             address=self.address,
             name=self.conversation.far_name,
@@ -888,41 +761,45 @@ class Connection(asyncio.Protocol):
         But where users have shares, one that is charged to nobody yet stays a newcomer: a WebSocket that has shown
         nothing, as its first message may.
         """
-        if self.has_joined or self._place is not None or self._node.access.is_open:
-            self._node.settle(self)
-        due_s = self._liveness.heard_s + self._node.settings.limits.ping_after_s
-        self._node.keepalive.watch(self, min(due_s, self._now_s() + self.proof_left_s()))
+        if self.has_joined or self._place is not None or self.node.access.is_open:
+            self.node.settle(self)
+        due_s = self._liveness.heard_s + self.node.settings.limits.ping_after_s
+        self.node.keepalive.watch(self, min(due_s, self._now_s() + self.proof_left_s()))
+
+    def give_sign(self) -> None:
+        """The far side has shown that it is there, or could not show it, as it was not read."""
+        self._liveness.heard_s = self._now_s()
 
     def proof_left_s(self) -> float:
         """Return how many seconds are left before what the far side has shown for who it is ends; inf for never."""
         identity = self.identity
         if identity is None or identity.until_s == math.inf:
             return math.inf
-        return identity.until_s - self._node.wall_us() / 1e6
+        return identity.until_s - self.node.wall_us() / 1e6
 
     def watch_proof(self) -> None:
         """What the far side shows has changed: look in time for its end."""
         if not self._is_lost:
-            self._node.keepalive.watch(self, self._now_s())
+            self.node.keepalive.watch(self, self._now_s())
 
     def check(self, now_s: float) -> float:
         """Keep the time limits; return when to look again."""
         try:
             return self._look(now_s)
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._fail(error)
+            self.fail(error)
             return now_s + LINGER_S
 
     def _look(self, now_s: float) -> float:
         if self._lingering is not None:
-            unread = unread_bytes(self._transport)
+            unread = unread_bytes(self.transport)
             next_s = self._lingering.check(now_s, unread)
             if next_s == math.inf:
-                self._node.cut_connections["unread"] += bool(unread)
-                self._transport.abort()
+                self.node.cut_connections["unread"] += bool(unread)
+                self.transport.abort()
             return next_s
-        if self._session.closed or self._is_ending:
-            self._transport.abort()
+        if self.session.closed or self._is_ending:
+            self.transport.abort()
             return math.inf
         if self._turned_away is not None:
             self.end(self._turned_away.code, self._turned_away.text)
@@ -939,24 +816,24 @@ class Connection(asyncio.Protocol):
             return now_s + LINGER_S
         step = self._liveness.check(now_s, reading=not self._unread_for & UNHEARD)
         if step.act is Act.LOST:
-            text = f"{NO_ANSWER} within {self._node.settings.limits.ping_timeout_s:g} s"
+            text = f"{NO_ANSWER} within {self.node.settings.limits.ping_timeout_s:g} s"
             self.end(CloseCode.PROTOCOL_ERROR, text)
             return now_s + LINGER_S
         if self._is_stuck(now_s):
-            self._node.cut_connections["incomplete"] += 1
-            frame_s = self._node.settings.limits.frame_s
+            self.node.cut_connections["incomplete"] += 1
+            frame_s = self.node.settings.limits.frame_s
             self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {frame_s:g} s")
             return now_s + LINGER_S
         if step.act is Act.PING:
             self.conversation.ping()
-            self.write_outgoing()
+            self.writer.write_outgoing()
         return min(step.next_s, now_s + left_s)
 
     def _is_stuck(self, now_s: float) -> bool:
-        unfinished = self._session.unfinished
+        unfinished = self.session.unfinished
         if self._unread_for:
             self._progress.forget()
         elif self._has_acted:
             self._progress.go_on(unfinished)
         self._has_acted = False
-        return self._progress.is_stuck(now_s, self._session.held_bytes, self._node.settings.limits, unfinished)
+        return self._progress.is_stuck(now_s, self.session.held_bytes, self.node.settings.limits, unfinished)

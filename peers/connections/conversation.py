@@ -114,7 +114,7 @@ class Conversation(Protocol):
         """The far side will send nothing more; what it had sent before is still to be acted on."""
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return the batches as this protocol has them. What cannot be said is told to `Connection.lose`."""
+        """Return the batches as this protocol has them. What cannot be said is told to `Writer.lose`."""
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Return requests and replies as this protocol has them."""

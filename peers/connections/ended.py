@@ -1,23 +1,28 @@
-"""`ENDED`: what a connection carries once it is over: nothing is said, heard or done any more.
+"""`ENDED`: what a connection carries once it is over, and `OVER`: what its parts know in its place.
 
-Purpose: a connection and its conversation know each other, and its handler knows the connection. Objects in such a
+Purpose: a connection and its conversation know each other, and so do a connection and its parts. Objects in such a
 circle are freed by the garbage collector alone, which may take minutes; so a connection lets go of its conversation,
-and what is still called for it then, at the end of a turn, finds this instead.
+its parts let go of it, and what is still called then, at the end of a turn, finds these instead: nothing is said, heard
+or done any more.
 
 Owner: nobody; it has no state. See `peers.connections.conversation` for what each method is for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from peers.transport.transport import NO_TRANSPORT
 from peers.wire.scanner import NEED_DATA
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hub.batch import Batch
     from hub.request_frame import Item
+    from peers.connections.connection import Connection
 
-__all__ = ["ENDED"]
+__all__ = ["ENDED", "OVER"]
 
 
 class _EndedSession:
@@ -106,4 +111,28 @@ class _Ended:
 
 
 ENDED = _Ended()
+"""The one there is."""
+
+
+class _Over:
+    """A connection that is over, as far as its parts can still ask for it."""
+
+    __slots__ = ()
+
+    transport = NO_TRANSPORT
+    conversation = ENDED
+    session = ENDED.session
+    handler = None
+
+    def after_turn(self, act: Callable[[], object]) -> None:
+        """Do nothing."""
+
+    def fail(self, error: Exception) -> None:
+        """It has ended."""
+
+    def end(self, code: int, text: str) -> None:
+        """It has ended."""
+
+
+OVER = cast("Connection", _Over())
 """The one there is."""

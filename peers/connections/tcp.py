@@ -386,7 +386,7 @@ class TcpConversation:
             left_s = self._connection.proof_left_s()
             self.session.send(self._node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, self._node), self._tell_unread) if self.dialled else None
-        self._link = Link(self._node, handler, self.session, self._connection.write, hello, self._link_id, proof)
+        self._link = Link(self._node, handler, self.session, self._connection.writer.write, hello, self._link_id, proof)
         self._node.core.refusals.on_refused[handler] = self.refuse_messages
         self._begin(hello, handler, "peer linked")
 
@@ -399,7 +399,7 @@ class TcpConversation:
 
     def ask(self, token: bytes) -> None:
         """Another link would take the place of this one: see whether the far side is there."""
-        self._connection.write([encode_frame(Kind.PING, token)])
+        self._connection.writer.write([encode_frame(Kind.PING, token)])
 
     def proceed(self) -> None:
         """The link that this one has waited for does not answer, or is gone."""
@@ -419,12 +419,12 @@ class TcpConversation:
         """Make the handler of the far side."""
         connection = self._connection
         handler = Handler(
-            connection,
+            connection.writer,
             role=role,
             limits=limits,
             name=hello.name,
             address=connection.address,
-            poster=connection,
+            poster=connection.writer,
             frame_limit_bytes=hello.frame,
             rights=rights_of(self._node, connection),
         )
@@ -434,7 +434,7 @@ class TcpConversation:
 
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
         """Do from now on what the far side asks for."""
-        self._verbs = Verbs(self._node, handler, WireFarSide(self.session, self._connection, hello.frame))
+        self._verbs = Verbs(self._node, handler, WireFarSide(self.session, self._connection.writer, hello.frame))
         self._connection.charge_user()
         self._connection.opened()
         self._node.log.info(
@@ -454,7 +454,7 @@ class TcpConversation:
             if isinstance(piece, Batch):
                 frames.append(piece.frames)
             else:
-                self._connection.lose(piece)
+                self._connection.writer.lose(piece)
                 frames.append(self.render_gap(piece))
         return frames
 

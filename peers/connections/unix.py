@@ -105,7 +105,7 @@ class UnixValues:
         old.set_protocol(_Behind(connection))
         old.close()
         new = UnixTransport(loop, socket.socket(fileno=number), connection)
-        connection.go_on_with(new)
+        connection.transport = new  # nothing was written yet
         loop.call_soon(new.start)  # behind what the old one may still bring
         return Sharing(self._node.shared, new, lambda: connection.after_turn(self._tell_released))
 
@@ -195,8 +195,8 @@ class UnixValues:
         was_full = sharing.is_full
         for segment, generation in released.each:
             sharing.released(segment, generation)
-        if was_full and not sharing.is_full and not self._connection.is_choked:
-            self._connection.write_on()
+        if was_full and not sharing.is_full and not self._connection.writer.is_choked:
+            self._connection.writer.write_on()
 
     def _with_memory(self, item: Item) -> Item | None:
         """Join a request or a reply with the memory that it speaks of.
@@ -236,14 +236,14 @@ class UnixValues:
         for place, batch in enumerate(batches):
             if type(batch) is SharedBatch:
                 if place > start:
-                    self._connection.write(plain(batches[start:place]))
+                    self._connection.writer.write(plain(batches[start:place]))
                 start = place + 1
                 self._give_batch(batch)
         return plain(batches[start:]) if start < len(batches) else []
 
     def _give_batch(self, batch: SharedBatch) -> None:
         if self._session.has_outgoing:  # answers stand before messages
-            self._connection.write_outgoing()
+            self._connection.writer.write_outgoing()
         if batch.shared.handle.size_bytes > self._far_frame_limit:
             self._lose(batch)
         elif self._sharing.is_late(batch.shared) or (batch.is_block and not self._takes_blocks):
@@ -261,18 +261,18 @@ class UnixValues:
         except RejectedError:
             self._lose(batch)
         else:
-            self._connection.write(self._conversation.render_plainly([batch]))
+            self._connection.writer.write(self._conversation.render_plainly([batch]))
 
     def _lose(self, batch: SharedBatch) -> None:
-        self._connection.lose(batch.messages)
-        self._connection.write([self._conversation.render_gap(batch.messages)])
+        self._connection.writer.lose(batch.messages)
+        self._connection.writer.write([self._conversation.render_gap(batch.messages)])
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Hand requests and replies in shared memory over, with all that stands before them; return the rest."""
         start = 0
         for place, item in enumerate(items):
             if isinstance(item.values, SharedValues):
-                self._connection.write(render_items(items[start:place]))
+                self._connection.writer.write(render_items(items[start:place]))
                 start = place + 1
                 self._give(item.encode(), item.values.shared)
         return render_items(items[start:])
@@ -290,7 +290,7 @@ class UnixValues:
             released = self._sharing.take_released()
             if released:
                 self._session.send(encode_released(released.items()))
-                self._connection.write_outgoing()
+                self._connection.writer.write_outgoing()
 
     def close(self) -> None:
         """The client has gone."""

@@ -314,12 +314,12 @@ class WebSocketConversation:
         connection = self._connection
         self._poster = poster
         handler = Handler(
-            connection,
+            connection.writer,
             role=Role.CLIENT,
             limits=limits,
             name=name,
             address=connection.address,
-            poster=connection if poster is not None else None,
+            poster=connection.writer if poster is not None else None,
             frame_limit_bytes=self._node.settings.limits.frame_bytes,
             rights=rights_of(self._node, connection),
         )
@@ -331,15 +331,15 @@ class WebSocketConversation:
 
     def speak(self) -> None:
         """Write what the session has to say after this turn."""
-        self._connection.speak()
+        self._connection.writer.speak()
 
     def write(self, frames: list[bytes]) -> None:
         """Write ready frames, behind what the session has to say."""
-        self._connection.write(frames)
+        self._connection.writer.write(frames)
 
     def owe(self) -> None:
         """The client has asked for what it is answered in any case."""
-        self._connection.wait_for_reader()
+        self._connection.writer.wait_for_reader()
 
     def when_writable(self, act: Callable[[], None]) -> None:
         """Call `act` whenever the client reads again."""
@@ -365,7 +365,7 @@ class WebSocketConversation:
             frames.append(form.frames(batch))
             lost += form.lost_messages
         if lost:  # the client is told among the frames
-            self._connection.lose(lost)
+            self._connection.writer.lose(lost)
         return frames
 
     def render_items(self, items: list[Item]) -> list[bytes]:

@@ -22,11 +22,11 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from hub.delivery import Role
 from hub.handler import Handler
-from peers.node.node import HUB_STOPS, Connected, Node
+from peers.node.node import HUB_STOPS, Node, connection_of
 from peers.wire.retry import with_retry
 
 __all__ = ["Draining"]
@@ -130,7 +130,7 @@ class Draining:
         if handler.closed or handler.id not in self._node.core.handlers:
             return
         self._node.drained_clients += 1
-        connection = cast("Connected", handler.outlet)
+        connection = connection_of(handler)
         text = with_retry(HUB_STOPS, self._random.uniform(0.0, retry_after_s))
         if connection.drain_publisher(text, only=False) is None:
             connection.drain(text)

@@ -42,7 +42,7 @@ from peers.users.identity import Identity
 from peers.users.users import read_users
 from peers.wire.hello import Hello, QueueWish
 
-__all__ = ["HUB_STOPS", "Connected", "Node", "core_limits"]
+__all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
 
 
 HUB_STOPS: Final = "the hub stops"
@@ -93,6 +93,18 @@ class Connected(Protocol):
 
     def abort(self) -> None:
         """End it now."""
+
+
+class Written(Protocol):
+    """The outlet of a handler that stands for a connection."""
+
+    connection: Connected
+    """Which one."""
+
+
+def connection_of(handler: Handler) -> Connected:
+    """Return the connection of a handler that has one: clients, links and leaves do."""
+    return cast("Written", handler.outlet).connection
 
 
 class Node:

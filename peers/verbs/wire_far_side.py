@@ -17,7 +17,7 @@ __all__ = ["Shell", "WireFarSide"]
 
 
 class Shell(Protocol):
-    """The connection."""
+    """What writes on the connection."""
 
     def speak(self) -> None:
         """Write what the session has to say, in this turn."""
@@ -34,7 +34,7 @@ class WireFarSide:
 
     Args:
         session: Where it is answered.
-        shell: Its connection.
+        shell: What writes to it.
         frame_limit_bytes: Largest body that it takes, as it has said in HELLO.
     """
 

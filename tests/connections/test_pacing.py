@@ -242,7 +242,7 @@ async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch,
         assert not stage.core.quotas.largest(1)
         assert not stage.node.connections
     else:
-        connection.close(4008, "queue full")
+        connection.writer.close(4008, "queue full")
         assert transport.reading
         connection.data_received(encode_close(1000, ""))
     assert not stage.loop.due

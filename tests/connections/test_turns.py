@@ -93,7 +93,7 @@ async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
 async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
     """Once this side has said CLOSE, the rest of the read is thrown away, and nothing stands behind CLOSE."""
     stage.connection.data_received(BUSY + publication("/a", 1) + encode_frame(Kind.PING, b""))
-    stage.connection.close(4008, "queue full")
+    stage.connection.writer.close(4008, "queue full")
     stage.connection.data_received(publication("/a", 2))
     stage.play()
     assert stage.values == []

@@ -87,7 +87,7 @@ async def test_a_frame_that_drips(hub: Hub) -> None:
     """A frame that gets on by a byte now and then is ended, though each byte is a sign of life."""
     client = await hub.client(name="me")
     (connection,) = hub.connections
-    session = connection._session
+    session = connection.session
     await client.send(publication("/a", bytes(60_000))[:1000])
     for _ in range(12):
         held = session.held_bytes

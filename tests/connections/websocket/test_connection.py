@@ -196,7 +196,7 @@ async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None
     publish(hub.node.core, "/t", 1)
     connection.abort()
     hub.node.core.flush()
-    connection.send_gap(3)
+    connection.writer.send_gap(3)
     connection.drain()
     connection.drain()
     await eventually(lambda: not hub.node.connections)
@@ -271,7 +271,7 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
     clients = [await hub.websocket("/t", subprotocol=kind) for kind in (JSON, JSON, MSGPACK, MSGPACK)]
     batch = Batch.of("/t", [{"n": 1}, 2])
     made = []
-    for make in {connection._session.codec.form for connection in hub.connections}:
+    for make in {connection.session.codec.form for connection in hub.connections}:
         form = batch.form(make)
         made.append((form, form.frames(batch)))
     core = hub.node.core
@@ -322,12 +322,12 @@ async def test_one_turn_is_one_write(hub: Hub) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(transport, name)
 
-    connection._transport = Recorder()  # type: ignore[assignment]
+    connection.transport = Recorder()  # type: ignore[assignment]
     for number in range(16):
         publish(hub.node.core, f"/t/{number}", number)
     assert await client.messages(16) == [(f"/t/{number}", number) for number in range(16)]
     assert len(writes) == 1
-    connection._transport = transport
+    connection.transport = transport
 
 
 async def test_the_client_closes(hub: Hub) -> None:

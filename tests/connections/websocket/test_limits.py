@@ -77,7 +77,7 @@ async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> Non
     """A message that gets on by a byte now and then is ended, however it is cut, and whatever stands between."""
     client = await hub.websocket(name="me")
     (connection,) = hub.connections
-    session = connection._session
+    session = connection.session
     await client.send(begun)
     for _ in range(12):
         held = session.held_bytes

@@ -163,7 +163,7 @@ async def test_queued_messages_share_no_memory_with_forms(start_hub: StartHub) -
     queue = handler._waiting._queue
     assert queue is not None
     held = [
-        batch.form(hub.connections[0]._session.codec.form).held_bytes
+        batch.form(hub.connections[0].session.codec.form).held_bytes
         for batch in queue._items
         if not isinstance(batch, int)
     ]
