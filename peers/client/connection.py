@@ -12,7 +12,8 @@ client ─ publish, subscribe ... ─▶ conversation ─▶ write_outgoing ─�
 | all others (1001, 1013, 4008, no CLOSE at all ...) | `ConnectionLostError` | yes |
 
 A hub also closes with 1002 when its PING stayed unanswered. Where this side had heard nothing for as long as that
-takes, because the process was stopped or the machine asleep, it is taken for what it is and tried again.
+takes, because the process was stopped or the machine asleep, it is taken for what it is and tried again. That says
+nothing of the other codes: whoever was sent away while he slept is not to come back.
 
 Owner: the event loop. Invariants: `opened` and `lost` are both set in the end, and never to an exception; nothing is
 handed on after the end. `writable` means that the operating system has taken all that was written (the transport's
@@ -69,9 +70,11 @@ class Ending(NamedTuple):
     @property
     def final(self) -> bool:
         """Whether another attempt makes no sense."""
-        if self.renewable and self.code == CloseCode.NOT_RECOGNISED:
-            return False
-        return self.code in _FINAL and not self.overslept
+        if self.code == CloseCode.PROTOCOL_ERROR:
+            return not self.overslept
+        if self.code == CloseCode.NOT_RECOGNISED:
+            return not self.renewable
+        return self.code in _FINAL
 
     @property
     def retry_after_s(self) -> float | None:

@@ -41,3 +41,11 @@ def test_overslept() -> None:
     ending = Ending(CloseCode.PROTOCOL_ERROR, "no answer to PING", overslept=True)
     assert not ending.final
     assert type(ending.error()) is ConnectionLostError
+
+
+@pytest.mark.parametrize("code", FINAL.keys() - {CloseCode.PROTOCOL_ERROR})
+def test_sent_away_while_asleep(code: CloseCode) -> None:
+    """A sleep excuses nothing else: whose user is gone, or who was kicked, does not try again, and is told why."""
+    ending = Ending(code, "you are gone", overslept=True)
+    assert ending.final
+    assert type(ending.error()) is FINAL[code]
