@@ -1,0 +1,55 @@
+"""What hubs tell each other of the mesh: `Announcement`, `Digest`, `Wanted`.
+
+```
+link comes up    ─▶ Digest: which hubs are known, and up to which announcement        ◀─ the same of the far side
+                 ─▶ Announcement with base 0 of each hub of which the far side knows less: a full copy
+something changed ─▶ Announcement from `base` to `seq`, on every link but the one that it came over
+one was missed   ─▶ Wanted                                                             ◀─ a full copy
+```
+
+An announcement names how things stand at `seq`, for whatever has changed since `base`: not what was done to them. So it
+fits whoever knows anything from `base` up to `seq`, and it does no harm to hear a part of it twice.
+
+Owner: nobody; they are values. Not here: the bytes (`peers.wire`), what follows from them (`hub.mesh.mesh`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Announcement", "Digest", "Told", "Wanted"]
+
+
+class Announcement(NamedTuple):
+    """What has changed at one hub, told by itself and passed on by others."""
+
+    hub: bytes
+    """Its id, 16 bytes."""
+    base: int
+    """The number of the announcement that this one continues; 0 for none: this is all that there is to know."""
+    seq: int
+    """The number of this one, from 1 on; none is given twice."""
+    name: str = ""
+    """What the hub calls itself, for people."""
+    neighbours: tuple[tuple[bytes, int], ...] | None = None
+    """The ids of all hubs that it is linked with, each with the cost of that link; None where nothing has changed."""
+    added: tuple[str, ...] = ()
+    """Prefixes that are wanted there."""
+    removed: tuple[str, ...] = ()
+    """Prefixes that are no longer wanted there."""
+
+
+class Digest(NamedTuple):
+    """What the speaker knows: each hub with the number of its last announcement."""
+
+    known: tuple[tuple[bytes, int], ...]
+
+
+class Wanted(NamedTuple):
+    """The speaker has missed an announcement of a hub, and wants a full copy of what is known of it."""
+
+    hub: bytes
+
+
+Told = Announcement | Digest | Wanted
+"""Whatever stands in a ROUTING frame."""

@@ -1,0 +1,165 @@
+"""`Knowledge`: what is known of every hub of the mesh, and who must be told what of it.
+
+```
+hear(link, announcement) ─ newer ──▶ record ─▶ due on every other link
+                          ├ the same or older: passed over
+                          └ something between is missing: a full copy is asked for
+```
+
+Owner: `Mesh`. Invariants: of each hub the newest announcement that has come stands here; whatever stands here was told
+on every link, or is due there; what a far side has told itself is not told back. Cost: an announcement costs what it
+touches, once for each link.
+
+Not here: what follows from it (`hub.mesh.graph`, `hub.mesh.mesh`), bytes (`peers.wire`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+from hub.errors import CloseCode, RejectedError
+from hub.filter import Change
+from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.limits import MeshLimits
+from hub.mesh.outgoing import Outgoing
+from hub.mesh.record import Record
+
+__all__ = ["Heard", "Knowledge"]
+
+L = TypeVar("L")
+
+
+class Heard(NamedTuple):
+    """What an announcement has changed here."""
+
+    hub: bytes
+    interest: Change
+    """What the hub wants otherwise than before."""
+    neighbours: bool
+    """Whether it told of its links; they may be the same as before."""
+
+
+class Knowledge(Generic[L]):
+    """Every hub that is known, this one with it.
+
+    Args:
+        own: The record of this hub.
+        limits: How much there may be.
+    """
+
+    __slots__ = ("_limits", "_links", "own", "records", "refused_total")
+
+    def __init__(self, own: Record, limits: MeshLimits) -> None:
+        self._limits = limits
+        self.own = own
+        # Hub → what is known of it. A hub is there from its first announcement until `forget`; this one always.
+        self.records: dict[bytes, Record] = {own.hub: own}
+        # Link → what it is to be told; from `add` to `discard`.
+        self._links: dict[L, Outgoing] = {}
+        # How many announcements were refused, as there were too many hubs; nothing takes away from it.
+        self.refused_total = 0
+
+    # Links.
+
+    def add(self, link: L) -> None:
+        """A link is up: the far side is told what is known here, in a few words."""
+        self._links[link] = Outgoing(Digest(tuple((hub, record.seq) for hub, record in self.records.items())))
+
+    def discard(self, link: L) -> None:
+        """A link is gone."""
+        del self._links[link]
+
+    def __contains__(self, link: L) -> bool:
+        return link in self._links
+
+    def due(self) -> Iterable[L]:
+        """Return the links that are to be told something."""
+        return [link for link, outgoing in self._links.items() if outgoing]
+
+    def take(self, link: L) -> list[Told]:
+        """Return what a link is to be told now, and forget it; nothing for a link that is gone."""
+        outgoing = self._links.get(link)
+        return outgoing.take(self.records) if outgoing is not None else []
+
+    # What is said here.
+
+    def announce(self, change: Change, *, neighbours: bool) -> None:
+        """This hub itself has something to say: its record has been changed already, but for `seq`."""
+        base = self.own.seq
+        self.own.seq += 1
+        self._spread(None, self.own, base, (*change.added, *change.removed), neighbours=neighbours)
+
+    def outbid(self, seq: int) -> None:
+        """Somebody else has told of this hub, with that number: what this hub says itself must be newer."""
+        self.own.seq = max(self.own.seq, seq) + 1
+        for outgoing in self._links.values():
+            if outgoing.is_told:
+                outgoing.copy(self.own.hub)
+
+    # What is heard.
+
+    def hear_digest(self, link: L, digest: Digest) -> None:
+        """The far side tells what it knows: whatever is newer here is due there."""
+        outgoing = self._links[link]
+        outgoing.is_told = True
+        known = dict(digest.known)
+        for hub, record in self.records.items():
+            if record.seq > known.get(hub, 0):
+                outgoing.copy(hub)
+
+    def hear_wanted(self, link: L, wanted: Wanted) -> None:
+        """The far side wants a full copy."""
+        if wanted.hub in self.records:
+            self._links[link].copy(wanted.hub)
+
+    def hear(self, link: L, announcement: Announcement) -> Heard | None:
+        """Take an announcement of another hub; return what it has changed, None if it was known, or one is missing.
+
+        Raises:
+            RejectedError: There would be too many hubs, or links of one hub.
+        """
+        hub, seq = announcement.hub, announcement.seq
+        outgoing = self._links[link]
+        record = self.records.get(hub)
+        if record is None or announcement.base > record.seq:
+            if announcement.base:
+                outgoing.want(hub)
+                return None
+            self._check_room()
+            record = self.records[hub] = Record(hub)
+        outgoing.heard(hub, seq, record.seq)
+        if seq <= record.seq:
+            return None
+        self._check_neighbours(announcement)
+        base = record.seq
+        change = record.take(announcement, self._limits.prefixes)
+        outgoing.heard(hub, seq, record.seq)
+        told_neighbours = announcement.neighbours is not None
+        self._spread(link, record, base, (*change.added, *change.removed), neighbours=told_neighbours)
+        return Heard(hub, change, told_neighbours)
+
+    def forget(self, hub: bytes) -> Change:
+        """Forget a hub; return what it wanted."""
+        record = self.records.pop(hub)
+        for outgoing in self._links.values():
+            outgoing.forget(hub)
+        return Change(removed=tuple(record.wants))
+
+    def _spread(self, but: L | None, record: Record, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
+        for link, outgoing in self._links.items():
+            if link is not but:
+                outgoing.change(record.hub, base, touched, neighbours=neighbours)
+
+    def _check_room(self) -> None:
+        if len(self.records) >= self._limits.hubs:
+            self.refused_total += 1
+            text = f"{len(self.records)} hubs are known here, the limit is {self._limits.hubs}"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+
+    def _check_neighbours(self, announcement: Announcement) -> None:
+        told = announcement.neighbours
+        if told is not None and len(told) > self._limits.neighbours:
+            self.refused_total += 1
+            text = f"hub {announcement.hub.hex()}: {len(told)} links, the limit is {self._limits.neighbours}"
+            raise RejectedError(CloseCode.BAD_DATA, text)

@@ -1,0 +1,312 @@
+"""`Mesh`: many hubs that act as one, whatever shape their links have.
+
+```
+links come and go, own interest ─▶ announcements of this hub ─┐
+announcements of others ─▶ Knowledge ─┬─▶ told on the other links
+                                      ├─▶ on_interest: what a hub wants, for the routes
+                                      └─▶ Graph ─▶ on_trees; onward(origin, who wants it): links on which it goes on
+a message of an origin and epoch      ─▶ Upstreams: is it taken from this link?
+```
+
+Each hub tells all others, by its links, which links it has and what is wanted there. So every hub can tell on which
+tree the messages of each hub travel, and sends each of them only where it leads to somebody who wants it.
+
+**Safe whatever is believed**: see `hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins a new
+epoch whenever it hears of a change of links, and again at `SETTLE_S` after the last one, when everybody else must have
+heard, too. So the upstream that each hub has by then is the one in the tree.
+
+What comes is taken at once (`hear`, `change`, `link_up`, `link_down`); what follows from all of it together is done by
+`check`, which the owner calls at the end of each turn in which something came, and when it said.
+
+Owner: the core. Invariants: those of the parts. No I/O, no clock: times are arguments, seconds of any clock that does
+not go back. `L` is whatever stands for a link. Cost: `check` goes over all links of the mesh once where hubs have told
+of theirs, about 5 ms for 1,000 hubs with 3,000 links.
+
+Not here: the bytes (`peers.wire`), who gets a message at this hub (`hub.routes`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+from hub.filter import Change
+from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.graph import Graph
+from hub.mesh.knowledge import Knowledge
+from hub.mesh.limits import MeshLimits
+from hub.mesh.pace import Pace
+from hub.mesh.record import Record
+from hub.mesh.upstream import Upstreams
+
+__all__ = ["BURST", "EVERY_S", "FORGET_S", "SETTLE_S", "Mesh"]
+
+L = TypeVar("L")
+
+SETTLE_S: Final = (0.25, 1.0, 2.0)
+"""When a new epoch begins after the last change of links, seconds: announcements cross a mesh in far less, but for the
+last of these, which is for links that are slow."""
+
+FORGET_S: Final = 60.0
+"""How long a hub is remembered that cannot be reached, seconds."""
+
+EVERY_S: Final = 1.0
+"""How often a hub announces what has changed there, in the long run."""
+
+BURST: Final = 8
+"""How many announcements it may make at once, after it was quiet: so a change is heard at once, a stream of them once a
+second."""
+
+
+class Mesh(Generic[L]):
+    """One hub's part of the mesh.
+
+    Args:
+        hub: The id of this hub.
+        name: What it is called, for people.
+        on_trees: Called when messages may take other ways than before: what was remembered of `onward` holds no more.
+        on_interest: Called with a hub, and how what is wanted there has changed.
+        on_due: Called with a link that is to be told something: `take` has it.
+        on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
+        limits: How much is kept.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_forget_s",
+        "_graph",
+        "_has_new_links",
+        "_interest_pace",
+        "_knowledge",
+        "_link_changes",
+        "_link_pace",
+        "_links",
+        "_on_clash",
+        "_on_due",
+        "_on_interest",
+        "_on_trees",
+        "_outbid",
+        "_settle_s",
+        "_upstreams",
+        "epoch",
+        "hub",
+    )
+
+    def __init__(  # noqa: PLR0913 -- what it is told of the outside
+        self,
+        hub: bytes,
+        name: str = "",
+        *,
+        on_trees: Callable[[], object],
+        on_interest: Callable[[bytes, Change], object],
+        on_due: Callable[[L], object],
+        on_clash: Callable[[int], object] = lambda _: None,
+        limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
+    ) -> None:
+        own = Record(hub)
+        own.name = name
+        own.seq = 1
+        self.hub = hub
+        # The epoch of what enters the mesh here now; it only grows.
+        self.epoch = 1
+        self._on_trees, self._on_interest, self._on_due, self._on_clash = on_trees, on_interest, on_due, on_clash
+        self._knowledge: Knowledge[L] = Knowledge(own, limits)
+        self._graph = Graph(hub)
+        self._upstreams: Upstreams[L] = Upstreams()
+        # The id of a neighbour → the link to it, while that is up.
+        self._links: dict[bytes, L] = {}
+        # Prefix → whether it is wanted here now, of those that were not announced yet.
+        self._changes: dict[str, bool] = {}
+        # Whether there are links of this hub that were not announced yet, or are announced and gone.
+        self._link_changes = False
+        # The number that this hub's next announcement must be above, where somebody else speaks in its name.
+        self._outbid = 0
+        self._interest_pace, self._link_pace = Pace(BURST, EVERY_S), Pace(BURST, EVERY_S)
+        # When new epochs begin, ascending.
+        self._settle_s: list[float] = []
+        # Whether hubs have told of their links since the last `check`.
+        self._has_new_links = False
+        # When the next hub is to be forgotten; infinite while all can be reached.
+        self._forget_s = math.inf
+
+    # Links of this hub.
+
+    def link_up(self, link: L, far: bytes, *, cost: int = 1) -> None:
+        """A link to another hub is up.
+
+        Args:
+            link: Which; hashable.
+            far: The id of the hub at its other end, to which there is no other link.
+            cost: How far away it is; at least 1.
+        """
+        self._links[far] = link
+        self._knowledge.own.neighbours[far] = cost
+        self._knowledge.add(link)
+        self._link_changes = self._has_new_links = True
+        self._on_due(link)
+
+    def link_down(self, link: L) -> None:
+        """A link is gone; it does no harm if it was none."""
+        far = next((hub for hub, one in self._links.items() if one is link), None)
+        if far is None:
+            return
+        del self._links[far], self._knowledge.own.neighbours[far]
+        self._knowledge.discard(link)
+        self._upstreams.leave(link)
+        self._link_changes = self._has_new_links = True
+
+    # What is wanted here.
+
+    def change(self, change: Change) -> None:
+        """What this hub wants of others has changed."""
+        wants, changes = self._knowledge.own.wants, self._changes
+        for prefixes, is_wanted in ((change.removed, False), (change.added, True)):
+            for prefix in prefixes:
+                if (prefix in wants) is is_wanted:
+                    changes.pop(prefix, None)  # it was taken back before anybody was told
+                else:
+                    changes[prefix] = is_wanted
+
+    # What others say.
+
+    def hear(self, link: L, told: Told) -> None:
+        """Take what the far side of a link tells of the mesh.
+
+        Raises:
+            RejectedError: It is over a limit here; nothing of it was taken.
+        """
+        if link not in self._knowledge:
+            return
+        match told:
+            case Digest():
+                self._knowledge.hear_digest(link, told)
+            case Wanted():
+                self._knowledge.hear_wanted(link, told)
+            case Announcement():
+                self._hear(link, told)
+        self._tell()
+
+    def _hear(self, link: L, announcement: Announcement) -> None:
+        if announcement.hub == self.hub:
+            if announcement.seq > self._knowledge.own.seq:
+                self._on_clash(announcement.seq)
+                self._outbid = max(self._outbid, announcement.seq)
+            return
+        heard = self._knowledge.hear(link, announcement)
+        if heard is None:
+            return
+        self._has_new_links = self._has_new_links or heard.neighbours
+        if heard.interest.added or heard.interest.removed:
+            self._on_interest(heard.hub, heard.interest)
+
+    def take(self, link: L) -> list[Told]:
+        """Return what a link is to be told now, in this order, and before any message that is routed later."""
+        return self._knowledge.take(link)
+
+    # Time.
+
+    def check(self, now_s: float) -> float:
+        """Do what follows from what has come, and what is due by now; return when there will be more, at the latest.
+
+        Infinite for never.
+        """
+        self._announce_what_is_due(now_s)
+        if self._has_new_links:
+            self._has_new_links = False
+            self._regraph(now_s)
+        while self._settle_s and self._settle_s[0] <= now_s:
+            del self._settle_s[0]
+            self.epoch += 1
+        if self._forget_s <= now_s:
+            self._forget(now_s)
+        self._tell()
+        due_s = [self._forget_s, *self._settle_s[:1]]
+        if self._changes:
+            due_s.append(self._interest_pace.ready_s(now_s))
+        if self._link_changes or self._outbid:
+            due_s.append(self._link_pace.ready_s(now_s))
+        return min(due_s)
+
+    def _announce_what_is_due(self, now_s: float) -> None:
+        links_due = (self._link_changes or bool(self._outbid)) and self._link_pace.ready_s(now_s) <= now_s
+        wants_due = bool(self._changes) and self._interest_pace.ready_s(now_s) <= now_s
+        if not (links_due or wants_due):
+            return
+        change = self._take_changes() if wants_due else Change()
+        if wants_due:
+            self._interest_pace.use(now_s)
+        if links_due:
+            self._link_pace.use(now_s)
+            self._link_changes = False
+        if links_due and self._outbid:
+            self._knowledge.outbid(self._outbid)
+            self._outbid = 0
+        else:
+            self._knowledge.announce(change, neighbours=links_due)
+
+    def _take_changes(self) -> Change:
+        wants, changes = self._knowledge.own.wants, self._changes
+        added = tuple(prefix for prefix, is_wanted in changes.items() if is_wanted)
+        removed = tuple(prefix for prefix, is_wanted in changes.items() if not is_wanted)
+        for prefix in removed:
+            del wants[prefix]
+        wants.update(dict.fromkeys(added))
+        changes.clear()
+        return Change(added, removed)
+
+    def _tell(self) -> None:
+        for link in self._knowledge.due():
+            self._on_due(link)
+
+    # The graph.
+
+    def _regraph(self, now_s: float) -> None:
+        """Hubs have told of links: they may be the same as before, but others may have believed otherwise meanwhile."""
+        self.epoch += 1
+        self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
+        records = self._knowledge.records
+        is_changed = self._graph.update(records)
+        reached = self._graph.reached
+        for hub, record in records.items():
+            record.lost_s = math.inf if hub in reached else min(record.lost_s, now_s)
+        self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
+        if is_changed:
+            self._on_trees()
+
+    def _forget(self, now_s: float) -> None:
+        """Forget hubs that could not be reached for long."""
+        for record in list(self._knowledge.records.values()):
+            if record.lost_s + FORGET_S <= now_s:
+                self._upstreams.forget(record.hub)
+                change = self._knowledge.forget(record.hub)
+                if change.removed:
+                    self._on_interest(record.hub, change)
+        self._forget_s = FORGET_S + min(record.lost_s for record in self._knowledge.records.values())
+
+    # Messages.
+
+    def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
+        """Return whether a message that comes by a link is taken here, which its origin and epoch decide."""
+        return origin != self.hub and origin in self._knowledge.records and self._upstreams.accepts(link, origin, epoch)
+
+    def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
+        """Return whether a message that was not taken is lost here for sure, as a newer epoch has overtaken it."""
+        return self._upstreams.is_lost(link, origin, epoch)
+
+    def onward(self, origin: bytes, wanting: Iterable[bytes]) -> tuple[L, ...]:
+        """Return the links on which a message of `origin` goes on, so that it reaches the hubs that want it."""
+        hops = self._graph.next_hops(origin, wanting)
+        return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
+
+    # Looking at it.
+
+    @property
+    def records(self) -> dict[bytes, Record]:
+        """What is known of each hub, this one with it; not to be changed."""
+        return self._knowledge.records
+
+    @property
+    def graph(self) -> Graph:
+        """Which hubs are linked."""
+        return self._graph

@@ -1,0 +1,111 @@
+"""`Outgoing`: what one link is still to be told of the mesh.
+
+It holds no texts, only what has changed since the far side was told: so changes that a far side does not read merge,
+and a link that does not read holds no more than the mesh has.
+
+```
+hub A: announcements 7, 8, 9 come ─▶ due: base 6, prefixes touched {/a, /b}, neighbours? no
+take() ─▶ Announcement(A, base 6, seq 9, added: those of the touched that A wants now, removed: the others)
+```
+
+Owner: `hub.mesh.knowledge`, one for each link. Invariant: the far side knows of each hub at least what stood at the
+`base` of what is due: it was told that on this link, or has told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.record import Record
+
+__all__ = ["Outgoing"]
+
+
+class _Due:
+    """What of one hub is to be told."""
+
+    __slots__ = ("base", "neighbours", "touched")
+
+    def __init__(self, base: int) -> None:
+        # The announcement up to which the far side knows it; 0: a full copy is due, whatever else stands here.
+        self.base = base
+        # Whether its neighbours have changed.
+        self.neighbours = False
+        # The prefixes that have come or gone since.
+        self.touched: dict[str, None] = {}
+
+
+class Outgoing:
+    """One link."""
+
+    __slots__ = ("_digest", "_due", "_wanted", "is_told")
+
+    def __init__(self, digest: Digest) -> None:
+        self._digest: Digest | None = digest
+        # False until the digest of the far side has come: before, nobody knows what it must be told.
+        self.is_told = False
+        # Hub → what is due, in the order in which it became that.
+        self._due: dict[bytes, _Due] = {}
+        # Hubs of which a full copy is to be asked for.
+        self._wanted: dict[bytes, None] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether there is something to be told."""
+        return bool(self._digest is not None or self._due or self._wanted)
+
+    def copy(self, hub: bytes) -> None:
+        """A full copy of what is known of a hub is due."""
+        self._due[hub] = _Due(0)
+
+    def change(self, hub: bytes, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
+        """Something has changed at a hub, of which the far side knows what stood at `base`."""
+        if not self.is_told:
+            return  # the digest of the far side will be compared with what is known by then
+        due = self._due.get(hub)
+        if due is None:
+            due = self._due[hub] = _Due(base)
+        due.neighbours = due.neighbours or neighbours
+        if due.base:
+            due.touched.update(dict.fromkeys(touched))
+
+    def heard(self, hub: bytes, seq: int, known: int) -> None:
+        """The far side has told of a hub up to `seq` itself; here `known` is known."""
+        if seq >= known:
+            self._due.pop(hub, None)
+
+    def want(self, hub: bytes) -> None:
+        """Ask for a full copy of a hub."""
+        self._wanted[hub] = None
+
+    def forget(self, hub: bytes) -> None:
+        """A hub is forgotten."""
+        self._due.pop(hub, None)
+
+    def take(self, records: dict[bytes, Record]) -> list[Told]:
+        """Return what is to be told now, and forget it."""
+        told: list[Told] = []
+        if self._digest is not None:
+            told.append(self._digest)
+            self._digest = None
+        told.extend(Wanted(hub) for hub in self._wanted)
+        self._wanted.clear()
+        told.extend(_announcement(records[hub], due) for hub, due in self._due.items())
+        self._due.clear()
+        return told
+
+
+def _announcement(record: Record, due: _Due) -> Announcement:
+    wants = record.wants
+    if not due.base:
+        neighbours = tuple(record.neighbours.items())
+        return Announcement(record.hub, 0, record.seq, record.name, neighbours, tuple(wants))
+    return Announcement(
+        record.hub,
+        due.base,
+        record.seq,
+        "",
+        tuple(record.neighbours.items()) if due.neighbours else None,
+        tuple(prefix for prefix in due.touched if prefix in wants),
+        tuple(prefix for prefix in due.touched if prefix not in wants),
+    )

@@ -1,0 +1,70 @@
+"""`Record`: what is known of one hub of the mesh, as of its last announcement that has come here.
+
+Owner: `hub.mesh.knowledge`. Invariant: it is what the hub itself had at `seq`, but for prefixes over the limit, which
+are counted and not kept. Cost: what an announcement touches; a full copy costs what the hub wants.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hub.filter import Change
+from hub.mesh.announcement import Announcement
+
+__all__ = ["Record"]
+
+
+class Record:
+    """One hub.
+
+    Args:
+        hub: Its id.
+    """
+
+    __slots__ = ("hub", "left_out", "lost_s", "name", "neighbours", "seq", "wants")
+
+    def __init__(self, hub: bytes) -> None:
+        self.hub = hub
+        self.name = ""
+        # The number of its last announcement that is known here; 0 before the first. It only grows.
+        self.seq = 0
+        # The hubs that it says it is linked with, each with the cost.
+        self.neighbours: dict[bytes, int] = {}
+        # The prefixes that it wants; none covers another where the hub keeps to the rules, which nothing here needs.
+        self.wants: dict[str, None] = {}
+        # How many prefixes of its announcements were not kept, as they were too many.
+        self.left_out = 0
+        # Since when it cannot be reached; infinite while it can.
+        self.lost_s = math.inf
+
+    def take(self, announcement: Announcement, prefixes_limit: int) -> Change:
+        """Take what a hub announces, which must be newer than what is known; return what it wants unlike before.
+
+        Args:
+            announcement: With a base that is not above `seq`.
+            prefixes_limit: How many prefixes are kept.
+        """
+        self.seq = announcement.seq
+        if announcement.name:
+            self.name = announcement.name
+        if announcement.neighbours is not None:
+            self.neighbours = dict(announcement.neighbours)
+        wants = self.wants
+        if announcement.base:
+            gone = announcement.removed
+        else:
+            wanted = dict.fromkeys(announcement.added)
+            gone = tuple(prefix for prefix in wants if prefix not in wanted)
+        removed = tuple(prefix for prefix in gone if prefix in wants)
+        for prefix in removed:
+            del wants[prefix]
+        added = []
+        for prefix in announcement.added:
+            if prefix in wants:
+                continue
+            if len(wants) >= prefixes_limit:
+                self.left_out += 1
+                continue
+            wants[prefix] = None
+            added.append(prefix)
+        return Change(tuple(added), removed)

@@ -1,0 +1,65 @@
+"""`Tree`: the way that messages of one hub take through the mesh, the same wherever the same is known.
+
+```
+      origin         parents: for each hub the one before it on the way from the origin; of several by which it
+     |      |        is equally far, the one with the lowest id
+     A      B
+   |   |    |        onward, at A: C by C, D by D; nothing for B and E, which are not beneath A
+   C   D    E
+```
+
+Owner: nobody; these are functions. Cost: about 3 µs a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+
+__all__ = ["Links", "onward", "parents"]
+
+Links = Mapping[bytes, Mapping[bytes, int]]
+"""Hub → the hubs that it is linked with → cost; the same in both directions."""
+
+
+def parents(origin: bytes, links: Links) -> dict[bytes, bytes]:
+    """Return for each hub that can be reached the one before it, nearest first; the one before the origin is itself."""
+    distance = {origin: 0}
+    parent = {origin: origin}
+    ordered: dict[bytes, bytes] = {}
+    heap: list[tuple[int, bytes]] = [(0, origin)]
+    while heap:
+        far, hub = heappop(heap)
+        if hub in ordered:
+            continue
+        ordered[hub] = parent[hub]
+        for other, cost in links.get(hub, {}).items():
+            reached = far + cost
+            known = distance.get(other)
+            if known is None or reached < known:
+                distance[other] = reached
+                parent[other] = hub
+                heappush(heap, (reached, other))
+            elif reached == known and hub < parent[other] and other not in ordered:
+                parent[other] = hub
+    return ordered
+
+
+def onward(hub: bytes, parent: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return for each hub beneath `hub` in a tree the neighbour of `hub` that leads there.
+
+    Args:
+        hub: In the tree, or not.
+        parent: As `parents` returns it: nearer hubs stand before those that are farther.
+    """
+    if hub not in parent:
+        return {}
+    beneath: dict[bytes, bytes] = {}
+    for other, before in parent.items():
+        if other == hub:
+            continue
+        if before == hub:
+            beneath[other] = other
+        elif (first := beneath.get(before)) is not None:
+            beneath[other] = first
+    return beneath

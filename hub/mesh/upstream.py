@@ -1,0 +1,76 @@
+"""`Upstreams`: from which link the messages of each hub are taken.
+
+A message belongs to the *epoch* of its origin in which it entered the mesh there. Of each epoch, a hub takes messages
+from one link only, the one that brought the first of them; and once it has taken a newer epoch, nothing of an older
+one.
+
+That alone makes it sure that no message arrives twice or goes around, and that those of one origin arrive in their
+order, whatever hubs believe of the graph: each hub has one upstream in an epoch, which never changes; a ring of such
+upstreams never gets a first message, as that comes from the origin; and epochs only grow. What hubs know of the graph
+decides only whether messages arrive: see `hub.mesh.mesh` for how an origin begins epochs.
+
+Owner: `Mesh`. Memory: one entry for each hub that is known. Cost: one dictionary hit for each change of origin.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["Upstreams"]
+
+L = TypeVar("L")
+
+
+class _Upstream(Generic[L]):
+    """The link from which one origin's messages are taken, and the one of the epoch before."""
+
+    __slots__ = ("before", "epoch", "link")
+
+    def __init__(self, epoch: int, link: L) -> None:
+        self.epoch = epoch
+        # None once that link is gone: then nothing more of this epoch is taken.
+        self.link: L | None = link
+        # Epoch and link from which messages were taken before; None where there are none, or that link is gone.
+        self.before: tuple[int, L] | None = None
+
+
+class Upstreams(Generic[L]):
+    """The upstream of each origin."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self) -> None:
+        # Origin → its upstream, from the first message until the origin is forgotten.
+        self._of: dict[bytes, _Upstream[L]] = {}
+
+    def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
+        """Return whether a message of an epoch that a link brings now is taken."""
+        upstream = self._of.get(origin)
+        if upstream is None:
+            self._of[origin] = _Upstream(epoch, link)
+            return True
+        if epoch > upstream.epoch:
+            upstream.before = None if upstream.link is None else (upstream.epoch, upstream.link)
+            upstream.epoch, upstream.link = epoch, link
+            return True
+        return epoch == upstream.epoch and upstream.link is link
+
+    def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
+        """Return whether a message that was not taken is lost here for sure: a newer epoch has overtaken it.
+
+        Of any other one that was not taken, nobody can tell: it may have come by another link.
+        """
+        upstream = self._of.get(origin)
+        return upstream is not None and upstream.before == (epoch, link)
+
+    def leave(self, link: L) -> None:
+        """A link is gone. Nothing more of the epochs in which it was upstream is taken from others."""
+        for upstream in self._of.values():
+            if upstream.link is link:
+                upstream.link = None
+            if upstream.before is not None and upstream.before[1] is link:
+                upstream.before = None
+
+    def forget(self, origin: bytes) -> None:
+        """A hub is forgotten."""
+        self._of.pop(origin, None)

@@ -1,0 +1,289 @@
+"""Hubs that tell each other of links and of what is wanted: three in a row, rings, and what goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from hub.errors import RejectedError
+from hub.filter import Change
+from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.limits import MeshLimits
+from hub.mesh.mesh import BURST, FORGET_S, SETTLE_S, Mesh
+
+
+class Hub:
+    """A hub with its links, which carry everything at once."""
+
+    def __init__(self, number: int, limits: MeshLimits = MeshLimits()) -> None:  # noqa: B008
+        self.id = bytes([number]) * 16
+        self.wanted: dict[bytes, set[str]] = {}
+        self.trees = 0
+        self.clashes: list[int] = []
+        self.links: dict[Link, Hub] = {}
+        self.mesh: Mesh[Link] = Mesh(
+            self.id,
+            f"hub {number}",
+            on_trees=self._count_trees,
+            on_interest=self._note,
+            on_due=lambda _: None,
+            on_clash=self.clashes.append,
+            limits=limits,
+        )
+
+    def _count_trees(self) -> None:
+        self.trees += 1
+
+    def _note(self, hub: bytes, change: Change) -> None:
+        wanted = self.wanted.setdefault(hub, set())
+        assert wanted.isdisjoint(change.added)
+        assert wanted.issuperset(change.removed)
+        wanted.update(change.added)
+        wanted.difference_update(change.removed)
+
+
+class Link:
+    """One end of a link."""
+
+    def __init__(self, far: Hub) -> None:
+        self.far = far
+        self.other_end: Link
+
+
+def connect(a: Hub, b: Hub, cost: int = 1) -> None:
+    """Link two hubs."""
+    to_b, to_a = Link(b), Link(a)
+    to_b.other_end, to_a.other_end = to_a, to_b
+    a.links[to_b], b.links[to_a] = b, a
+    a.mesh.link_up(to_b, b.id, cost=cost)
+    b.mesh.link_up(to_a, a.id, cost=cost)
+
+
+def disconnect(a: Hub, b: Hub) -> None:
+    """Cut the link between two hubs."""
+    for one, other in ((a, b), (b, a)):
+        link = next(link for link, far in one.links.items() if far is other)
+        del one.links[link]
+        one.mesh.link_down(link)
+
+
+def settle(*hubs: Hub, now_s: float) -> None:
+    """Carry whatever is told, until nothing is."""
+    for _ in range(100):
+        is_quiet = True
+        for hub in hubs:
+            hub.mesh.check(now_s)
+            for link in list(hub.links):
+                for told in hub.mesh.take(link):
+                    is_quiet = False
+                    link.far.mesh.hear(link.other_end, told)
+        if is_quiet:
+            return
+    pytest.fail("hubs do not come to an end")
+
+
+def ways(hub: Hub, origin: Hub, *wanting: Hub) -> set[Hub]:
+    """Where a message of `origin` goes on from `hub`."""
+    return {link.far for link in hub.mesh.onward(origin.id, [one.id for one in wanting])}
+
+
+def test_a_row_of_hubs_knows_what_is_wanted_at_its_end() -> None:
+    """And what is not wanted there any more; messages go on towards it only."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    c.mesh.change(Change(("/x", "/y")))
+    settle(a, b, c, now_s=1)
+    assert a.wanted[c.id] == b.wanted[c.id] == {"/x", "/y"}
+    assert ways(a, a, c) == {b}
+    assert ways(b, a, c) == {c}
+    assert ways(b, c, c) == set()
+    c.mesh.change(Change((), ("/x",)))
+    settle(a, b, c, now_s=2)
+    assert a.wanted[c.id] == {"/y"}
+    assert a.mesh.records[c.id].name == "hub 3"
+
+
+def test_in_a_ring_each_hub_is_reached_by_one_way() -> None:
+    """Whichever hub a message enters by."""
+    hubs = [Hub(number) for number in range(1, 6)]
+    for one, other in zip(hubs, hubs[1:] + hubs[:1], strict=True):
+        connect(one, other)
+    settle(*hubs, now_s=0)
+    for origin in hubs:
+        reached = [origin]
+        for hub in reached:
+            reached += ways(hub, origin, *hubs)
+        assert sorted(one.id for one in reached) == sorted(one.id for one in hubs)
+
+
+def test_a_link_counts_only_if_both_hubs_tell_of_it() -> None:
+    """So nobody can pretend to be near another."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    lie = Announcement(c.id, 0, 1, "", ((a.id, 1), (b.id, 1)))
+    a.mesh.hear(link, lie)
+    a.mesh.check(1)
+    assert ways(a, a, c) == set()
+
+
+def test_what_is_added_and_removed_before_anybody_was_told_is_not_told() -> None:
+    """It is not worth an announcement."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    seq = a.mesh.records[a.id].seq
+    a.mesh.change(Change(("/x",)))
+    a.mesh.change(Change((), ("/x",)))
+    settle(a, b, now_s=1)
+    assert a.mesh.records[a.id].seq == seq
+
+
+def test_a_hub_with_many_changes_announces_them_once_a_second() -> None:
+    """After a few at once; and all of it arrives."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    seq = a.mesh.records[a.id].seq
+    for tick in range(1000):
+        a.mesh.change(Change((f"/{tick}",)))
+        settle(a, b, now_s=10 + tick / 100)
+    assert a.mesh.records[a.id].seq - seq <= BURST + 10
+    settle(a, b, now_s=30)
+    assert b.wanted[a.id] == {f"/{tick}" for tick in range(1000)}
+
+
+def test_changes_for_a_link_that_does_not_read_are_merged() -> None:
+    """One announcement says how things stand now."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    a.mesh.change(Change(("/stays", "/goes")))
+    a.mesh.check(10)
+    a.mesh.change(Change((), ("/goes",)))
+    a.mesh.check(11)
+    (told,) = a.mesh.take(link)
+    assert isinstance(told, Announcement)
+    assert (told.added, told.removed) == (("/stays",), ("/goes",))
+    b.mesh.hear(link.other_end, told)
+    assert b.wanted[a.id] == {"/stays"}
+
+
+def test_whoever_has_missed_an_announcement_asks_for_a_full_copy() -> None:
+    """What does not continue what is known is not taken."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    a.mesh.change(Change(("/lost",)))
+    a.mesh.check(10)
+    a.mesh.take(link)  # and nobody carries it
+    a.mesh.change(Change(("/late",)))
+    a.mesh.check(20)
+    for told in a.mesh.take(link):
+        b.mesh.hear(link.other_end, told)
+    assert b.wanted.get(a.id, set()) == set()
+    assert b.mesh.take(link.other_end) == [Wanted(a.id)]
+    a.mesh.hear(link, Wanted(a.id))
+    settle(a, b, now_s=21)
+    assert b.wanted[a.id] == {"/lost", "/late"}
+
+
+def test_an_origin_begins_epochs_when_links_change_and_when_all_must_have_heard() -> None:
+    """Then nothing more is due."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    settle(a, b, c, now_s=0)
+    connect(b, c)
+    settle(a, b, c, now_s=100)
+    epochs = [a.mesh.epoch]
+    for settle_s in SETTLE_S:
+        a.mesh.check(100 + settle_s)
+        epochs.append(a.mesh.epoch)
+    assert epochs == list(itertools.accumulate([epochs[0], *(1 for _ in SETTLE_S)]))
+    assert a.mesh.check(200) == math.inf
+
+
+def test_messages_of_this_hub_or_of_an_unknown_one_are_not_taken() -> None:
+    """The first have gone around, the others come from nowhere."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    assert not a.mesh.accepts(link, a.id, 1)
+    assert not a.mesh.accepts(link, b"?" * 16, 1)
+    assert a.mesh.accepts(link, b.id, b.mesh.epoch)
+
+
+def test_a_hub_that_is_gone_is_forgotten_with_what_it_wanted() -> None:
+    """Not before a minute; when it comes back, all is told anew."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    c.mesh.change(Change(("/x",)))
+    settle(a, b, c, now_s=0)
+    disconnect(b, c)
+    settle(a, b, now_s=10)
+    assert ways(a, a, c) == set()
+    assert a.wanted[c.id] == {"/x"}
+    assert a.mesh.check(10 + FORGET_S / 2) == 10 + FORGET_S
+    a.mesh.check(10 + FORGET_S)
+    assert c.id not in a.mesh.records
+    assert a.wanted[c.id] == set()
+    connect(b, c)
+    settle(a, b, c, now_s=100)
+    assert a.wanted[c.id] == {"/x"}
+
+
+def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None:
+    """What the hub says itself is newer than what was said in its name."""
+    a, b, twin = Hub(1), Hub(2), Hub(1)
+    connect(a, b)
+    a.mesh.change(Change(("/a",)))
+    settle(a, b, now_s=0)
+    for tick in range(3):
+        twin.mesh.change(Change((f"/twin/{tick}",)))
+        twin.mesh.check(tick)
+    told = Announcement(a.id, 0, 99, "twin", (), ("/twin",))
+    c = Hub(3)
+    connect(b, c)
+    settle(a, b, c, now_s=1)
+    b.mesh.hear(next(link for link, far in b.links.items() if far is c), told)
+    settle(a, b, c, now_s=2)
+    assert a.clashes
+    assert a.mesh.records[a.id].seq > 99
+    assert b.wanted[a.id] == c.wanted[a.id] == {"/a"}
+
+
+def test_hubs_links_and_prefixes_are_limited() -> None:
+    """What is over a limit is left out or refused, and counted."""
+    limits = MeshLimits(hubs=3, neighbours=2, prefixes=2)
+    a, b = Hub(1, limits), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    a.mesh.hear(link, Announcement(b"c" * 16, 0, 1, "", (), ("/1", "/2", "/3")))
+    assert a.wanted[b"c" * 16] == {"/1", "/2"}
+    assert a.mesh.records[b"c" * 16].left_out == 1
+    with pytest.raises(RejectedError, match="3 hubs are known here, the limit is 3"):
+        a.mesh.hear(link, Announcement(b"d" * 16, 0, 1))
+    too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
+    with pytest.raises(RejectedError, match="3 links, the limit is 2"):
+        a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", too_many))
+
+
+def test_what_is_told_by_a_link_that_is_gone_is_passed_over() -> None:
+    """It does no harm."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    link = next(iter(a.links))
+    disconnect(a, b)
+    a.mesh.link_down(link)
+    a.mesh.hear(link, Digest(()))
+    assert a.mesh.take(link) == []

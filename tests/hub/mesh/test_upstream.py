@@ -1,0 +1,44 @@
+"""From which link the messages of an origin are taken."""
+
+from __future__ import annotations
+
+from hub.mesh.upstream import Upstreams
+
+A = b"a" * 16
+
+
+def test_an_epoch_is_taken_from_the_link_that_brings_it_first() -> None:
+    """And from no other."""
+    upstreams: Upstreams[str] = Upstreams()
+    assert upstreams.accepts("one", A, 1)
+    assert not upstreams.accepts("two", A, 1)
+    assert upstreams.accepts("one", A, 1)
+
+
+def test_nothing_older_is_taken_and_what_was_overtaken_is_lost() -> None:
+    """Of what another link brings nobody can tell."""
+    upstreams: Upstreams[str] = Upstreams()
+    assert upstreams.accepts("one", A, 1)
+    assert upstreams.accepts("two", A, 2)
+    assert not upstreams.accepts("one", A, 1)
+    assert upstreams.is_lost("one", A, 1)
+    assert not upstreams.is_lost("three", A, 1)  # it may have come by another link
+
+
+def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
+    """Another link may have brought a part of it already."""
+    upstreams: Upstreams[str] = Upstreams()
+    assert upstreams.accepts("one", A, 1)
+    upstreams.leave("one")
+    assert not upstreams.accepts("two", A, 1)
+    assert upstreams.accepts("two", A, 2)
+    assert not upstreams.is_lost("one", A, 1)
+
+
+def test_origins_are_apart() -> None:
+    """Each has an upstream of its own, until it is forgotten."""
+    upstreams: Upstreams[str] = Upstreams()
+    assert upstreams.accepts("one", A, 5)
+    assert upstreams.accepts("two", b"b" * 16, 1)
+    upstreams.forget(A)
+    assert upstreams.accepts("two", A, 1)
