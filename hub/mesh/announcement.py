@@ -10,7 +10,7 @@ one was missed   ─▶ Wanted                                                  
 An announcement names how things stand at `seq`, for whatever has changed since `base`: not what was done to them. So it
 fits whoever knows anything from `base` up to `seq`, and it does no harm to hear a part of it twice.
 
-Owner: nobody; they are values. Not here: the bytes (`peers.wire`), what follows from them (`hub.mesh.mesh`).
+Owner: nobody; they are values. Not here: the bytes (`peers.wire.routing`), what follows from them (`hub.mesh.mesh`).
 """
 
 from __future__ import annotations

@@ -62,6 +62,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     link: bytes = b""
     """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub repeats them
     if it sends ACCOUNT."""
+    mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """From a hub: which version of the mesh it speaks, 0 for none. ORIGIN and ROUTING are said where both sides speak
+    one."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a client, 1 if it takes shared memory, which works over a Unix socket only. From a hub that grants it, the
     size in bytes above which values should travel that way; 0 if it does not grant it."""

@@ -11,7 +11,7 @@ __all__ = ["IGNORABLE", "Kind"]
 
 
 class Kind(IntEnum):
-    """The kind of a frame. ORIGIN and ROUTING are reserved for later versions, and refused for now."""
+    """The kind of a frame."""
 
     HELLO = 1
     MESSAGES = KIND_MESSAGES

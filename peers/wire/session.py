@@ -20,14 +20,14 @@ WITH_HUB         ✓         ✓
 WITH_CLIENT     ✓       ✓             ✓      ✓
 WITH_LINK                       ✓     ✓      ✓
 
-              ACCOUNT  TOKEN
+              ACCOUNT  TOKEN  ORIGIN  ROUTING
 WITH_CLIENT               ✓
-WITH_LINK        ✓        ✓
+WITH_LINK        ✓        ✓      ✓       ✓
 ```
 
 In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs. A client's
 MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are `SharedMessages`, if shared
-memory was granted.
+memory was granted. ORIGIN and ROUTING are expected only where both sides have said `mesh` in their HELLO.
 
 A missing entry ends the connection with 1002, except for kinds that may be passed over (`IGNORABLE`). A connection
 feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`. The
@@ -46,6 +46,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
+from hub.mesh.announcement import Digest, Wanted
 from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.account import Account, decode_account
@@ -61,6 +62,7 @@ from peers.wire.control import (
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, NamesHeard, decode_claim, decode_names, decode_release, numbered
+from peers.wire.origin import Origin, decode_origin
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -72,6 +74,7 @@ from peers.wire.records import (
     decode_stage,
     request_number,
 )
+from peers.wire.routing import AnnouncementPart, decode_routing
 from peers.wire.rules import RuleChange, decode_rules
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 from peers.wire.shared import Released, Segment, SharedMessages, decode_released, decode_segment, shared_messages
@@ -176,6 +179,10 @@ Event = (
     | Released
     | Renewal
     | Account
+    | Origin
+    | Digest
+    | Wanted
+    | AnnouncementPart
     | Pong
     | Closing
 )
@@ -206,6 +213,7 @@ class Session(Generic[R]):
         "has_heard",
         "has_more",
         "has_outgoing",
+        "mesh",
         "phase",
         "rejected_messages",
         "shared",
@@ -226,6 +234,8 @@ class Session(Generic[R]):
         """How many messages of the far side were refused by this session."""
         self.shared = False
         """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
+        self.mesh = 0
+        """What this side has said as `mesh` in its HELLO; the owner sets it once, with that."""
         self._role = role
         self._awaits_last_word = False
         """True from the CLOSE of this side to the one of the peer hub, if that says one, too; with others never."""
@@ -560,6 +570,22 @@ class Session(Generic[R]):
     def _account(self, frame: Frame) -> Event:
         return decode_account(frame.body)
 
+    def _origin(self, frame: Frame) -> Event:
+        self._check_mesh(Kind.ORIGIN)
+        return decode_origin(frame.body)
+
+    def _routing(self, frame: Frame) -> Event | None:
+        self._check_mesh(Kind.ROUTING)
+        try:
+            return decode_routing(frame.body)
+        except RejectedError as error:
+            self.reject(error)
+            return None
+
+    def _check_mesh(self, kind: Kind) -> None:
+        if not (self.mesh and self.far is not None and self.far.mesh):
+            raise self._unexpected(kind)
+
     def _close(self, frame: Frame) -> Event:
         code, text = decode_close(frame.body)
         self.phase = Phase.CLOSED
@@ -598,6 +624,8 @@ def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | N
         Kind.RELEASED: Session._released,  # noqa: SLF001
         Kind.TOKEN: Session._token,  # noqa: SLF001
         Kind.ACCOUNT: Session._account,  # noqa: SLF001
+        Kind.ORIGIN: Session._origin,  # noqa: SLF001
+        Kind.ROUTING: Session._routing,  # noqa: SLF001
     }
     return {kind: meanings[kind] for kind in kinds}
 
@@ -635,6 +663,8 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
         Kind.UNRULE,
         Kind.TOKEN,
         Kind.ACCOUNT,
+        Kind.ORIGIN,
+        Kind.ROUTING,
         *_SERVICES,
         *_ALIVE,
     )

@@ -55,6 +55,7 @@ BAD = {
     "queue of none": (msgpack.packb(CLIENT | {"queue": {"messages": 0}}), "queue.messages"),
     "queue of nothing": (msgpack.packb(CLIENT | {"queue": {"bytes": -1}}), "queue.bytes"),
     "unknown policy": (msgpack.packb(CLIENT | {"queue": {"overflow": "drop-all"}}), "queue.overflow"),
+    "mesh below nothing": (msgpack.packb(HUB | {"mesh": -1}), "mesh"),
     "frame of nothing": (msgpack.packb(CLIENT | {"frame": 0}), "frame"),
     "nested 60,000 deep": (nested(60_000), ""),
     "unknown field nested 60,000 deep": (unknown_nested(60_000), ""),
@@ -93,7 +94,7 @@ def test_unknown_fields_are_passed_over() -> None:
 def test_what_may_be_left_out() -> None:
     """All but protocol and role, and a hub's id."""
     hello = Hello.decode(msgpack.packb(CLIENT))
-    assert (hello.id, hello.name, hello.token, hello.queue) == (b"", "", "", None)
+    assert (hello.id, hello.name, hello.token, hello.queue, hello.mesh) == (b"", "", "", None, 0)
     assert hello.frame == FRAME_LIMIT_BYTES
 
 
@@ -122,7 +123,13 @@ hellos: st.SearchStrategy[Hello] = st.one_of(
         queue=st.none() | wishes,
         frame=st.integers(1, 2**32),
     ),
-    st.builds(Hello, protocol=st.just(1), role=st.just("hub"), id=st.binary(min_size=16, max_size=16)),
+    st.builds(
+        Hello,
+        protocol=st.just(1),
+        role=st.just("hub"),
+        id=st.binary(min_size=16, max_size=16),
+        mesh=st.integers(0, 2),
+    ),
 )
 
 

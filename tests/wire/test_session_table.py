@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame
+from hub.mesh.announcement import Wanted
 from hub.names.claim import Wish
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rule import Rule
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
+from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
+from peers.wire.origin import Origin, encode_origin
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -23,11 +27,12 @@ from peers.wire.records import (
     encode_stage,
     records_parts,
 )
+from peers.wire.routing import encode_routing
 from peers.wire.rules import encode_rules
 from peers.wire.session import Closing, Phase
 from peers.wire.shared import Segment, encode_released, encode_segment
 from peers.wire.token import Renewal, encode_token
-from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, Side, frames_of, message, side_of
+from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, HUB_ID, Side, frames_of, message, side_of
 
 DRAWN = """
               HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE  FETCH  RECORDS  STAGE  COMMIT
@@ -54,11 +59,11 @@ WITH_CLIENT     ✓       ✓       .     ✓      ✓
 WITH_HUB        .       .       .     .      .
 WITH_LINK       .       .       ✓     ✓      ✓
 
-              ACCOUNT  TOKEN
-OPENING          .       .
-WITH_CLIENT      .       ✓
-WITH_HUB         .       .
-WITH_LINK        ✓       ✓
+              ACCOUNT  TOKEN  ORIGIN  ROUTING
+OPENING          .       .      .       .
+WITH_CLIENT      .       ✓      .       .
+WITH_HUB         .       .      .       .
+WITH_LINK        ✓       ✓      ✓       ✓
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
 
@@ -103,12 +108,14 @@ BODIES = {
     Kind.UNRULE: encode_rules(Kind.UNRULE, [Rule(("a",))], 7),
     Kind.TOKEN: encode_token(Renewal(7, "hub_x")),
     Kind.ACCOUNT: encode_account(Account(b"12345678", 1, 2)),
+    Kind.ORIGIN: encode_origin(Origin(HUB_ID, 1)),
+    Kind.ROUTING: b"".join(encode_routing(Wanted(HUB_ID), 4096)),
 }
 
 
 def frame_of(kind: Kind) -> bytes:
-    """A good frame of that kind, as far as there is one."""
-    return BODIES.get(kind, encode_frame(kind, b""))
+    """A good frame of that kind."""
+    return BODIES[kind]
 
 
 def side_in(phase: Phase) -> Side:
@@ -117,13 +124,16 @@ def side_in(phase: Phase) -> Side:
     if phase is Phase.CLOSED:
         side.session.close(CloseCode.DONE, "done")
     elif phase is not Phase.OPENING:
-        side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else HUB_HELLO).encode())
+        side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else MESH_HELLO).encode())
     side.session.shared = True
+    side.session.mesh = 1
     side.events.clear()
     side.session.take_outgoing()
     assert side.session.phase is phase
     return side
 
+
+MESH_HELLO = msgspec.structs.replace(HUB_HELLO, mesh=1)
 
 ALIVE = [phase for phase in Phase if phase is not Phase.CLOSED]
 
@@ -151,6 +161,18 @@ def test_every_pair(phase: Phase, kind: Kind) -> None:
     assert frame.kind == Kind.CLOSE
     assert decode_close(frame.body) == (CloseCode.PROTOCOL_ERROR, text)
     assert side.session.phase is Phase.CLOSED
+
+
+@pytest.mark.parametrize("kind", [Kind.ORIGIN, Kind.ROUTING], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("mesh", "hello"), [(0, MESH_HELLO), (1, HUB_HELLO), (0, HUB_HELLO)])
+def test_the_mesh_is_for_those_who_both_speak_it(mesh: int, hello: Hello, kind: Kind) -> None:
+    """A hub that has not said `mesh`, or was not told it, must not say what belongs to it."""
+    side = side_of("hub")
+    side.session.mesh = mesh
+    side.hear(hello.encode() + frame_of(kind))
+    assert side.closings == [
+        Closing(CloseCode.PROTOCOL_ERROR, f"{kind.name} is not expected with a peer hub", by_far_side=False)
+    ]
 
 
 @pytest.mark.parametrize("role", ["client", "hub"])

@@ -1,0 +1,52 @@
+"""ORIGIN: by which hub the messages behind it have entered the mesh, and in which of its epochs.
+
+```
+ 0  16 bytes  id of the hub
+16  u32       epoch
+```
+
+It is a state of the stream, not a part of a message: it holds for all MESSAGES frames behind it, up to the next ORIGIN.
+Before the first one, messages are those of the hub that speaks, in its epoch 0. So a run of messages of one origin
+costs one frame of 28 bytes, and messages themselves are written as they came.
+
+No state, no I/O. Not here: which messages of an epoch are taken (`hub.mesh`), and where this may be said
+(`peers.wire.session`).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import encode_frame
+from peers.wire.kinds import Kind
+
+__all__ = ["Origin", "decode_origin", "encode_origin"]
+
+_BODY = Struct(">16sI")
+
+
+class Origin(NamedTuple):
+    """Where the messages behind it have entered the mesh."""
+
+    hub: bytes
+    """The id of the hub, 16 bytes."""
+    epoch: int
+    """Its epoch, 0 to 2³² - 1; 0 is also that of a hub which knows nothing of the mesh."""
+
+
+def encode_origin(origin: Origin) -> bytes:
+    """Return the frame."""
+    return encode_frame(Kind.ORIGIN, _BODY.pack(*origin))
+
+
+def decode_origin(body: bytes) -> Origin:
+    """Read the body of an ORIGIN frame.
+
+    Raises:
+        ProtocolError: It has another size, so nobody can know whose the messages behind it are.
+    """
+    if len(body) != _BODY.size:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ORIGIN: {len(body)} bytes, expected {_BODY.size}")
+    return Origin(*_BODY.unpack(body))

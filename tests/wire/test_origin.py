@@ -1,0 +1,56 @@
+"""The body of ORIGIN, and what it means where it stands."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import encode_frame
+from peers.wire.kinds import Kind
+from peers.wire.origin import Origin, decode_origin, encode_origin
+from peers.wire.session import Closing
+from tests.wire.pair import HUB_HELLO, HUB_ID, Side, frames_of, message, runs_in, side_of
+
+
+def linked() -> Side:
+    """A hub's session with a peer hub, both of which speak the mesh."""
+    side = side_of("hub")
+    side.session.mesh = 1
+    side.hear(msgspec.structs.replace(HUB_HELLO, mesh=1).encode())
+    side.events.clear()
+    return side
+
+
+@given(st.builds(Origin, st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1)))
+def test_round_trip(origin: Origin) -> None:
+    """The id, then the epoch."""
+    (frame,) = frames_of(encode_origin(origin))
+    assert (frame.kind, frame.flags, frame.key) == (Kind.ORIGIN, 0, b"")
+    assert frame.body == origin.hub + origin.epoch.to_bytes(4, "big")
+    assert decode_origin(frame.body) == origin
+
+
+@pytest.mark.parametrize("size", [0, 16, 19, 21])
+def test_another_size(size: int) -> None:
+    """Ends the connection, as nobody knows whose the messages behind it are."""
+    with pytest.raises(ProtocolError, match=f"ORIGIN: {size} bytes, expected 20") as error:
+        decode_origin(bytes(size))
+    assert error.value.code == CloseCode.PROTOCOL_ERROR
+    side = linked()
+    side.hear(encode_frame(Kind.ORIGIN, bytes(size)) + message(b"/a"))
+    text = f"ORIGIN: {size} bytes, expected 20"
+    assert side.events == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)]
+
+
+def test_it_stands_between_messages() -> None:
+    """Messages of the same route are one run before it, and another one behind it."""
+    side = linked()
+    origin = Origin(HUB_ID, 2**32 - 1)
+    side.hear(message(b"/a") * 2 + encode_origin(origin) + message(b"/a") * 3)
+    before, between, behind = side.events
+    assert between == origin
+    assert [run.messages for event in (before, behind) for run in runs_in(event)] == [2, 3]
+    assert not side.session.closed

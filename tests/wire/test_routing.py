@@ -1,0 +1,338 @@
+"""The body of ROUTING: what is told is what is heard, in however many parts; and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import CloseCode, RejectedError
+from hub.frame import encode_frame
+from hub.mesh.announcement import Announcement, Digest, Wanted
+from peers.wire.control import Notice, decode_notice
+from peers.wire.kinds import Kind
+from peers.wire.routing import (
+    ENTRIES_PER_PART,
+    HUBS_LIMIT,
+    AnnouncementPart,
+    Assembly,
+    decode_routing,
+    encode_routing,
+)
+from tests.wire.pair import HUB_HELLO, frames_of, side_of
+
+SMALLEST_FRAME_BYTES = 4096
+"""The least that a hub can be set to take."""
+
+HUB, OTHER = b"h" * 16, b"o" * 16
+
+numbers = st.integers(1, 2**32 - 1)
+ids = st.binary(min_size=16, max_size=16)
+hubs = st.lists(st.tuples(ids, numbers), max_size=5).map(tuple)
+prefixes = st.lists(st.sampled_from(["", "/a", "/ä/€", "x" * 1024, "ä" * 512]), max_size=9).map(tuple)
+announcements = st.builds(
+    lambda seqs, **fields: Announcement(base=min(seqs), seq=max(seqs), **fields),
+    st.sets(st.integers(0, 2**32 - 1), min_size=2, max_size=2),
+    hub=ids,
+    name=st.sampled_from(["", "edge", "ü" * 32]),
+    neighbours=st.none() | hubs,
+    added=prefixes,
+    removed=prefixes,
+)
+
+
+def bodies(item: Announcement | Digest | Wanted, limit_bytes: int = 1 << 24) -> list[bytes]:
+    """The bodies of the frames that tell an item."""
+    frames = frames_of(b"".join(encode_routing(item, limit_bytes)))
+    assert {frame.kind for frame in frames} == {Kind.ROUTING}
+    return [frame.body for frame in frames]
+
+
+def parts_of(announcement: Announcement, limit_bytes: int = 1 << 24) -> list[AnnouncementPart]:
+    """An announcement as it is heard."""
+    heard = [decode_routing(body) for body in bodies(announcement, limit_bytes)]
+    return [part for part in heard if isinstance(part, AnnouncementPart)]
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """So many prefixes."""
+    return tuple(f"/{number}" for number in range(count))
+
+
+def large(count: int, hub: bytes = HUB, seq: int = 7) -> Announcement:
+    """A full copy of what a hub wants, so many prefixes."""
+    return Announcement(hub, 0, seq, "edge", ((OTHER, 1),), numbered(count), ())
+
+
+@given(hubs)
+def test_a_digest(known: tuple[tuple[bytes, int], ...]) -> None:
+    """Pairs of hub and number."""
+    (body,) = bodies(Digest(known))
+    assert msgpack.unpackb(body) == [1, [[hub, seq] for hub, seq in known]]
+    assert decode_routing(body) == Digest(known)
+
+
+def test_a_copy_that_is_wanted() -> None:
+    """The hub that it is about."""
+    (body,) = bodies(Wanted(HUB))
+    assert msgpack.unpackb(body) == [2, HUB]
+    assert decode_routing(body) == Wanted(HUB)
+
+
+def test_an_announcement() -> None:
+    """Is one part where it fits."""
+    said = Announcement(HUB, 3, 5, "edge", ((OTHER, 2),), ("/a", ""), ("/b",))
+    (body,) = bodies(said)
+    assert msgpack.unpackb(body) == [3, HUB, 3, 5, 0, True, "edge", [[OTHER, 2]], ["/a", ""], ["/b"]]
+    (nothing,) = bodies(Announcement(HUB, 3, 5, "", None, (), ()))
+    assert msgpack.unpackb(nothing) == [3, HUB, 3, 5, 0, True, "", None, [], []]
+
+
+@given(announcements, st.integers(SMALLEST_FRAME_BYTES, 30_000))
+def test_out_and_back(announcement: Announcement, limit_bytes: int) -> None:
+    """Whatever it holds, it arrives, and no frame of it is larger than what the far side takes."""
+    assembly = Assembly(1000)
+    said = bodies(announcement, limit_bytes)
+    assert max(map(len, said)) <= limit_bytes
+    heard = [assembly.add(part) for part in parts_of(announcement, limit_bytes)]
+    assert heard == [None] * (len(said) - 1) + [announcement]
+    assert assembly.entries == 0
+
+
+def test_the_largest_parts_fit() -> None:
+    """What is reckoned for a part is at least what it takes, whatever its numbers are."""
+    top = 2**32 - 1
+    neighbours = tuple((number.to_bytes(16, "big"), top) for number in range(700))
+    said = Announcement(HUB, top - 1, top, "ü" * 32, neighbours, ("x" * 1024,) * 20, ("ä" * 512,) * 20)
+    for limit_bytes in range(SMALLEST_FRAME_BYTES, SMALLEST_FRAME_BYTES + 50):
+        assert max(map(len, bodies(said, limit_bytes))) <= limit_bytes
+
+
+@pytest.mark.parametrize("count", [ENTRIES_PER_PART - 1, ENTRIES_PER_PART, 3 * ENTRIES_PER_PART + 7])
+def test_a_part_is_a_turns_work(count: int) -> None:
+    """No more entries in one, whatever the frames may hold; the name is in the first only."""
+    said = large(count)
+    parts = parts_of(said)
+    assert [part.entries for part in parts[:-1]] == [ENTRIES_PER_PART] * (len(parts) - 1)
+    assert sum(part.entries for part in parts) == count + 1
+    assert [part.part for part in parts] == list(range(len(parts)))
+    assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert [part.name for part in parts] == ["edge"] + [""] * (len(parts) - 1)
+    assembly = Assembly(100_000)
+    assert [assembly.add(part) for part in parts][-1] == said
+
+
+def test_a_digest_that_does_not_fit() -> None:
+    """Tells of as many hubs as it can."""
+    known = tuple((number.to_bytes(16, "big"), 2**32 - 1) for number in range(HUBS_LIMIT + 1))
+    (body,) = bodies(Digest(known))
+    assert decode_routing(body) == Digest(known[:HUBS_LIMIT])
+    (body,) = bodies(Digest(known), SMALLEST_FRAME_BYTES)
+    assert len(body) <= SMALLEST_FRAME_BYTES
+    heard = decode_routing(body)
+    assert isinstance(heard, Digest)
+    assert 0 < len(heard.known) < 200
+    assert heard.known == known[: len(heard.known)]
+
+
+# What is refused.
+
+
+def array(**changes: Any) -> bytes:
+    """A part of an announcement with something in it changed."""
+    fields: dict[str, Any] = {
+        "tag": 3,
+        "hub": HUB,
+        "base": 0,
+        "seq": 1,
+        "part": 0,
+        "last": True,
+        "name": "n",
+        "neighbours": None,
+        "added": [],
+        "removed": [],
+    }
+    packed: bytes = msgpack.packb(list((fields | changes).values()))
+    return packed
+
+
+BAD = {
+    "nothing": (b"", ""),
+    "no value": (b"\xc1", ""),
+    "no array": (b"\x80", "array"),
+    "an empty array": (b"\x90", ""),
+    "an unknown number": (msgpack.packb([4, HUB]), "4"),
+    "a digest of short ids": (msgpack.packb([1, [[HUB[:15], 1]]]), "16"),
+    "a digest of long ids": (msgpack.packb([1, [[HUB + b"x", 1]]]), "16"),
+    "a digest of ids that are text": (msgpack.packb([1, [["h" * 16, 1]]]), "bytes"),
+    "a digest of seq 0": (msgpack.packb([1, [[HUB, 0]]]), ">= 1"),
+    "a digest of too high a seq": (msgpack.packb([1, [[HUB, 2**32]]]), "<= 4294967295"),
+    "a digest of too many": (msgpack.packb([1, [[HUB, 1]] * (HUBS_LIMIT + 1)]), "10000"),
+    "a digest with more behind it": (msgpack.packb([1, [], 0]), "length"),
+    "wanted without an id": (msgpack.packb([2]), "length"),
+    "wanted of a short id": (msgpack.packb([2, b"x"]), "16"),
+    "a short id": (array(hub=b"x"), "16"),
+    "seq 0": (array(seq=0), ">= 1"),
+    "too high a seq": (array(seq=2**32), "<= 4294967295"),
+    "a base below 0": (array(base=-1), ">= 0"),
+    "a base of seq": (array(base=1), "an announcement that leads from 1 to 1"),
+    "a part below 0": (array(part=-1), ">= 0"),
+    "a part that is no number": (array(part="0"), "int"),
+    "last is no truth": (array(last=1), "bool"),
+    "no name": (array(name=None), "str"),
+    "a long name": (array(name="ü" * 33), "a name is over 64 bytes"),
+    "a neighbour with a short id": (array(neighbours=[[b"x", 1]]), "16"),
+    "a cost of 0": (array(neighbours=[[OTHER, 0]]), ">= 1"),
+    "too high a cost": (array(neighbours=[[OTHER, 2**32]]), "<= 4294967295"),
+    "too many neighbours": (array(neighbours=[[OTHER, 1]] * (ENTRIES_PER_PART + 1)), "1000"),
+    "too many prefixes": (array(added=["/a"] * (ENTRIES_PER_PART + 1)), "1000"),
+    "too many altogether": (array(added=["/a"] * 600, removed=["/b"] * 401), "1001 neighbours and prefixes"),
+    "a prefix that is no text": (array(added=[1]), "str"),
+    "a control character": (array(added=["/a", "/\n"]), "has the control character U+000A"),
+    "a control character, removed": (array(removed=["/\x7f"]), "has the control character U+007F"),
+    "a long prefix": (array(added=["ä" * 513]), "is 1026 bytes long"),
+    "a part of nothing": (array(last=False), "a part that holds nothing"),
+    "something behind it": (array(more=1), "length"),
+    "nested deep": (msgpack.packb([3])[:-1] + b"\x91" * 60_000, ""),
+}
+BAD["a prefix that is not UTF-8"] = (array(added=["?"]).replace(b"\xa1?", b"\xa1\xff"), "")
+
+
+@pytest.mark.parametrize(("body", "cause"), BAD.values(), ids=BAD.keys())
+def test_what_is_no_such_array(body: bytes, cause: str) -> None:
+    """Is refused with one text that says what is wrong, and the connection goes on."""
+    with pytest.raises(RejectedError, match=r"^ROUTING: .") as refused:
+        decode_routing(body)
+    assert refused.value.code == CloseCode.BAD_DATA
+    assert cause in refused.value.text
+    side = side_of("hub")
+    side.session.mesh = 1
+    side.hear(msgspec.structs.replace(HUB_HELLO, mesh=1).encode())
+    side.hear(encode_frame(Kind.ROUTING, body))
+    assert len(side.events) == 1
+    assert not side.session.closed
+    (frame,) = frames_of(side.session.take_outgoing())
+    assert decode_notice(frame.body) == Notice("error", code=CloseCode.BAD_DATA, text=refused.value.text)
+
+
+@pytest.mark.parametrize("prefix", ["$hub/", "$hub/client/"])
+def test_the_hubs_own_topics(prefix: str) -> None:
+    """Cross no link, so nobody may say that they are wanted."""
+    for said in (array(added=["/a", prefix]), array(removed=[prefix])):
+        with pytest.raises(RejectedError, match=r"ROUTING: prefix '\$hub/.*cross no link") as refused:
+            decode_routing(said)
+        assert refused.value.code == CloseCode.NOT_ALLOWED
+
+
+# Parts.
+
+
+def test_a_newer_announcement_takes_the_place() -> None:
+    """Of one that is not complete; what still comes of the old one is refused, once."""
+    old, new = parts_of(large(3000)), parts_of(large(1500, seq=8))
+    assembly = Assembly(100_000)
+    assert assembly.add(old[0]) is None
+    assert assembly.add(new[0]) is None
+    assert assembly.entries == new[0].entries
+    assert assembly.add(new[1]) == large(1500, seq=8)
+    with pytest.raises(RejectedError, match="does not continue"):
+        assembly.add(old[1])
+    assert [assembly.add(part) for part in old[2:]] == [None] * len(old[2:])
+    assert assembly.entries == 0
+
+
+def test_parts_about_several_hubs() -> None:
+    """May stand between each other."""
+    assembly = Assembly(100_000)
+    ours, others = large(2500), large(2700, OTHER)
+    heard = [assembly.add(part) for pair in zip(parts_of(ours), parts_of(others), strict=True) for part in pair]
+    assert [one for one in heard if one is not None] == [ours, others]
+    assert assembly.entries == 0
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_part_is_missing(missing: int) -> None:
+    """What is behind it is no announcement: told once, with the hub and the number."""
+    parts = parts_of(large(3500))
+    del parts[missing]
+    assembly = Assembly(100_000)
+    heard = []
+    refused = []
+    for part in parts:
+        try:
+            heard.append(assembly.add(part))
+        except RejectedError as error:
+            refused.append(error)
+    assert set(heard) == {None}
+    (error,) = refused
+    assert error.code == CloseCode.BAD_DATA
+    text = f"ROUTING: announcement 7 of hub {HUB.hex()}: part {missing + 1} does not continue what came before"
+    assert error.text == text
+    assert assembly.entries == 0
+    assert [assembly.add(part) for part in parts_of(large(3500))][-1] == large(3500)
+
+
+def test_a_part_comes_twice() -> None:
+    """It is no continuation of itself."""
+    first, second, *_ = parts_of(large(3000))
+    assembly = Assembly(100_000)
+    assembly.add(first)
+    assembly.add(second)
+    with pytest.raises(RejectedError, match="part 1 does not continue"):
+        assembly.add(second)
+
+
+@pytest.mark.parametrize("neighbours", [None, ()])
+def test_neighbours_are_in_all_parts_or_in_none(neighbours: tuple[()] | None) -> None:
+    """Else nobody knows whether they have changed."""
+    first, second = parts_of(Announcement(HUB, 0, 1, "", neighbours, numbered(1500), ()))
+    other = () if neighbours is None else None
+    assembly = Assembly(100_000)
+    assembly.add(first)
+    with pytest.raises(RejectedError, match="does not continue"):
+        assembly.add(msgspec.structs.replace(second, neighbours=other))
+
+
+@pytest.mark.parametrize("limit", [1, 1500, 2000])
+def test_a_hub_that_wants_too_much(limit: int) -> None:
+    """Is heard for the first of it, and with its neighbours; what is left out is counted."""
+    assembly = Assembly(limit)
+    *_, heard = [assembly.add(part) for part in parts_of(large(5000))]
+    assert heard == large(limit)
+    assert assembly.left_out == 5000 - limit
+    assert assembly.entries == 0
+
+
+def test_what_is_held_is_bounded() -> None:
+    """However many announcements are begun; others are still heard, and an end makes room."""
+    limit = 1000
+    most = 2 * limit + HUBS_LIMIT
+    assembly = Assembly(limit)
+    begun = [
+        next(iter(parts_of(Announcement(number.to_bytes(16, "big"), 0, 1, "", None, (), numbered(1001)))))
+        for number in range(most // ENTRIES_PER_PART)
+    ]
+    for part in begun:
+        assembly.add(part)
+    assert assembly.entries == most
+    with pytest.raises(RejectedError, match=f"over {most} neighbours and prefixes") as refused:
+        assembly.add(parts_of(large(1500))[0])
+    assert refused.value.code == CloseCode.NOT_ALLOWED
+    assert assembly.add(parts_of(large(1500))[1]) is None
+    assert assembly.entries == most
+    last = msgspec.structs.replace(begun[0], part=1, last=True, removed=())
+    assert assembly.add(last) == Announcement(begun[0].hub, 0, 1, "", None, (), numbered(1000))
+    assert assembly.entries == most - ENTRIES_PER_PART
+    assert [assembly.add(part) for part in parts_of(large(900))] == [large(900)]
+
+
+def test_as_much_as_may_be_wanted_can_be_exchanged() -> None:
+    """All of it for something else at once."""
+    said = Announcement(HUB, 3, 4, "", None, numbered(5000), tuple("x" + prefix for prefix in numbered(5000)))
+    assembly = Assembly(5000)
+    assert [assembly.add(part) for part in parts_of(said)][-1] == said
+    assert assembly.left_out == 0
