@@ -131,7 +131,7 @@ class BridgeConversation:
             case Closing():
                 reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = reason
-                self._connection.linger()
+                self._connection.ending.linger()
         return 1
 
     def _publish_incoming(self, incoming: Incoming) -> int:

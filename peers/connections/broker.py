@@ -177,7 +177,7 @@ class BrokerConversation:
             case CommandDropped():
                 self._node.zeek_store_commands += 1
             case Drained():
-                self._connection.finish("")
+                self._connection.ending.finish("")
             case Ended():
                 self._finish(event)
         return 1
@@ -187,7 +187,7 @@ class BrokerConversation:
         try:
             enter_zeek(self._node, self._connection, dialled=self._dialled)
         except NotRecognisedError as error:
-            self._connection.turn_away(error)
+            self._connection.ending.turn_away(error)
             return
         verdict = self._peerings.registry.claim(peer_id, self)
         if verdict is Verdict.PROCEED:
@@ -206,7 +206,7 @@ class BrokerConversation:
         self._connection.reason = f"already connected to endpoint {self.far_name} ({code})"
         self._closing_code = code
         self.session.refuse_redundant()
-        self._connection.linger()
+        self._connection.ending.linger()
 
     def _greet(self, peered: Peered) -> None:
         """The handshake is done: take the far side in."""
@@ -231,11 +231,11 @@ class BrokerConversation:
         connection = self._connection
         reason = connection.reason or f"{ended.text} (Broker code {int(ended.code)}, {ended.code.text})"
         if ended.by_far_side:
-            connection.finish(reason)
+            connection.ending.finish(reason)
         else:
             connection.reason = reason
             self._closing_code = self._closing_code or CloseCode.PROTOCOL_ERROR
-            connection.linger()
+            connection.ending.linger()
 
     # What this hub wants of the far side.
 
@@ -307,7 +307,7 @@ class BrokerConversation:
             self._closing_code = CloseCode.GOING_AWAY
             self.session.say_goodbye(secrets.token_bytes(GOODBYE_BYTES))
             connection.writer.write_outgoing()
-            connection.expect_end(GOODBYE_S)
+            connection.ending.expect(GOODBYE_S)
 
     def drain_publisher(self, text: str) -> None:
         """A Zeek is a peer: it is told as the others are."""

@@ -21,13 +21,11 @@ Cost: per read, not per message. Not here: what is said (`peers.connections.conv
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from hub.delivery import Role
-from hub.errors import CloseCode, NotRecognisedError
+from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.policy.grants import User
 from hub.quotas.quotas import Share
@@ -35,11 +33,10 @@ from hub.quotas.resource import Resource
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import Conversation, Session
 from peers.connections.ended import ENDED, OVER
+from peers.connections.ending import Ending
 from peers.connections.failure import describe
 from peers.connections.holding import FREE_BYTES, Holding
-from peers.connections.lingering import LINGER_S, Lingering
 from peers.connections.pacing import Pacing
-from peers.connections.progress import Progress
 from peers.connections.reading import (
     BARRED,
     ELSEWHERE,
@@ -51,14 +48,13 @@ from peers.connections.reading import (
     PUT_OFF,
     UNACTED,
     UNANSWERED,
-    UNHEARD,
 )
-from peers.connections.unread import arrived_bytes, unread_bytes
+from peers.connections.unread import arrived_bytes
+from peers.connections.watch import Watch
 from peers.connections.writer import Writer
 from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
-from peers.transport.liveness import NO_ANSWER, Act, Liveness
-from peers.transport.transport import NO_TRANSPORT, end_writing, far_address
+from peers.transport.transport import NO_TRANSPORT, far_address
 from peers.users.identity import Identity
 from peers.wire.scanner import NEED_DATA
 
@@ -80,8 +76,6 @@ _COPIES_PER_EVENT = 2
 """A large read that goes to many is copied into the socket of each: so many copies of `_BYTES_PER_EVENT` are as much of
 a share as one event. 256 KiB for 100 subscribers take about 50 ms, and are more than a turn's share."""
 
-_PROOF_ENDED = "what was shown for who this is has ended and was not renewed; connect again with a fresh token"
-
 _REFILL_BELOW = TURN_EVENTS // 2
 """A share that falls below this is filled up after the turn. Above it no callback is worth its while."""
 
@@ -100,77 +94,62 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_drain_text",
-        "_has_acted",
         "_held",
         "_is_dialled",
-        "_is_ending",
         "_is_given_back",
-        "_is_last",
-        "_is_lost",
-        "_lingering",
         "_liveness",
         "_now_s",
         "_pacing",
         "_place",
-        "_progress",
         "_refill_is_due",
         "_share",
-        "_turned_away",
-        "_unread_for",
         "address",
         "after_read",
         "conversation",
-        "due_s",
+        "ending",
         "handler",
+        "has_acted",
         "has_joined",
         "holding",
         "identity",
+        "is_lost",
         "lost",
         "node",
         "reason",
         "session",
         "since_s",
         "transport",
+        "unread_for",
+        "watch",
         "writer",
     )
 
-    def __init__(  # noqa: PLR0915 -- one statement for each field of the state
-        self, node: Node, make: Callable[[Connection], Conversation], *, address: str = ""
-    ) -> None:
-        limits = node.settings.limits
+    def __init__(self, node: Node, make: Callable[[Connection], Conversation], *, address: str = "") -> None:
         self.node = node
         self.transport: asyncio.Transport = NO_TRANSPORT
         """Where it reads and writes. A conversation may put another in its place before anything is written."""
         self.writer = Writer(self)
         """The outlet of its handler, and whatever else is written here."""
-        self._now_s = node.loop.time
-        self._liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
-        self._progress = Progress()
+        self.ending = Ending(self)
+        """What it says last, and what happens then."""
+        self.watch = Watch(self)
+        """Whether it may stay."""
+        self._now_s, self._liveness = node.loop.time, self.watch.liveness  # here, too, since each read needs them
         self.holding = Holding(node.held)
-        self._lingering: Lingering | None = None
-        """Set when this side has ended the connection and waits for the far side to read why."""
+        """What is charged for what has come of a frame, and for what is written and not read."""
         self._share = TURN_EVENTS
         """What is left of this turn's share, however often the loop reads in it. Full again after the turn."""
         self._refill_is_due = False
         """Whether the share will be filled up once this turn is over."""
-        self._unread_for = NOTHING
+        self.unread_for = NOTHING
         """The reasons for which nothing is read (`peers.connections.reading`). While one of `UNACTED` is among them,
         the rest of what was read waits, too."""
         self._held: Any = None
         """The event that comes first after that, if it was asked for already; None otherwise."""
         self._pacing: Pacing | None = None
         """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
-        self._drain_text = ""
-        """What the far side is told once its queue has run out, because the hub stops; empty before that."""
-        self._is_last = False
-        """Whether this side has said its last word, and still takes what the far side has sent before it reads that."""
-        self._has_acted = False
+        self.has_acted = False
         """Whether a whole frame or message has come since the last look at the connection."""
-        self._is_ending = False
-        """Whether the end was agreed on, or is awaited: the next look closes the socket."""
-        self._turned_away: NotRecognisedError | None = None
-        """What the far side, which was not recognised, is told once its answer is due; None for all others."""
         self.identity: Identity | None = None
         """Who the far side is, from when it was recognised (`peers.connections.door`); None for a hub that this hub has
         dialled, which need not show it."""
@@ -178,7 +157,7 @@ class Connection(asyncio.Protocol):
         """Whether this side has opened the connection."""
         self._place: Share | None = None
         """What the connection is charged to, from when it is known who the far side is until its handler has that."""
-        self._is_lost = False
+        self.is_lost = False
         """Whether the socket is closed. What the connection had is given back then, in this turn or in a later one."""
         self._is_given_back = False
         """Whether that was done."""
@@ -188,7 +167,6 @@ class Connection(asyncio.Protocol):
         """Set by the conversation when the far side has become a part of the hub; None again once all is over."""
         self.has_joined = False
         """Whether the far side has ever been a part of the hub."""
-        self.due_s = -1
         self.reason, self.address = "", address
         self.since_s = 0.0
         """Since when the socket is open, of the loop's clock."""
@@ -206,9 +184,8 @@ class Connection(asyncio.Protocol):
         """Count the connection in."""
         self.transport = cast("asyncio.Transport", transport)
         self.address = self.address or far_address(self.transport)
-        self._liveness.heard_s = self.since_s = self._now_s()
+        self.since_s = self.watch.begin()
         refusal = self.node.enter(self) if self._is_dialled else self.node.admit(self)
-        self.node.keepalive.watch(self, self._liveness.heard_s + self.node.settings.limits.handshake_s)
         try:
             self.conversation.begin(refusal)
             self.writer.write_outgoing()
@@ -223,7 +200,7 @@ class Connection(asyncio.Protocol):
             cost = len(data) // _BYTES_PER_EVENT
             if cost:
                 self._work_at_much(cost)
-            elif not (self._unread_for and self._unread_for & UNACTED):
+            elif not (self.unread_for and self.unread_for & UNACTED):
                 self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
             if self._pacing is not None and self._pacing.rate.is_limited:
                 self._pace(self._pacing, len(data))
@@ -234,7 +211,7 @@ class Connection(asyncio.Protocol):
         """Act on what came before the end of the stream, then let the transport close."""
         try:
             self.conversation.end_of_stream()
-            if not self._unread_for & UNACTED:
+            if not self.unread_for & UNACTED:
                 self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self.fail(error)
@@ -250,11 +227,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back everything that the connection had, if need be in a later turn: thousands may be lost at once."""
-        if self._is_lost:
+        if self.is_lost:
             return
-        self._is_lost = True
+        self.is_lost = True
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
-        self.node.keepalive.forget(self)
+        self.node.keepalive.forget(self.watch)
         self.holding.give_back()
         self._end_pacing()
         self.node.core.depart(partial(self.guard, self._give_back))
@@ -263,11 +240,11 @@ class Connection(asyncio.Protocol):
         node = self.node
         node.release(self)
         node.journal.forget_room(self._let_go)
-        self._leave()
+        self.leave()
         log = node.log.debug if self.conversation.is_quiet else node.log.info
         log("connection closed", address=self.address, name=self.conversation.far_name, reason=self.reason)
         self._is_given_back = True
-        if not self._unread_for & UNACTED:
+        if not self.unread_for & UNACTED:
             self._conclude()
 
     def _conclude(self) -> None:
@@ -280,7 +257,7 @@ class Connection(asyncio.Protocol):
         self.guard(self.conversation.conclude)
         self.conversation, self.session = ENDED, ENDED.session
         self.handler = self.after_read = None
-        self.writer.connection = OVER
+        self.writer.connection = self.ending.connection = self.watch.connection = OVER
 
     # The far side.
 
@@ -324,10 +301,10 @@ class Connection(asyncio.Protocol):
         if self.handler is not None and not self.handler.closed:
             self.node.audit.recognised(self.handler, self.how)
 
-    @property
-    def is_lingering(self) -> bool:
-        """Whether this side has ended the connection, and what is read is thrown away."""
-        return self._lingering is not None
+    def go_on_with(self, session: Session) -> None:
+        """This side has said its last word: what comes now is for another session."""
+        self.writer.change_session()
+        self.session = session
 
     # Reading.
 
@@ -359,7 +336,7 @@ class Connection(asyncio.Protocol):
                 if self._share - left >= self.node.events.left:
                     left = self._use_up(left)
             if event is not NEED_DATA or left != self._share:
-                self._has_acted = True
+                self.has_acted = True
             if self._share - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
                 self.node.events.spend(self._share - left)
             self._share = left
@@ -373,7 +350,7 @@ class Connection(asyncio.Protocol):
             self._hold_back()
         if event is NEED_DATA or self.holding.begun_bytes:  # only then may a frame have begun, or be complete
             self._charge_begun()
-        if self.after_read is not None and not self._unread_for & UNACTED:
+        if self.after_read is not None and not self.unread_for & UNACTED:
             self.after_read()
 
     def _work_at_much(self, cost: int) -> None:
@@ -384,7 +361,7 @@ class Connection(asyncio.Protocol):
         """
         core, events = self.node.core, self.node.events
         self._share = self._share - cost if events.left > 0 else 0
-        if self._unread_for & UNACTED:
+        if self.unread_for & UNACTED:
             return
         offered = core.offered  # the handlers that write something once this is worked at
         self.work()
@@ -392,7 +369,7 @@ class Connection(asyncio.Protocol):
         if copies > 0:
             self._share -= copies
             events.spend(copies)
-            if not self._unread_for & UNACTED:
+            if not self.unread_for & UNACTED:
                 self._refill_later()
 
     def _do(self, event: Any, left: int) -> int:
@@ -412,7 +389,7 @@ class Connection(asyncio.Protocol):
         if common.left < common.refill_below:
             common.refill()
         self._share -= cost  # so that `work` does not take it from the share of all once more
-        return self._use_up(left - cost) if self._unread_for & KEPT_OUT else left - cost
+        return self._use_up(left - cost) if self.unread_for & KEPT_OUT else left - cost
 
     def _common(self, event: Any) -> CommonShare:
         """Return the share of all connections that an event is taken from."""
@@ -427,7 +404,7 @@ class Connection(asyncio.Protocol):
     def _charge_begun(self) -> None:
         """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
         held_bytes = self.session.held_bytes
-        if self._is_lost or not (held_bytes > FREE_BYTES or self.holding.begun_bytes):
+        if self.is_lost or not (held_bytes > FREE_BYTES or self.holding.begun_bytes):
             return
         refusal = self.holding.grow(held_bytes, self.node.memory)
         if refusal:
@@ -436,8 +413,8 @@ class Connection(asyncio.Protocol):
 
     def _end_share(self) -> None:
         """Much of this turn's share is used up, or all: the next turn brings a new one."""
-        if self._share <= 0 and (self._is_last or not self.session.closed):
-            if not self._unread_for & KEPT_OUT:
+        if self._share <= 0 and (self.ending.is_last or not self.session.closed):
+            if not self.unread_for & KEPT_OUT:
                 self.stop_reading(PUT_OFF)
                 self._common(self._held).wait(self)
         else:
@@ -454,23 +431,23 @@ class Connection(asyncio.Protocol):
 
     def take_turn(self, events: int) -> None:
         """A turn later: the rest of what was more than a turn's share."""
-        self._unread_for &= ~PUT_OFF
+        self.unread_for &= ~PUT_OFF
         self._share = events
         try:
             if self._held is not None:
                 self._do_held()
-            if self.has_joined or not self._is_lost:  # who has gone before its turn is not taken in any more
+            if self.has_joined or not self.is_lost:  # who has gone before its turn is not taken in any more
                 self.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self.fail(error)
-        if self._is_given_back and not self._unread_for & UNACTED:
+        if self._is_given_back and not self.unread_for & UNACTED:
             self._conclude()
         self.read_on()
 
     def _do_held(self) -> None:
         """Do what was put off. Whoever has gone changes nothing any more, nor does whoever this side has ended."""
         event, self._held = self._held, None
-        if self.session.closed or (self._is_lost and type(event) in self.conversation.changes):
+        if self.session.closed or (self.is_lost and type(event) in self.conversation.changes):
             return
         self.node.core.write_is_due = True  # a read begins, and `end_read` ends it
         try:
@@ -480,14 +457,14 @@ class Connection(asyncio.Protocol):
 
     def _hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
-        is_heard = self._is_last or not self.session.closed
+        is_heard = self.ending.is_last or not self.session.closed
         if is_heard and not self.transport.is_closing():
             self.stop_reading(JOURNAL)
             self.node.journal.wait_room(self._let_go)
 
     def _let_go(self) -> None:
         """The journal has caught up."""
-        self.give_sign()  # what the far side has said meanwhile was not read
+        self.watch.hear()  # what the far side has said meanwhile was not read
         self.read_on(JOURNAL)
 
     def charge_user(self) -> None:
@@ -515,7 +492,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on_paced(self) -> None:
         """The user of the far side may publish again."""
-        self.give_sign()  # as where the journal had held it back
+        self.watch.hear()  # as where the journal had held it back
         self.read_on(PACED)
         self._let_in(ENTERING)
 
@@ -527,48 +504,45 @@ class Connection(asyncio.Protocol):
 
     def _let_in(self, reason: int) -> None:
         """Act on what stood behind, unless it waits for something else, too."""
-        if self._unread_for & reason:
-            self._unread_for &= ~reason
-            self.give_sign()
-            if not self._unread_for & UNACTED:
+        if self.unread_for & reason:
+            self.unread_for &= ~reason
+            self.watch.hear()
+            if not self.unread_for & UNACTED:
                 self.take_turn(TURN_EVENTS)
+
+    def read_all(self) -> None:
+        """Read whatever comes from now on: it is thrown away."""
+        self._end_pacing()
+        self.unread_for = NOTHING
 
     def _end_pacing(self) -> None:
         """Read what comes, however fast: it is not acted on any more."""
         if self._pacing is not None:
             self._pacing.leave()
-        self._unread_for &= ~(PACED | KEPT_OUT)
+        self.unread_for &= ~(PACED | KEPT_OUT)
 
     def hold(self, seconds: float) -> None:
         """Read no further until `go_on`; look after so long whether that has come."""
         self.stop_reading(ELSEWHERE)
-        self._await_end(seconds)
-
-    def turn_away(self, error: NotRecognisedError) -> None:
-        """The far side was not recognised: say so when its answer is due, and read nothing until then."""
-        self._turned_away = error
-        if error.delay_s > 0:
-            self.hold(error.delay_s)
-        else:
-            self.end(error.code, error.text)
+        self.watch.look_in(seconds)
 
     def go_on(self) -> None:
         """What the conversation has waited for has happened: act on what had come before, and read on."""
-        self._unread_for &= ~ELSEWHERE
-        if not self._unread_for & KEPT_OUT:
+        self.unread_for &= ~ELSEWHERE
+        if not self.unread_for & KEPT_OUT:
             self.guard(self.work)
         self.writer.write_outgoing()
         self.read_on()
 
     def stop_reading(self, reason: int) -> None:
         """Read nothing until this reason is gone, and whatever others there are."""
-        self._unread_for |= reason
+        self.unread_for |= reason
         self.transport.pause_reading()
 
     def read_on(self, reason: int = NOTHING) -> None:
         """Read on, as this reason is gone, unless there is another one."""
-        self._unread_for &= ~reason
-        if not (self._unread_for or self._is_lost or self.transport.is_closing() or self.transport.is_reading()):
+        self.unread_for &= ~reason
+        if not (self.unread_for or self.is_lost or self.transport.is_closing() or self.transport.is_reading()):
             self.transport.resume_reading()
 
     def after_turn(self, act: Callable[[], object]) -> None:
@@ -577,34 +551,20 @@ class Connection(asyncio.Protocol):
 
     def go_on_written(self) -> None:
         """The far side reads what it is told: write what else was put off, and read on."""
-        self._unread_for &= ~UNANSWERED
-        if self._drain_text:
-            self._drain()
+        self.unread_for &= ~UNANSWERED
+        self.ending.drain_on()
         self.guard(self.conversation.write_more)
         self.read_on()
 
     # Ends.
 
     def drain(self, text: str = HUB_STOPS) -> None:
-        """The hub stops: what is queued is written while the daemon waits, then the far side is told.
+        """The hub stops: what is queued is written while the daemon waits, then the far side is told."""
+        self.ending.drain(text)
 
-        What goes wrong ends this connection, and does not keep the hub from stopping.
-        """
-        self._drain_text = text
-        self.guard(self._drain)
-
-    def _drain(self) -> None:
-        if self._is_last:  # it was told, and has had its time
-            self._is_last = False
-            self.writer.change_session()
-            self.session = ENDED.session
-            self.linger()
-            return
-        handler = self.handler
-        if handler is not None and not handler.closed:
-            handler.flush()
-        if (handler is None or handler.writable) and not self.session.closed:
-            self.conversation.drain(self._drain_text)
+    def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
+        """The hub stops: tell a client that has published, and take what it has sent before it reads that."""
+        return self.ending.drain_publisher(text, only=only)
 
     @property
     def has_unread(self) -> bool:
@@ -612,58 +572,11 @@ class Connection(asyncio.Protocol):
         handler = self.handler
         if handler is None or handler.closed or not handler.published_messages or handler.is_link:
             return False
-        return bool(self._unread_for & UNACTED) or arrived_bytes(self.transport) > 0
-
-    def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
-        """The hub stops: tell a client that has published, and take what it has sent before it reads that.
-
-        Args:
-            text: What it is told.
-            only: Leave out one that subscribes to something, too.
-
-        Returns:
-            What is done when that is over; None if it is no such client, which is told nothing.
-        """
-        handler, rules = self.handler, self.node.core.rules
-        if handler is None or handler.closed or self.session.closed or not handler.published_messages:
-            return None
-        if handler.role is not Role.CLIENT or (only and (handler.prefixes or any(rules.of(handler)))):
-            return None
-        self.guard(partial(self._drain_publisher, handler, text))
-        return self.lost if self._is_last else None
-
-    def _drain_publisher(self, handler: Handler, text: str) -> None:
-        handler.flush()
-        last = self.conversation.drain_publisher(text) if handler.writable else None
-        if last is None:
-            return
-        self.reason = f"{text} ({int(CloseCode.GOING_AWAY)})"
-        self.writer.write_outgoing()
-        handler.shut()
-        end_writing(self.transport)
-        self.writer.change_session()
-        self.session, self._is_last = last, True
-        self.lost = self.lost or self.node.loop.create_future()
-        self._await_end(LINGER_S)
+        return bool(self.unread_for & UNACTED) or arrived_bytes(self.transport) > 0
 
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""
-        if not self.session.closed:
-            self.reason = self.conversation.close(code, text)
-            self.linger()
-
-    def finish(self, reason: str) -> None:
-        """Both sides know that it is over: close the socket once everything is written."""
-        self.reason = self.reason or reason
-        self.writer.write_outgoing()
-        self._depart()
-        self.transport.close()
-        self._await_end(LINGER_S)
-
-    def expect_end(self, seconds: float) -> None:
-        """Close the socket after so long, if the far side has not ended the conversation by then."""
-        self._is_ending = True
-        self._await_end(seconds)
+        self.ending.end(code, text)
 
     def abort(self) -> None:
         """End it now."""
@@ -678,39 +591,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
             self.connection_lost(None)
 
-    def linger(self) -> None:
-        """Stop sending, but read on for a while and throw it away, so that the far side can read why."""
-        self.writer.write_outgoing()
-        self._depart()
-        if self.transport.is_closing():
-            return
-        if not end_writing(self.transport):
-            self.transport.close()
-            return
-        self._end_pacing()
-        self._unread_for = NOTHING
-        limits = self.node.settings.limits
-        self._lingering = Lingering(self.node.loop.time(), unread_bytes(self.transport), limits)
-        self.read_on()
-        self._await_end(LINGER_S)
-
-    def _await_end(self, seconds: float) -> None:
-        if not self._is_lost:
-            self.node.keepalive.watch(self, self.node.loop.time() + seconds)
-
-    def _depart(self) -> None:
-        """Let the far side be no part of the hub any more: a client that takes nothing more may leave in a later turn.
-
-        Thousands may say CLOSE at once. A peer leaves now: another link may be waiting for its place.
-        """
-        handler = self.handler
-        if handler is None or handler.delivery.role is not Role.CLIENT:
-            self._leave()
-        else:
-            handler.shut()
-            self.node.core.depart(partial(self.guard, self._leave))
-
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """The far side is no part of the hub any more."""
         try:
             self.conversation.leave(self.reason)
@@ -753,7 +634,7 @@ class Connection(asyncio.Protocol):
             **describe(error, read),
         )
 
-    # Time.
+    # What the conversation learns.
 
     def opened(self) -> None:
         """The far side has said who it is, and must give signs of life. Nobody takes its place any more.
@@ -763,77 +644,4 @@ class Connection(asyncio.Protocol):
         """
         if self.has_joined or self._place is not None or self.node.access.is_open:
             self.node.settle(self)
-        due_s = self._liveness.heard_s + self.node.settings.limits.ping_after_s
-        self.node.keepalive.watch(self, min(due_s, self._now_s() + self.proof_left_s()))
-
-    def give_sign(self) -> None:
-        """The far side has shown that it is there, or could not show it, as it was not read."""
-        self._liveness.heard_s = self._now_s()
-
-    def proof_left_s(self) -> float:
-        """Return how many seconds are left before what the far side has shown for who it is ends; inf for never."""
-        identity = self.identity
-        if identity is None or identity.until_s == math.inf:
-            return math.inf
-        return identity.until_s - self.node.wall_us() / 1e6
-
-    def watch_proof(self) -> None:
-        """What the far side shows has changed: look in time for its end."""
-        if not self._is_lost:
-            self.node.keepalive.watch(self, self._now_s())
-
-    def check(self, now_s: float) -> float:
-        """Keep the time limits; return when to look again."""
-        try:
-            return self._look(now_s)
-        except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self.fail(error)
-            return now_s + LINGER_S
-
-    def _look(self, now_s: float) -> float:
-        if self._lingering is not None:
-            unread = unread_bytes(self.transport)
-            next_s = self._lingering.check(now_s, unread)
-            if next_s == math.inf:
-                self.node.cut_connections["unread"] += bool(unread)
-                self.transport.abort()
-            return next_s
-        if self.session.closed or self._is_ending:
-            self.transport.abort()
-            return math.inf
-        if self._turned_away is not None:
-            self.end(self._turned_away.code, self._turned_away.text)
-            return now_s + LINGER_S
-        if not self.conversation.is_open:
-            self.conversation.time_out()
-            return now_s + LINGER_S
-        return self._look_for_life(now_s)
-
-    def _look_for_life(self, now_s: float) -> float:
-        left_s = self.proof_left_s()
-        if left_s <= 0:
-            self.end(CloseCode.NOT_RECOGNISED, _PROOF_ENDED)
-            return now_s + LINGER_S
-        step = self._liveness.check(now_s, reading=not self._unread_for & UNHEARD)
-        if step.act is Act.LOST:
-            text = f"{NO_ANSWER} within {self.node.settings.limits.ping_timeout_s:g} s"
-            self.end(CloseCode.PROTOCOL_ERROR, text)
-            return now_s + LINGER_S
-        if self._is_stuck(now_s):
-            self.node.cut_connections["incomplete"] += 1
-            frame_s = self.node.settings.limits.frame_s
-            self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {frame_s:g} s")
-            return now_s + LINGER_S
-        if step.act is Act.PING:
-            self.conversation.ping()
-            self.writer.write_outgoing()
-        return min(step.next_s, now_s + left_s)
-
-    def _is_stuck(self, now_s: float) -> bool:
-        unfinished = self.session.unfinished
-        if self._unread_for:
-            self._progress.forget()
-        elif self._has_acted:
-            self._progress.go_on(unfinished)
-        self._has_acted = False
-        return self._progress.is_stuck(now_s, self.session.held_bytes, self.node.settings.limits, unfinished)
+        self.watch.opened()

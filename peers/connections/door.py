@@ -7,7 +7,7 @@ connection, token ─▶ Proof ─▶ node.access ─▶ Identity, kept on the c
 ```
 
 Purpose: one place where TCP, Unix sockets, WebSockets and Broker ask who comes. A connection whose far side was not
-recognised is held, unread, until its answer is due (`Connection.turn_away`); it is a newcomer as long, and gives way to
+recognised is held, unread, until its answer is due (`Ending.turn_away`); it is a newcomer as long, and gives way to
 others like one.
 
 Owner of the state: the connection has the identity. Invariants: a token is looked at once and kept nowhere; a far side
@@ -16,7 +16,7 @@ place, or he would come back at once, again and again.
 
 Cost: a few µs for each connection, and a signature for a JWT; nothing for a message. Not here: who is known, how long
 an answer waits, counters and log (`peers.users.access`), what a user may do (`hub.policy`), the end of a proof
-(`Connection.check`).
+(`peers.connections.watch`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
     if before is not None and identity.user != before.user:
         raise RejectedError(CloseCode.NOT_ALLOWED, "this token is another user's; connect anew to be somebody else")
     connection.identity = identity
-    connection.watch_proof()
+    connection.watch.look_in(0.0)  # it may end sooner
     if connection.handler is not None:  # a token may vouch for other roles than the one before
         node.core.authority.give_rights(connection.handler, rights_of(node, connection))
 

@@ -122,9 +122,13 @@ class _Over:
     transport = NO_TRANSPORT
     conversation = ENDED
     session = ENDED.session
-    handler = None
+    handler = identity = None
+    is_lost = True
 
     def after_turn(self, act: Callable[[], object]) -> None:
+        """Do nothing."""
+
+    def guard(self, act: Callable[[], object]) -> None:
         """Do nothing."""
 
     def fail(self, error: Exception) -> None:

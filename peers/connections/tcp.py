@@ -270,7 +270,7 @@ class TcpConversation:
             self.session.reject(error, renewal.request)
             return
         if renewal.request:
-            left_s = self._connection.proof_left_s()
+            left_s = self._connection.watch.proof_left_s()
             until = None if left_s == math.inf else max(0.0, left_s)
             self.session.tell(Notice("confirmed", request=renewal.request, until=until))
 
@@ -282,10 +282,10 @@ class TcpConversation:
         """The conversation is over."""
         reason = f"{closing.text} ({closing.code})" if closing.text else f"closed with {closing.code}"
         if closing.by_far_side:
-            self._connection.finish(reason)
+            self._connection.ending.finish(reason)
         else:
             self._connection.reason = reason
-            self._connection.linger()
+            self._connection.ending.linger()
 
     def refuse_messages(self, error: RejectedError, messages: int) -> None:
         """Tell the far side that messages within its runs were not taken."""
@@ -315,7 +315,7 @@ class TcpConversation:
             rights = enter(self._node, self._connection, hello.token)
         except NotRecognisedError as error:
             self.session.hold()
-            self._connection.turn_away(error)
+            self._connection.ending.turn_away(error)
             return False
         if hello.role == "hub" and not self._may_link(rights):
             return False
@@ -350,7 +350,7 @@ class TcpConversation:
             self.render = self._shared.render
         limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)
-        introduction = node.hello(limits, self._link_id, until_s=self._connection.proof_left_s())
+        introduction = node.hello(limits, self._link_id, until_s=self._connection.watch.proof_left_s())
         if self._shared is not None:
             handler.take_shared()
             introduction = msgspec.structs.replace(introduction, shared=self._shared.offered_bytes)
@@ -383,7 +383,7 @@ class TcpConversation:
         """Be the link to a peer hub: tell it what is wanted of it."""
         handler = self._take_in(hello, Role.LINK, self._queue)
         if not self.dialled:
-            left_s = self._connection.proof_left_s()
+            left_s = self._connection.watch.proof_left_s()
             self.session.send(self._node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, self._node), self._tell_unread) if self.dialled else None
         self._link = Link(self._node, handler, self.session, self._connection.writer.write, hello, self._link_id, proof)

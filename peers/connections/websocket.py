@@ -151,7 +151,7 @@ class WebSocketConversation:
             case Closing():
                 text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = text
-                self._connection.linger()
+                self._connection.ending.linger()
             case Publication() if self._is_last:
                 with suppress(RejectedError):  # nobody is there to be told
                     publish(self._node, cast("Handler", self._connection.handler), event)
@@ -181,7 +181,7 @@ class WebSocketConversation:
         elif not is_websocket:
             self._connection.reason = f"answered {request.method} {path}"
             self.session.respond(answer(self._node, request))
-            self._connection.linger()
+            self._connection.ending.linger()
         else:
             self._shake_hands(request, path)
 
@@ -214,7 +214,7 @@ class WebSocketConversation:
             enter(self._node, self._connection, token)
         except NotRecognisedError as error:
             self.session.hold()
-            self._connection.turn_away(error)
+            self._connection.ending.turn_away(error)
             return False
         return True
 
@@ -228,7 +228,7 @@ class WebSocketConversation:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
         elif not self.session.accept(request, None if path == PATH else ZeekCodec(), is_known=is_known):
             self._connection.reason = "no WebSocket handshake"
-            self._connection.linger()
+            self._connection.ending.linger()
         elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
             self._connection.end(CloseCode.TRY_AGAIN_LATER, self._refusal)
         elif path not in _PATHS:
@@ -264,7 +264,7 @@ class WebSocketConversation:
     def _refuse(self, status: HTTPStatus, text: str, **headers: str) -> None:
         self._connection.reason = f"{text} (HTTP {status.value})"
         self.session.respond(plain(status, text, **headers))
-        self._connection.linger()
+        self._connection.ending.linger()
 
     def _log_refusal(self, text: str) -> None:
         self._node.log.warning("connection refused", address=self._connection.address, reason=text)
@@ -282,7 +282,7 @@ class WebSocketConversation:
     @property
     def proof_left_s(self) -> float:
         """How many seconds are left before what the client has shown ends."""
-        return self._connection.proof_left_s()
+        return self._connection.watch.proof_left_s()
 
     @property
     def user(self) -> str:

@@ -15,7 +15,7 @@ handler is one write; nothing is written to a transport that is closing; a far s
 reading is not read on until it does.
 
 Cost: per write, not per message. Not here: what is said (`peers.connections.conversation`), what happens on overflow
-(`hub.handler`), the last word (`peers.connections.connection`).
+(`hub.handler`), the last word (`peers.connections.ending`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Writer:
         self.is_choked = False
         connection.holding.leave_unwritten(0)
         # Whoever reads slowly may be minutes away from a ping that stands behind all of that.
-        connection.give_sign()
+        connection.watch.hear()
         if connection.conversation.is_held:
             connection.read_on(UNANSWERED)  # it is read: that is how it says that it has done what it must
         else:
@@ -149,7 +149,7 @@ class Writer:
     def wait_for_reader(self) -> None:
         """Do not read on while the far side does not read what it has made this side write."""
         connection = self.connection
-        if self.is_choked and not connection.is_lingering:
+        if self.is_choked and not connection.ending.is_lingering:
             connection.holding.leave_unwritten(connection.transport.get_write_buffer_size())
             connection.stop_reading(UNANSWERED)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from peers.connections.lingering import LINGER_S
+from peers.connections.ending import LINGER_S
 from peers.node.node import Connected, Node
 
 __all__ = ["Stopping"]

@@ -95,7 +95,7 @@ def break_writing(stage: Stage) -> None:
 def break_looking(stage: Stage) -> None:
     """A bug in keeping the time."""
     Broken(stage.one, "ping")
-    stage.one.check(2000.0)
+    stage.one.watch.check(2000.0)
 
 
 @pytest.mark.parametrize("how", [break_reading, break_writing, break_looking])

@@ -81,4 +81,4 @@ async def test_each_reason_goes_by_itself(
     assert not transport.reading
     ends[pair[1]]()
     assert transport.reading
-    assert connection._unread_for == NOTHING
+    assert connection.unread_for == NOTHING

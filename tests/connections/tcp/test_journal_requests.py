@@ -587,7 +587,7 @@ async def test_who_feeds_a_journal_that_is_behind_is_not_read(hub: Hub, monkeypa
     listener = await hub.client("other")
     others = await hub.client()
     await publisher.send(b"".join(Batch.of(f"/{number}", [bytes(50)]).frames for number in range(3000)))
-    await eventually(lambda: journal.is_behind and not feeding._unread_for & PUT_OFF)
+    await eventually(lambda: journal.is_behind and not feeding.unread_for & PUT_OFF)
     assert not feeding.transport.is_reading()
     await others.publish("other", 1)
     assert await listener.values(1) == [("other", 1)]

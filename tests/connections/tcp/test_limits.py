@@ -14,7 +14,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from peers.connections.connection import TURN_EVENTS, Connection
-from peers.connections.lingering import LINGER_S
+from peers.connections.ending import LINGER_S
 from peers.connections.reading import PUT_OFF
 from peers.connections.unread import unread_bytes
 from peers.wire.control import encode_subscription
@@ -261,7 +261,7 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
 
 def is_at_work(connection: Connection) -> bool:
     """Whether the hub still reads from this client, or has work of its left for a later turn."""
-    return connection.transport.is_reading() or bool(connection._unread_for & PUT_OFF)
+    return connection.transport.is_reading() or bool(connection.unread_for & PUT_OFF)
 
 
 async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
