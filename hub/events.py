@@ -6,6 +6,7 @@
 | `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub, or a Zeek | the same |
 | `$hub/peers/added`, `/removed`, `/lost`, `/unavailable` | how a peering with a Zeek stands | see `peer_status` |
 | `$hub/links/lost` | messages were lost with a link to a peer hub, or turned out not to be | see `messages_lost` |
+| `$hub/mesh` | hubs or links of a mesh (`hub.mesh`) have come or gone; no hub is part of one yet | see `mesh_changed` |
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/unreadable` | messages had no form in what a handler reads, once a second at most | and `lost`, `total` |
@@ -17,19 +18,23 @@ They go to subscribers of this hub only, never over a link; `$hub/audit` to admi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hub.handler import Handler
+from hub.mesh.graph_change import GraphChange
 from hub.names.claim import Claim
 from hub.topics import RESERVED
 
 __all__ = [
     "AUDIT_TOPIC",
+    "MESH_SHOWN",
     "STATISTICS_TOPIC",
     "Event",
     "PeerCodes",
     "client_joined",
     "client_left",
+    "mesh_changed",
     "messages_lost",
     "name_event",
     "overflow",
@@ -41,6 +46,9 @@ __all__ = [
 
 AUDIT_TOPIC = RESERVED + "audit"
 STATISTICS_TOPIC = RESERVED + "statistics"
+
+MESH_SHOWN = 100
+"""Most hubs and links of each kind in one `$hub/mesh`: a partition can take a thousand away at once."""
 
 
 class Event(NamedTuple):
@@ -111,6 +119,35 @@ def messages_lost(hub: str, name: str, address: str, fields: dict[str, Any]) -> 
             else to it.
     """
     return Event(f"{RESERVED}links/lost", {"hub": hub, "name": name, "address": address} | fields)
+
+
+def mesh_changed(change: GraphChange, names: Mapping[bytes, str]) -> Event:
+    """Make the message that hubs or links of the mesh have come or gone, as far as this hub knows.
+
+    Its fields `appeared` and `forgotten` list hubs, `linked` (with the cost) and `cut` list links, at most `MESH_SHOWN`
+    each; `left_out` is how many more there are.
+
+    Args:
+        change: What has become of the graph.
+        names: Of the hubs, for people.
+    """
+
+    def one(hub: bytes) -> dict[str, Any]:
+        return {"hub": hub.hex(), "name": names.get(hub, "")}
+
+    def link(hub: bytes, other: bytes) -> dict[str, Any]:
+        return {"between": [one(hub), one(other)]}
+
+    return Event(
+        RESERVED + "mesh",
+        {
+            "appeared": [one(hub) for hub in change.appeared[:MESH_SHOWN]],
+            "forgotten": [one(hub) for hub in change.forgotten[:MESH_SHOWN]],
+            "linked": [link(hub, other) | {"cost": cost} for hub, other, cost in change.linked[:MESH_SHOWN]],
+            "cut": [link(hub, other) for hub, other in change.cut[:MESH_SHOWN]],
+            "left_out": sum(max(0, len(some) - MESH_SHOWN) for some in change),
+        },
+    )
 
 
 def name_event(what: str, claim: Claim) -> Event:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hub.mesh.graph_change import GraphChange, difference
 from hub.mesh.record import Record
 from hub.mesh.tree import onward, parents
 
@@ -32,14 +33,15 @@ class Graph:
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
-        self._links: dict[bytes, dict[bytes, int]] = {}
+        # Each hub that is known, with its links; replaced as a whole.
+        self._links: dict[bytes, dict[bytes, int]] = {hub: {}}
         # The tree of this hub's own messages.
         self._parents: dict[bytes, bytes] = {hub: hub}
         # Origin → hub beneath this one → the neighbour that leads there; made when it is asked for.
         self._onward: dict[bytes, dict[bytes, bytes]] = {}
 
-    def update(self, records: Mapping[bytes, Record]) -> bool:
-        """Hubs have told of their links; return whether that has changed the graph."""
+    def update(self, records: Mapping[bytes, Record]) -> GraphChange | None:
+        """Hubs have told of links, or are forgotten; return what has become of the graph, None if it is the same."""
         links = {
             hub: {
                 other: max(cost, back)
@@ -51,11 +53,12 @@ class Graph:
             for hub, record in records.items()
         }
         if links == self._links:
-            return False
+            return None
+        change = difference(self._links, links)
         self._links = links
         self._onward.clear()
         self._parents = parents(self._hub, links)
-        return True
+        return change
 
     @property
     def links(self) -> Mapping[bytes, Mapping[bytes, int]]:

@@ -28,12 +28,13 @@ Not here: the bytes (`peers.wire`), who gets a message at this hub (`hub.routes`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from hub.filter import Change
 from hub.mesh.announcement import Announcement, Digest, Told, Wanted
 from hub.mesh.graph import Graph
+from hub.mesh.graph_change import GraphChange
 from hub.mesh.knowledge import Knowledge
 from hub.mesh.limits import MeshLimits
 from hub.mesh.pace import Pace
@@ -69,6 +70,7 @@ class Mesh(Generic[L]):
         on_interest: Called with a hub, and how what is wanted there has changed.
         on_due: Called with a link that is to be told something: `take` has it.
         on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
+        on_change: Called with what has become of the graph, and the names of all hubs in it, for people who watch.
         limits: How much is kept.
     """
 
@@ -82,6 +84,7 @@ class Mesh(Generic[L]):
         "_link_changes",
         "_link_pace",
         "_links",
+        "_on_change",
         "_on_clash",
         "_on_due",
         "_on_interest",
@@ -102,6 +105,7 @@ class Mesh(Generic[L]):
         on_interest: Callable[[bytes, Change], object],
         on_due: Callable[[L], object],
         on_clash: Callable[[int], object] = lambda _: None,
+        on_change: Callable[[GraphChange, Mapping[bytes, str]], object] = lambda *_: None,
         limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
     ) -> None:
         own = Record(hub)
@@ -111,6 +115,7 @@ class Mesh(Generic[L]):
         # The epoch of what enters the mesh here now; it only grows.
         self.epoch = 1
         self._on_trees, self._on_interest, self._on_due, self._on_clash = on_trees, on_interest, on_due, on_clash
+        self._on_change = on_change
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
         self._upstreams: Upstreams[L] = Upstreams()
@@ -266,23 +271,31 @@ class Mesh(Generic[L]):
         self.epoch += 1
         self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
         records = self._knowledge.records
-        is_changed = self._graph.update(records)
+        change = self._graph.update(records)
         reached = self._graph.reached
         for hub, record in records.items():
             record.lost_s = math.inf if hub in reached else min(record.lost_s, now_s)
         self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
-        if is_changed:
+        if change is not None:
             self._on_trees()
+            self._on_change(change, self._names())
 
     def _forget(self, now_s: float) -> None:
-        """Forget hubs that could not be reached for long."""
+        """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""
+        names = self._names()
         for record in list(self._knowledge.records.values()):
             if record.lost_s + FORGET_S <= now_s:
                 self._upstreams.forget(record.hub)
                 change = self._knowledge.forget(record.hub)
                 if change.removed:
                     self._on_interest(record.hub, change)
+        forgotten = self._graph.update(self._knowledge.records)
+        if forgotten is not None:
+            self._on_change(forgotten, names)
         self._forget_s = FORGET_S + min(record.lost_s for record in self._knowledge.records.values())
+
+    def _names(self) -> dict[bytes, str]:
+        return {hub: record.name for hub, record in self._knowledge.records.items()}
 
     # Messages.
 

@@ -42,7 +42,7 @@ ENTRIES_PER_PART = 1_000
 """Most neighbours and prefixes together in one part: a turn's share of a connection, as with SUBSCRIBE."""
 
 HUBS_LIMIT = 10_000
-"""Most hubs in one digest, which then has 240 KB. A mesh is meant for a tenth of that."""
+"""Most hubs in one digest, which then has 240 KB: more than a hub knows by default (`hub.mesh.limits`)."""
 
 _LARGEST = 2**32 - 1
 

@@ -10,10 +10,12 @@ from hub import events
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.events import (
+    MESH_SHOWN,
     STATISTICS_TOPIC,
     Event,
     client_joined,
     client_left,
+    mesh_changed,
     name_event,
     overflow,
     peer_joined,
@@ -21,6 +23,7 @@ from hub.events import (
     unreadable,
 )
 from hub.handler import Handler
+from hub.mesh.graph_change import GraphChange
 from hub.names.claim import Claim
 from hub.overflow import Overflow
 from hub.topics import RESERVED
@@ -48,6 +51,22 @@ def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> N
     """They say who, and at the end why."""
     assert event == Event(topic, {"id": 5, "name": "zeek-1", "address": "nowhere"} | more)
     assert values_of([Batch.of(event.topic, [event.value])]) == [event.value]
+
+
+def test_the_mesh_has_changed() -> None:
+    """Hubs and links with their names; of very many, the first of each kind, and how many more there are."""
+    a, b = b"a" * 16, b"b" * 16
+    event = mesh_changed(GraphChange((b,), (), ((a, b, 3),), ()), {a: "here", b: "there"})
+    here, there = {"hub": a.hex(), "name": "here"}, {"hub": b.hex(), "name": "there"}
+    linked = [{"between": [here, there], "cost": 3}]
+    fields: dict[str, Any] = {"appeared": [there], "forgotten": [], "linked": linked, "cut": [], "left_out": 0}
+    assert event == Event("$hub/mesh", fields)
+    many = [number.to_bytes(16, "big") for number in range(MESH_SHOWN + 5)]
+    gone = mesh_changed(GraphChange((), tuple(many), (), tuple((hub, b) for hub in many)), {b: "there"})
+    assert gone.value["forgotten"] == [{"hub": hub.hex(), "name": ""} for hub in many[:MESH_SHOWN]]
+    assert [cut["between"][1] for cut in gone.value["cut"]] == [there] * MESH_SHOWN
+    assert gone.value["left_out"] == 10
+    assert values_of([Batch.of(gone.topic, [gone.value])]) == [gone.value]
 
 
 @pytest.mark.parametrize("what", ["appeared", "gone"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 import pytest
 
 from hub.errors import RejectedError
 from hub.filter import Change
 from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.graph_change import GraphChange
 from hub.mesh.limits import MeshLimits
 from hub.mesh.mesh import BURST, FORGET_S, SETTLE_S, Mesh
 
@@ -22,6 +24,7 @@ class Hub:
         self.wanted: dict[bytes, set[str]] = {}
         self.trees = 0
         self.clashes: list[int] = []
+        self.changes: list[tuple[GraphChange, Mapping[bytes, str]]] = []
         self.links: dict[Link, Hub] = {}
         self.mesh: Mesh[Link] = Mesh(
             self.id,
@@ -30,6 +33,7 @@ class Hub:
             on_interest=self._note,
             on_due=lambda _: None,
             on_clash=self.clashes.append,
+            on_change=lambda change, names: self.changes.append((change, names)),
             limits=limits,
         )
 
@@ -287,3 +291,33 @@ def test_what_is_told_by_a_link_that_is_gone_is_passed_over() -> None:
     a.mesh.link_down(link)
     a.mesh.hear(link, Digest(()))
     assert a.mesh.take(link) == []
+
+
+def test_whoever_watches_is_told_of_hubs_and_links() -> None:
+    """Each time once: what is known already, or has the same links as before, is no news."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c, cost=5)
+    settle(a, b, c, now_s=0)
+    told = [change for change, _ in a.changes]
+    assert sorted(hub for change in told for hub in change.appeared) == [b.id, c.id]
+    assert sorted(link for change in told for link in change.linked) == [(a.id, b.id, 1), (b.id, c.id, 5)]
+    a.changes.clear()
+    c.mesh.change(Change(("/x",)))
+    settle(a, b, c, now_s=10)
+    assert a.changes == []
+    disconnect(b, c)
+    settle(a, b, now_s=20)
+    assert [change for change, _ in a.changes] == [GraphChange((), (), (), ((b.id, c.id),))]
+    a.changes.clear()
+    trees = a.trees
+    a.mesh.check(20 + FORGET_S)
+    ((change, names),) = a.changes
+    assert change == GraphChange((), (c.id,), (), ())
+    assert names[c.id] == "hub 3"
+    assert a.trees == trees
+    a.changes.clear()
+    connect(b, c)
+    settle(a, b, c, now_s=100)
+    assert [hub for change, _ in a.changes for hub in change.appeared] == [c.id]
+    assert [link for change, _ in a.changes for link in change.linked] == [(b.id, c.id, 1)]
