@@ -37,13 +37,14 @@ from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Action, Domains, Rights
 from hub.quotas.quotas import Share
 from hub.quotas.resource import Resource
+from hub.quotas.transit import USUAL_WRITE_BYTES
 from hub.request_frame import Item, as_bytes
 from hub.statistics import SAMPLE_PREFIXES, HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
 
 __all__ = ["ANY_FRAME_BYTES", "WRITE_LIMIT_BYTES", "Handler"]
 
-WRITE_LIMIT_BYTES = 256 * 1024
+WRITE_LIMIT_BYTES = USUAL_WRITE_BYTES
 """What a handler collects in one turn before it writes early: one read's worth (asyncio reads 256 KiB at most)."""
 
 ANY_FRAME_BYTES = (1 << 32) - 1
@@ -87,6 +88,7 @@ class Handler:
         "_posted",
         "_rights",
         "_waiting",
+        "_write_limit",
         "_writing",
         "address",
         "closed",
@@ -172,6 +174,8 @@ class Handler:
         self._pending: list[Batch] = []
         # How much is pending, bytes: batches, and what is posted among them.
         self._pending_bytes = 0
+        # With how much pending it writes early, bytes; 0 while its user has little room for more in transit.
+        self._write_limit = WRITE_LIMIT_BYTES
         # Requests and replies of this turn, each with the number of pending batches that go before it.
         self._posted: list[tuple[int, Item]] = []
         # False from `pause` to `resume`: the outlet takes no bytes.
@@ -293,8 +297,8 @@ class Handler:
         if not self._dirty:
             self._dirty = True
             self._on_dirty(self)
-        if self._pending_bytes >= WRITE_LIMIT_BYTES:
-            self.write_pending()
+        if self._pending_bytes >= self._write_limit:
+            self._write_early()
 
     def post(self, item: Item, *, keep: bool = False) -> bool:
         """Take a request or a reply: to be written at the end of the turn, or to wait until the outlet takes bytes.
@@ -315,15 +319,15 @@ class Handler:
             return plain is not None and self.post(plain, keep=keep)
         if not self._direct:
             return self._hold_item(item, keep=keep)
-        if self.poster is None:
+        if self.poster is None or not (size_bytes < self._write_limit or keep or self._has_room(size_bytes)):
             return False
         self._posted.append((len(self._pending), item))
         self._pending_bytes += size_bytes
         if not self._dirty:
             self._dirty = True
             self._on_dirty(self)
-        if self._pending_bytes >= WRITE_LIMIT_BYTES:
-            self.write_pending()
+        if self._pending_bytes >= self._write_limit:
+            self._write_early()
         return True
 
     def takes(self, item: Item) -> bool:
@@ -345,6 +349,37 @@ class Handler:
         self._send_pending()
         if self._waiting is not None:  # the outlet paused within the write, perhaps resumed
             self._go_on()
+
+    def restrain(self, *, restrained: bool) -> None:
+        """Ask before each write whether its user may have so much more in transit, from now on; or no longer."""
+        self._write_limit = 0 if restrained else WRITE_LIMIT_BYTES
+        if restrained and self._waiting is None and (self._pending or self._posted):
+            self._write_early()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Tell whether its user may have so much more in transit."""
+        return self.share is None or self.share.transit.fits(size_bytes)
+
+    def _write_early(self) -> None:
+        """Write what is pending as far as there is room for it in transit; the rest goes by the overflow policy."""
+        if self._writing:
+            return
+        if self._has_room(self._pending_bytes) or self._waiting is not None:
+            self.write_pending()
+        elif self._pending or self._posted:  # if it was asked for as room became little, it is written by now
+            self._put_off()
+            self._go_on()
+
+    def _put_off(self) -> None:
+        """Let what is pending wait."""
+        pending, self._pending = self._pending, []
+        posted, self._posted = self._posted, []
+        self._pending_bytes = 0
+        for batch in pending:
+            self._offered_messages -= batch.messages  # they are counted again as they are held
+            self._hold(batch)
+        for _, item in posted:
+            self._hold_item(item, keep=True)
 
     def pause(self) -> None:
         """Queue from now on: the outlet takes no more bytes."""
@@ -409,9 +444,27 @@ class Handler:
         if gap:
             self.outlet.send_gap(gap)
             return
-        batches = waiting.take_batches(WRITE_LIMIT_BYTES)
-        self.delivered_bytes += sum(batch.size_bytes for batch in batches)
-        self.outlet.send(batches)
+        if self.share is None:
+            batches = waiting.take_batches(WRITE_LIMIT_BYTES)
+        else:
+            batches = self._take_granted(waiting, self.share)
+        if batches:
+            self.delivered_bytes += sum(batch.size_bytes for batch in batches)
+            self.outlet.send(batches)
+
+    def _take_granted(self, waiting: Waiting, share: Share) -> list[Batch]:
+        """Take of what waits as much as its user may have in transit; lose a message that alone is more than that."""
+        transit = share.transit
+        if not transit.fits(waiting.next_bytes):
+            if self.limits.overflow is Overflow.DISCONNECT:
+                self._lose_all(0, f"too much in transit to {share.user} ({transit.usage.held} bytes)")
+                return []
+            before = waiting.lost_messages
+            waiting.cut_first(transit.allowance)
+            if waiting.lost_messages > before:
+                self._on_drop(self)
+                return []
+        return waiting.take_batches(WRITE_LIMIT_BYTES, transit.allowance)
 
     def lose(self, messages: int) -> None:
         """Count messages that the outlet could not bring into what the far side reads, and tell it."""

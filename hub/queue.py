@@ -30,7 +30,10 @@ from hub.memory import HeldBatches
 from hub.overflow import QueueLimits
 from hub.quotas.usage import Usage
 
-__all__ = ["BoundedQueue"]
+__all__ = ["ANY_BYTES", "BoundedQueue"]
+
+ANY_BYTES = 1 << 62
+"""More than there ever is."""
 
 
 class BoundedQueue:
@@ -130,18 +133,19 @@ class BoundedQueue:
             gap += self._items.popleft()  # type: ignore[operator]
         return gap
 
-    def take(self, limit_bytes: int) -> list[Batch]:
+    def take(self, limit_bytes: int, most_bytes: int = ANY_BYTES) -> list[Batch]:
         """Remove and return the oldest batches up to the next gap: at least one, if one is next.
 
         Args:
             limit_bytes: Stop when this much was taken.
+            most_bytes: Take no more than this, but for the first one.
         """
         self._cut_off_skipped()
         taken: list[Batch] = []
         taken_bytes = 0
         while self._items and taken_bytes < limit_bytes and not self._front_gap:
             batch = self._items[0]
-            if isinstance(batch, int):
+            if isinstance(batch, int) or (taken and taken_bytes + batch.size_bytes > most_bytes):
                 break
             self._items.popleft()
             self._held.let_go(batch)
@@ -150,6 +154,24 @@ class BoundedQueue:
             self.messages -= batch.messages
         self._shrink(taken_bytes)
         return taken
+
+    def cut_first(self, most_bytes: int) -> None:
+        """See to it that what is next is no larger than this: cut it, and lose its first message if that alone is."""
+        self._cut_off_skipped()
+        first = self._items[0] if self._items else 0
+        if isinstance(first, int) or first.size_bytes <= most_bytes:
+            return
+        head, rest = first.split(first.messages_within(first.messages, most_bytes) or 1)
+        self._discard_first()
+        for piece in (rest, head):
+            if piece is None:
+                continue
+            if piece is head and head.size_bytes > most_bytes:
+                self._lose(head.messages)
+                continue
+            self._items.appendleft(piece)
+            self._held.hold(piece)
+            self._grow(piece.size_bytes)
 
     def clear(self) -> None:
         """Lose everything that is held; it becomes one gap."""
@@ -201,6 +223,12 @@ class BoundedQueue:
             gap += self._items.pop()  # type: ignore[operator]
         if gap:
             self._items.append(gap)
+
+    @property
+    def next_bytes(self) -> int:
+        """How large the batch is that is next; 0 if none is next, or a gap."""
+        first = self._items[0] if self._items and not self._front_gap else 0
+        return 0 if isinstance(first, int) else first.size_bytes
 
     @property
     def _limit_bytes(self) -> int:

@@ -379,7 +379,8 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "bytes",
             0,
             16 * _TIB,
-            "What users' large frames may hold before they are complete; 0 is a quarter of the hub's memory.",
+            "What users' large frames may hold before they are complete, and what was written to them and not read; "
+            "0 is a quarter of the hub's memory.",
         ),
     ] = 0
     prefixes: Annotated[

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from hub.quotas.limits import NO_LIMITS, QuotaLimits, SetLimits
 from hub.quotas.rate import Rate
 from hub.quotas.resource import Resource
+from hub.quotas.transit import Transit
 from hub.quotas.usage import Usage, Whole
 
 __all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
@@ -75,23 +76,29 @@ class Share:
         wholes: What he takes from.
         limits: What is set for him.
         on_left: Called once he has neither connections nor anything else.
+        on_crowded: Called with what he has in transit when there is little room for more.
         rate: What is left of his rate since he was here last; None if that is not known.
     """
 
-    __slots__ = ("_limits", "_on_left", "_wholes", "rate", "usages", "user")
+    __slots__ = ("_limits", "_on_crowded", "_on_left", "_transit", "_wholes", "rate", "usages", "user")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what a share is told of the whole
         self,
         user: str,
         wholes: Mapping[Resource, Whole],
         limits: SetLimits,
         on_left: Callable[[Share], object],
+        on_crowded: Callable[[Transit], object],
+        *,
         rate: Rate | None = None,
     ) -> None:
         self.user = user
         self._wholes = wholes
         self._limits = limits
         self._on_left = on_left
+        self._on_crowded = on_crowded
+        # What his connections have in transit, from the first one on that is charged to him.
+        self._transit: Transit | None = None
         # Resource → what he holds of it, from the first time on that somebody asks.
         self.usages: dict[Resource, Usage] = {}
         # How fast he may publish; there whether it is limited now or not, as a reload may change that.
@@ -105,6 +112,14 @@ class Share:
             limit = self._limits.most.get(resource)
             usage = self.usages[resource] = Usage(self._wholes[resource], self.user, limit, self._look)
         return usage
+
+    @property
+    def transit(self) -> Transit:
+        """What his connections have in transit."""
+        transit = self._transit
+        if transit is None:
+            transit = self._transit = Transit(self[Resource.IN_TRANSIT_BYTES], self._on_crowded)
+        return transit
 
     @property
     def is_empty(self) -> bool:
@@ -140,7 +155,7 @@ class Quotas:
         limits: What is set for users and roles.
     """
 
-    __slots__ = ("_held_back_s", "_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
+    __slots__ = ("_crowded", "_held_back_s", "_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
 
     def __init__(self, totals: Mapping[Resource, int] | None = None, limits: QuotaLimits = NO_LIMITS) -> None:
         totals = totals or {}
@@ -148,6 +163,8 @@ class Quotas:
         self._limits = limits
         # User → his share, from `join` until he has left.
         self._shares: dict[str, Share] = {}
+        # Of users who have little room for more in transit, from when there is little until there is enough again.
+        self._crowded: dict[Transit, None] = {}
         # User who has left → his rate, who left first is first. Else it would be a new one each time he connects.
         self._rates: dict[str, Rate] = {}
         # For how long, and how often, connections of users who have left were not read on for their rate.
@@ -188,7 +205,17 @@ class Quotas:
         share = self._shares.get(user)
         if share is not None:
             return share
-        return Share(user, self.wholes, self._limits.of(user, roles), self._forget, self._rates.get(user))
+        limits = self._limits.of(user, roles)
+        return Share(user, self.wholes, limits, self._forget, self._note_crowded, rate=self._rates.get(user))
+
+    def _note_crowded(self, transit: Transit) -> None:
+        self._crowded[transit] = None
+
+    def look(self) -> None:
+        """See whether there is room again for those who had little: whoever has a clock calls it once a second."""
+        for transit in tuple(self._crowded):
+            if not transit.look():
+                del self._crowded[transit]
 
     def give_roles(self, share: Share, roles: frozenset[str]) -> None:
         """Let a user have these roles from now on, and the limits that follow."""

@@ -29,13 +29,12 @@ from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.policy.grants import User
 from hub.quotas.quotas import Share
-from hub.quotas.resource import Resource
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import Conversation, Session
 from peers.connections.ended import ENDED, OVER
 from peers.connections.ending import Ending
 from peers.connections.failure import describe
-from peers.connections.holding import FREE_BYTES, Holding
+from peers.connections.holding import Holding
 from peers.connections.pacing import Pacing
 from peers.connections.reading import (
     BARRED,
@@ -232,7 +231,7 @@ class Connection(asyncio.Protocol):
         self.is_lost = True
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
         self.node.keepalive.forget(self.watch)
-        self.holding.give_back()
+        self.holding.give_back(self.writer)
         self._end_pacing()
         self.node.core.depart(partial(self.guard, self._give_back))
 
@@ -404,7 +403,7 @@ class Connection(asyncio.Protocol):
     def _charge_begun(self) -> None:
         """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
         held_bytes = self.session.held_bytes
-        if self.is_lost or not (held_bytes > FREE_BYTES or self.holding.begun_bytes):
+        if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
             return
         refusal = self.holding.grow(held_bytes, self.node.memory)
         if refusal:
@@ -475,7 +474,7 @@ class Connection(asyncio.Protocol):
         if handler.share is None:  # one connection too many: the core closes it as the turn ends
             self.stop_reading(ENTERING)
             return
-        self.holding.charge(handler.share[Resource.IN_TRANSIT_BYTES])
+        self.holding.charge(handler.share.transit, self.writer)
         self._pacing = Pacing(handler.share.rate, handler, self.node.loop, self._go_on_paced)
         if self._pacing.rate.is_limited and self._pacing.spend(0):
             self.stop_reading(ENTERING)

@@ -8,7 +8,7 @@ write ─▶ transport        ─▶ unwritten_bytes ┴─▶ account "connecti
 A frame may be 16 MiB, and until its last byte has come it stands in no queue. What was handed to a transport stands in
 none any more. Each alone is little; those of some hundred connections may be more than the hub has.
 
-Owner: one connection, which tells it of large holdings only (`FREE_BYTES`) and says when they are gone. Invariant: the
+Owner: one connection, which tells it of large holdings only (`free_bytes`) and says when they are gone. Invariant: the
 account holds the sum of both over all connections. Cost: an addition when a holding changes, nothing while it is small.
 
 Not here: what is done about a frame that grows while there is no memory, or more than its user may have in transit: it
@@ -18,13 +18,9 @@ ends its connection (`peers.connections.connection`).
 from __future__ import annotations
 
 from hub.memory import Account, Memory
-from hub.quotas.usage import Usage
+from hub.quotas.transit import FREE_BYTES, Carrier, Transit
 
-__all__ = ["FREE_BYTES", "Holding"]
-
-FREE_BYTES = 64 * 1024
-"""What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
-quarter of what a read brings."""
+__all__ = ["Holding"]
 
 
 class Holding:
@@ -34,12 +30,14 @@ class Holding:
         account: Where it is charged.
     """
 
-    __slots__ = ("_account", "_usage", "begun_bytes", "refusal", "unwritten_bytes")
+    __slots__ = ("_account", "_transit", "begun_bytes", "free_bytes", "refusal", "unwritten_bytes")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         # What all connections of the user hold; None where nobody is charged.
-        self._usage: Usage | None = None
+        self._transit: Transit | None = None
+        self.free_bytes = FREE_BYTES
+        """What is held without being charged, in each direction; less where its user has very many connections."""
         self.refusal = ""
         """Why a frame should not have grown, as its user holds too much; empty if he does not."""
         self.begun_bytes = 0
@@ -69,47 +67,50 @@ class Holding:
         Returns:
             Whether more is charged for it than before.
         """
-        charged = size_bytes if size_bytes > FREE_BYTES else 0
+        charged = size_bytes if size_bytes > self.free_bytes else 0
         more = charged - self.begun_bytes
         if more:
             self.begun_bytes = charged
             self._account.charge(more)
-            if self._usage is not None:
-                self._charge(self._usage, more)
+            if self._transit is not None:
+                self._charge(self._transit, more)
         return more > 0
 
-    def _charge(self, usage: Usage, more: int) -> None:
+    def _charge(self, transit: Transit, more: int) -> None:
         """Charge the user for what has come of a frame: it is held, whether he may hold it or not."""
         if more < 0:
-            usage.give_back(-more)
-        elif not usage.take(more):
-            self.refusal = usage.rejection(more).text
-            usage.add(more)
+            transit.usage.give_back(-more)
+        elif not transit.take(more):
+            self.refusal = transit.rejection(more).text
+            transit.add(more)
 
     def leave_unwritten(self, size_bytes: int) -> None:
         """So much waits in the transport now."""
-        charged = size_bytes if size_bytes > FREE_BYTES else 0
+        charged = size_bytes if size_bytes > self.free_bytes else 0
         if charged != self.unwritten_bytes:
             more = charged - self.unwritten_bytes
             self._account.charge(more)
-            if self._usage is not None:
-                self._add(self._usage, more)
             self.unwritten_bytes = charged
+            if self._transit is not None:
+                if more > 0:
+                    self._transit.add(more)
+                else:
+                    self._transit.usage.give_back(-more)
 
-    def charge(self, usage: Usage) -> None:
-        """The user is known: charge him, too, for what is held now and later."""
-        self._usage = usage
-        usage.add(self.begun_bytes + self.unwritten_bytes)
+    def charge(self, transit: Transit, carrier: Carrier) -> None:
+        """The user is known: charge him, too, for what is held now and later.
 
-    @staticmethod
-    def _add(usage: Usage, more: int) -> None:
-        if more > 0:
-            usage.add(more)
-        else:
-            usage.give_back(-more)
+        Args:
+            transit: Of the user.
+            carrier: The connection.
+        """
+        self._transit = transit
+        transit.enter(carrier, self.begun_bytes + self.unwritten_bytes)
 
-    def give_back(self) -> None:
+    def give_back(self, carrier: Carrier) -> None:
         """The connection is over."""
         self.begin(0)
         self.leave_unwritten(0)
-        self._usage = None
+        if self._transit is not None:
+            self._transit.leave(carrier)
+        self._transit = None

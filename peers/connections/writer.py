@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, cast
 from hub.batch import Batch
 from hub.request_frame import Item
 from peers.connections.reading import UNANSWERED
-from peers.transport.transport import write_pieces
+from peers.transport.tls_transport import KEPT_BYTES
+from peers.transport.transport import pause_while_unwritten, write_pieces
 
 if TYPE_CHECKING:
     from hub.handler import Handler
@@ -122,7 +123,7 @@ class Writer:
         """The transport has more than its high-water mark to write."""
         connection = self.connection
         self.is_choked = True
-        connection.holding.leave_unwritten(connection.transport.get_write_buffer_size())
+        self._leave_unwritten()
         if connection.handler is not None:
             connection.handler.pause()
 
@@ -138,6 +139,29 @@ class Writer:
         else:
             self.write_on()
 
+    def _leave_unwritten(self) -> None:
+        """The transport holds something: it is charged for, with what TLS keeps beside it."""
+        connection, transport = self.connection, self.connection.transport
+        connection.holding.leave_unwritten(transport.get_write_buffer_size() + transport.get_extra_info(KEPT_BYTES, 0))
+
+    def carry(self, free_bytes: int, *, is_tight: bool) -> None:
+        """Hold so much in each direction without it being charged; where it is tight, ask before each write.
+
+        The user of the far side has many connections, or much in transit (`hub.quotas.transit`).
+        """
+        connection, transport = self.connection, self.connection.transport
+        connection.holding.free_bytes = free_bytes
+        if connection.handler is not None and not connection.handler.closed:
+            connection.handler.restrain(restrained=is_tight)
+        if transport.is_closing():
+            return
+        if is_tight:
+            pause_while_unwritten(transport)
+        else:
+            transport.set_write_buffer_limits(free_bytes)
+        if self.is_choked:
+            self._leave_unwritten()
+
     def write_on(self) -> None:
         """Nothing is in the way of the handler: it writes its queue, and then what else was put off is written."""
         connection = self.connection
@@ -150,7 +174,7 @@ class Writer:
         """Do not read on while the far side does not read what it has made this side write."""
         connection = self.connection
         if self.is_choked and not connection.ending.is_lingering:
-            connection.holding.leave_unwritten(connection.transport.get_write_buffer_size())
+            self._leave_unwritten()
             connection.stop_reading(UNANSWERED)
 
     # The outlet of the handler.

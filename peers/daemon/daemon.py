@@ -344,6 +344,7 @@ class Daemon:
         for event in node.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
+        node.core.quotas.look()
         self._memory_watch.tick()
         self._tell_of_memory()
         if self._journal is not None:

@@ -37,7 +37,7 @@ class TlsSession:
         context: Of the listener.
     """
 
-    __slots__ = ("_incoming", "_outgoing", "_unfed", "has_ended", "object")
+    __slots__ = ("_incoming", "_largest_bytes", "_outgoing", "_unfed", "has_ended", "object")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -49,6 +49,8 @@ class TlsSession:
         """Says what was agreed on: `getpeercert`, `cipher`, `version`."""
         self.has_ended = False
         """Becomes True when the far side has said that nothing more comes (close_notify)."""
+        self._largest_bytes = 0
+        """The most that OpenSSL was given to encrypt at one time."""
 
     def feed(self, data: bytes) -> None:
         """Take what has come."""
@@ -100,6 +102,8 @@ class TlsSession:
 
     def write(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """Return what says `data` to the far side: records of 16 KiB, in slices of a few."""
+        if len(data) > self._largest_bytes:
+            self._largest_bytes = min(len(data), _SLICE_BYTES)
         if len(data) <= _SLICE_BYTES:
             self.object.write(data)
             return [self._outgoing.read()]
@@ -109,6 +113,11 @@ class TlsSession:
             self.object.write(whole[start : start + _SLICE_BYTES])
             slices.append(self._outgoing.read())
         return slices
+
+    @property
+    def kept_bytes(self) -> int:
+        """How large the buffer is that OpenSSL keeps of what was written: it has grown by thirds, and never shrinks."""
+        return self._largest_bytes * 4 // 3
 
     def end(self) -> None:
         """Say that nothing more comes from this side; what comes from the other can still be read."""

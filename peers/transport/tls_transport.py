@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from peers.transport.tls import NO_TLS
 from peers.transport.tls_session import TlsSession
 from peers.transport.transport import NO_TRANSPORT, far_address, write_pieces
 
-__all__ = ["Handshakes", "TlsTransport"]
+__all__ = ["KEPT_BYTES", "Handshakes", "TlsTransport"]
 
 _TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
     "ssl_object": lambda of: of,
@@ -35,6 +35,9 @@ _TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
     "cipher": lambda of: of.cipher(),
 }
 
+
+KEPT_BYTES: Final = "kept_bytes"
+"""What `get_extra_info` is asked for to learn how much OpenSSL keeps of what was written, beside what is unwritten."""
 
 _UNREAD_ANSWERS_BYTES = 16 * 1024
 """How much OpenSSL may answer by itself to a far side that does not read: to hundreds of changes of keys."""
@@ -313,6 +316,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what TLS has agreed on (`peercert`, `cipher`, `ssl_object`), or what the socket's transport knows."""
+        if name == KEPT_BYTES:
+            return self._session.kept_bytes
         told = _TOLD_BY_SESSION.get(name)
         return self._tcp.get_extra_info(name, default) if told is None else told(self._session.object)
 

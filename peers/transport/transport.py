@@ -57,9 +57,11 @@ def write_pieces(transport: asyncio.Transport, pieces: list[bytes]) -> None:
     if transport.is_closing():
         return
     transport.writelines(pieces)
-    if transport.get_write_buffer_size() > HIGH_WATER_BYTES and not transport.is_closing():
+    unwritten = transport.get_write_buffer_size()
+    if unwritten and not transport.is_closing():
         low, high = transport.get_write_buffer_limits()
-        transport.set_write_buffer_limits(high, low)
+        if unwritten > high:
+            transport.set_write_buffer_limits(high, low)
 
 
 def pause_while_unwritten(transport: asyncio.Transport) -> None:

@@ -452,3 +452,44 @@ def test_the_defaults_are_those_of_the_documents() -> None:
     """8192 messages, 64 MiB, drop-oldest; policies are spelled with hyphens."""
     assert QueueLimits() == QueueLimits(8192, 67108864, Overflow("drop-oldest"))
     assert {policy.value for policy in Overflow} == {"disconnect", "drop-oldest", "drop-newest"}
+
+
+@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
+def test_what_is_next_is_cut_to_a_size(overflow: Overflow) -> None:
+    """The head is no larger, the rest stays behind it; a message that alone is larger is lost, and told first."""
+    queue = BoundedQueue(QueueLimits(overflow=overflow), HELD)
+    batch = Shape(((4, True),), padding=100).batch(0)
+    assert queue.append_whole(batch)
+    assert queue.append_whole(numbered(1, first=4))
+    most = batch.size_bytes // 2 + BATCH_OVERHEAD_BYTES
+    queue.cut_first(most)
+    assert 0 < queue.next_bytes <= most
+    assert queue.lost_messages == 0
+    head = queue.take(1)
+    queue.cut_first(BATCH_OVERHEAD_BYTES + 20)
+    assert (queue.next_bytes, queue.lost_messages) == (0, 1)
+    assert queue.take_gap() == 1
+    assert numbers_of(head + queue.take(ROOMY.bytes)) == [
+        number for number in range(5) if number != len(numbers_of(head))
+    ]
+    assert (queue.messages, queue.size_bytes) == (0, 0)
+    queue.cut_first(1)
+    assert not queue
+
+
+def test_what_cannot_be_cut_to_a_size_is_lost_as_a_whole() -> None:
+    """Also where some of it had been dropped already."""
+    queue = BoundedQueue(QueueLimits(), HELD)
+    assert queue.append_whole(Batch(opaque_frame(5, bytes(1000)), 5))
+    queue.cut_first(500)
+    assert (queue.messages, queue.size_bytes, queue.take_gap()) == (0, 0, 5)
+
+
+def test_no_more_is_taken_than_may_be_but_for_the_first() -> None:
+    """What would be too much together stays for the next time."""
+    queue = BoundedQueue(QueueLimits(), HELD)
+    one = numbered(1)
+    for _ in range(3):
+        assert queue.append_whole(one)
+    assert len(queue.take(ROOMY.bytes, 2 * one.size_bytes)) == 2
+    assert len(queue.take(ROOMY.bytes, 1)) == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,10 +23,12 @@ from peers.journal.journal import Journal
 from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls_transport import TlsTransport
 from tests.hubs.clock import ShiftedLoop
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_socket import RawSocket
+from tests.hubs.raw_tls import SecuredClient
 from tests.hubs.raw_websocket import RawWebSocket
 
 __all__ = ["LOOPBACK", "Hub"]
@@ -70,6 +73,27 @@ class Hub:
         self._listeners.append(listener)
         self.endpoints.append(endpoint)
         return endpoint
+
+    async def listen_secured(self, context: ssl.SSLContext) -> Endpoint:
+        """Open a listener with TLS; return where it is."""
+        plain = Endpoint.parse(LOOPBACK)
+        failures: list[tuple[str, str]] = []
+
+        def make() -> asyncio.BaseProtocol:
+            return TlsTransport(context, self._maker(plain), self.node.handshakes, lambda *of: failures.append(of))
+
+        listener, endpoint = await bind(plain, make, asyncio.get_running_loop())
+        self._listeners.append(listener)
+        return endpoint
+
+    async def secured_client(
+        self, endpoint: Endpoint, *prefixes: str, receive_bytes: int, **hello: Any
+    ) -> SecuredClient:
+        """A client behind TLS that has said HELLO and subscribed."""
+        client = await self._dialled_in(SecuredClient, endpoint, receive_bytes)
+        await client.greet(**hello)
+        await client.subscribe(*prefixes)
+        return client
 
     def _maker(self, endpoint: Endpoint) -> Callable[[], Connection]:
         def make() -> Connection:
@@ -180,6 +204,7 @@ class Hub:
         """Put the clock forward, and do what is due then."""
         self.clock.ahead_s += seconds
         self.node.keepalive.tick(self.clock.time())
+        self.node.core.quotas.look()
         self.node.expire()
 
     def shrink_buffers(self) -> None:

@@ -17,7 +17,7 @@ from hub.settings import Limits
 from peers.node.handshakes import Handshakes
 from peers.transport.acceptor import Acceptor
 from peers.transport.tls_session import TlsSession
-from peers.transport.tls_transport import TlsTransport
+from peers.transport.tls_transport import KEPT_BYTES, TlsTransport
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
 from tests.transport.tls_ends import FarEnd, listening_context
@@ -187,6 +187,19 @@ async def test_a_far_side_that_does_not_read(listening: Listening) -> None:
     assert spoken.transport.get_write_buffer_size() > 100_000
     assert len(await reader.readexactly(written)) == written
     await eventually(lambda: spoken.pauses == [True, False])
+    writer.close()
+
+
+async def test_what_openssl_keeps_of_what_was_written(listening: Listening) -> None:
+    """As much as the largest piece that it was given at one time, and a third: at most two records."""
+    reader, writer, spoken = await listening.connect()
+    assert spoken.transport.get_extra_info(KEPT_BYTES) == 0
+    kept = []
+    for size_bytes in (300, 30, 16_000, 1_000_000):
+        spoken.transport.write(bytes(size_bytes))
+        kept.append(spoken.transport.get_extra_info(KEPT_BYTES))
+        await reader.readexactly(size_bytes)
+    assert kept == [400, 400, 21_333, 43_690]
     writer.close()
 
 

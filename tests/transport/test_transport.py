@@ -82,3 +82,13 @@ def test_nothing_is_written_to_a_transport_that_is_closing() -> None:
 def test_far_address(extra: dict[str, Any], address: str) -> None:
     """A TCP client that has reset its connection before it was looked at is not shown as a Unix socket."""
     assert far_address(FakeTransport(**extra)) == address
+
+
+def test_a_limit_below_the_default_pauses_too() -> None:
+    """Where little may be unwritten, pieces pause their protocol as soon as that is more."""
+    transport = FakeTransport()
+    transport.high = 1000
+    write_pieces(transport, [bytes(1000)])
+    assert not transport.paused
+    write_pieces(transport, [b"x"])
+    assert transport.paused

@@ -16,6 +16,8 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.quotas.quotas import Quotas
+from hub.quotas.resource import Resource
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
 from peers.connections.reading import PUT_OFF
@@ -217,6 +219,19 @@ def test_fetching_what_cannot_be_read(bench: Bench) -> None:
         Notice("error", request=5, code=1013, text="busy"),
         Notice("error", request=6, code=1008, text="none"),
     ]
+    assert not bench.requests.journal._fetches
+
+
+def test_an_answer_for_which_its_user_has_no_room(bench: Bench) -> None:
+    """Many FETCHes of many connections that do not read are many megabytes: what is too much in transit is refused."""
+    bench.handler.share = Quotas({Resource.IN_TRANSIT_BYTES: 1_000_000}).join("alice", frozenset())
+    for request, size_bytes in enumerate((500_000, 1_000, 400_000), 5):
+        bench.requests.act(Fetch(request))
+        bench.journal.fetches[-1][1](bytearray(encode_frame(Kind.RECORDS, bytes(size_bytes))))
+    assert [frame.kind for frame in bench.said] == [Kind.NOTICE, Kind.RECORDS, Kind.RECORDS]
+    notice = decode_notice(bench.said[0].body)
+    assert (notice.request, notice.code) == (5, CloseCode.TRY_AGAIN_LATER)
+    assert "bytes in transit" in notice.text
     assert not bench.requests.journal._fetches
 
 

@@ -1,0 +1,110 @@
+"""What is in transit counts for the whole: connections that do not read take no more than their user's part."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hub.batch import decode_values
+from hub.quotas.transit import USUAL_WRITE_BYTES
+from hub.settings import QuotaSettings, Settings
+from hub.statistics import HandlerStatistics
+from peers.transport.tls_transport import KEPT_BYTES
+from peers.wire.kinds import Kind
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.raw_client import RawClient
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+CONNECTIONS = 1000
+WHOLE = 64_000_000
+PART = WHOLE // 2
+FREE = 4096
+"""What is free for each of so many: 32,000,000 / 4,000, rounded down to a power of two."""
+RECEIVE_BYTES = 4096
+LARGE = bytes(50_000)
+
+
+class Besieged(NamedTuple):
+    """A hub with a crowd of one user that reads nothing, and two other connections."""
+
+    hub: Hub
+    publisher: RawClient
+    quiet: RawClient
+    """Of the other user, who reads."""
+    own: RawClient
+    """Of the crowd's user; it reads."""
+
+
+async def besieged(start_hub: StartHub, *, secured: bool, count: int) -> Besieged:
+    """Let so many connections of bob subscribe, and read no more."""
+    hub = await start_hub(settings=Settings(quotas=QuotaSettings(in_transit_bytes=WHOLE, queued_bytes=10 * WHOLE)))
+    known = KnownTokens(hub)
+    mallory, alice = known.token("bob"), known.token("alice")
+    if secured:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATES / "hub.pem", CERTIFICATES / "hub.key")
+        endpoint = await hub.listen_secured(context)
+    for _ in range(count):
+        if secured:
+            await hub.secured_client(endpoint, "/a", token=mallory, receive_bytes=RECEIVE_BYTES, name="crowd")
+        else:
+            await hub.client("/a", token=mallory, receive_bytes=RECEIVE_BYTES, name="crowd")
+    hub.shrink_buffers()
+    own = await hub.client("/a", token=mallory)
+    publisher, quiet = await hub.client(token=alice), await hub.client("/a", token=alice)
+    return Besieged(hub, publisher, quiet, own)
+
+
+def unwritten(hub: Hub, user: str) -> int:
+    """What the transports of a user hold, as they say it, with what TLS keeps beside it."""
+    return sum(
+        connection.transport.get_write_buffer_size() + connection.transport.get_extra_info(KEPT_BYTES, 0)
+        for connection in hub.connections
+        if connection.handler is not None
+        and connection.handler.share is not None
+        and connection.handler.share.user == user
+    )
+
+
+async def small_values(client: RawClient, count: int) -> AsyncIterator[int]:
+    """The next numbers that a client gets, among whatever else it gets and loses."""
+    while count:
+        frame = await client.frame()
+        if frame.kind == Kind.MESSAGES:
+            for value in decode_values(frame):
+                if isinstance(value, int):
+                    count -= 1
+                    yield value
+
+
+def crowd(hub: Hub) -> list[HandlerStatistics]:
+    """What was done for those who do not read."""
+    return [handler.statistics() for handler in hub.node.core.handlers.values() if handler.name == "crowd"]
+
+
+@pytest.mark.parametrize("secured", [False, True])
+async def test_a_thousand_connections_that_do_not_read(start_hub: StartHub, *, secured: bool) -> None:
+    """All that their transports hold is their user's part at most, whatever is published and however often.
+
+    Nobody else's messages are lost, and small ones still come to a connection of the same user that reads.
+    """
+    hub, publisher, quiet, own = await besieged(start_hub, secured=secured, count=CONNECTIONS)
+    for _ in range(5):
+        await publisher.publish("/a", LARGE)
+        assert await publisher.ping() == []
+        assert unwritten(hub, "bob") <= PART
+    await publisher.publish("/a", *range(10))
+    assert await publisher.ping() == []
+    room = PART - 2 * (CONNECTIONS + 1) * FREE
+    charged = hub.node.core.quotas.statistics()["in_transit_bytes"].held
+    assert room - USUAL_WRITE_BYTES - 2 * len(LARGE) <= charged <= room
+    assert unwritten(hub, "bob") <= PART
+    assert all(one.queued_messages + one.dropped_messages + one.delivered_messages == 15 for one in crowd(hub))
+    assert await quiet.values(15) == [("/a", LARGE)] * 5 + [("/a", number) for number in range(10)]
+    assert [one async for one in small_values(own, 10)] == list(range(10))
