@@ -222,7 +222,7 @@ class BrokerConversation:
         self._peerings.added(peered.peer_id, address)
         self._subscriptions.replace(peered.filter)
         self._peerings.registry.settle(peered.peer_id)
-        connection.charge_user()
+        connection.charging.begin()
         connection.opened()
         node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
 

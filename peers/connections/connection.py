@@ -27,57 +27,33 @@ from typing import Any, cast
 
 from hub.errors import CloseCode
 from hub.handler import Handler
-from hub.policy.grants import User
-from hub.quotas.quotas import Share
 from hub.stretch import Run, Stretch
+from peers.connections.charging import Charging
 from peers.connections.conversation import Conversation, Session
 from peers.connections.ended import ENDED, OVER
 from peers.connections.ending import Ending
-from peers.connections.failure import describe
+from peers.connections.failure import log_failure
 from peers.connections.holding import Holding
+from peers.connections.own_share import BYTES_PER_EVENT, REFILL_BELOW, RUNS_PER_EVENT, TURN_EVENTS, OwnShare
 from peers.connections.pacing import Pacing
 from peers.connections.reading import (
     BARRED,
     ELSEWHERE,
-    ENTERING,
     JOURNAL,
     KEPT_OUT,
     NOTHING,
-    PACED,
-    PUT_OFF,
     UNACTED,
     UNANSWERED,
 )
 from peers.connections.unread import arrived_bytes
 from peers.connections.watch import Watch
 from peers.connections.writer import Writer
-from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
 from peers.transport.transport import NO_TRANSPORT, far_address
 from peers.users.identity import Identity
 from peers.wire.scanner import NEED_DATA
 
-__all__ = ["TURN_EVENTS", "Connection"]
-
-TURN_EVENTS = 500
-"""What one connection may ask for in one turn: runs of messages, other frames, and prefixes in them. A prefix costs
-about 15 µs and a new topic as much, so that one client does not block a turn for more than some 10 ms. What is left
-waits for the next turn. All connections together have a share, too: see `peers.node.common_share`."""
-
-_RUNS_PER_EVENT = 4
-"""Runs behind one another cost less than a frame each: about 0.5 µs."""
-
-_BYTES_PER_EVENT = 4096
-"""Bytes that are as much of a share as one event, so that a turn brings at most 2 MB of one connection. A loop may read
-a ready socket many times before it goes on to the next one: libuv reads up to 32 times, 256 KB each."""
-
-_COPIES_PER_EVENT = 2
-"""A large read that goes to many is copied into the socket of each: so many copies of `_BYTES_PER_EVENT` are as much of
-a share as one event. 256 KiB for 100 subscribers take about 50 ms, and are more than a turn's share."""
-
-_REFILL_BELOW = TURN_EVENTS // 2
-"""A share that falls below this is filled up after the turn. Above it no callback is worth its while."""
-
+__all__ = ["Connection"]
 
 _SECURE = {"tcp": "tls", "ws": "wss"}
 """What is said in place of a scheme where TLS is beneath it."""
@@ -93,17 +69,12 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_held",
         "_is_dialled",
-        "_is_given_back",
         "_liveness",
         "_now_s",
-        "_pacing",
-        "_place",
-        "_refill_is_due",
-        "_share",
         "address",
         "after_read",
+        "charging",
         "conversation",
         "ending",
         "handler",
@@ -111,11 +82,14 @@ class Connection(asyncio.Protocol):
         "has_joined",
         "holding",
         "identity",
+        "is_given_back",
         "is_lost",
         "lost",
         "node",
+        "pacing",
         "reason",
         "session",
+        "share",
         "since_s",
         "transport",
         "unread_for",
@@ -136,16 +110,14 @@ class Connection(asyncio.Protocol):
         self._now_s, self._liveness = node.loop.time, self.watch.liveness  # here, too, since each read needs them
         self.holding = Holding(node.held)
         """What is charged for what has come of a frame, and for what is written and not read."""
-        self._share = TURN_EVENTS
-        """What is left of this turn's share, however often the loop reads in it. Full again after the turn."""
-        self._refill_is_due = False
-        """Whether the share will be filled up once this turn is over."""
+        self.share = OwnShare(self)
+        """What it may ask for in a turn."""
+        self.charging = Charging(self)
+        """What its user is charged for it."""
         self.unread_for = NOTHING
         """The reasons for which nothing is read (`peers.connections.reading`). While one of `UNACTED` is among them,
         the rest of what was read waits, too."""
-        self._held: Any = None
-        """The event that comes first after that, if it was asked for already; None otherwise."""
-        self._pacing: Pacing | None = None
+        self.pacing: Pacing | None = None
         """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
         self.has_acted = False
         """Whether a whole frame or message has come since the last look at the connection."""
@@ -154,11 +126,9 @@ class Connection(asyncio.Protocol):
         dialled, which need not show it."""
         self._is_dialled = bool(address)
         """Whether this side has opened the connection."""
-        self._place: Share | None = None
-        """What the connection is charged to, from when it is known who the far side is until its handler has that."""
         self.is_lost = False
         """Whether the socket is closed. What the connection had is given back then, in this turn or in a later one."""
-        self._is_given_back = False
+        self.is_given_back = False
         """Whether that was done."""
         self.after_read: Callable[[], None] | None = None
         """Called behind every read, if the conversation wants that."""
@@ -196,13 +166,13 @@ class Connection(asyncio.Protocol):
         self._liveness.heard_s = self._now_s()
         try:
             self.session.feed(data)
-            cost = len(data) // _BYTES_PER_EVENT
+            cost = len(data) // BYTES_PER_EVENT
             if cost:
-                self._work_at_much(cost)
+                self.share.work_at_much(cost)
             elif not (self.unread_for and self.unread_for & UNACTED):
                 self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
-            if self._pacing is not None and self._pacing.rate.is_limited:
-                self._pace(self._pacing, len(data))
+            if self.pacing is not None and self.pacing.rate.is_limited:
+                self.charging.count(len(data))
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self.fail(error, data)
 
@@ -232,7 +202,7 @@ class Connection(asyncio.Protocol):
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
         self.node.keepalive.forget(self.watch)
         self.holding.give_back(self.writer)
-        self._end_pacing()
+        self.charging.end()
         self.node.core.depart(partial(self.guard, self._give_back))
 
     def _give_back(self) -> None:
@@ -242,21 +212,19 @@ class Connection(asyncio.Protocol):
         self.leave()
         log = node.log.debug if self.conversation.is_quiet else node.log.info
         log("connection closed", address=self.address, name=self.conversation.far_name, reason=self.reason)
-        self._is_given_back = True
+        self.is_given_back = True
         if not self.unread_for & UNACTED:
-            self._conclude()
+            self.conclude()
 
-    def _conclude(self) -> None:
+    def conclude(self) -> None:
         """Let go of all that refers to this connection: it is freed at once, and not when garbage is collected."""
         self.writer.change_session()
-        if self._pacing is not None:  # what was put off is routed by now
-            if self._pacing.rate.is_limited:
-                self._pacing.spend(0)
-            self._pacing = None
+        self.charging.conclude()  # what was put off is routed by now
         self.guard(self.conversation.conclude)
         self.conversation, self.session = ENDED, ENDED.session
         self.handler = self.after_read = None
-        self.writer.connection = self.ending.connection = self.watch.connection = OVER
+        for part in (self.writer, self.ending, self.watch, self.share, self.charging):
+            part.connection = OVER
 
     # The far side.
 
@@ -272,22 +240,10 @@ class Connection(asyncio.Protocol):
         """How the far side was recognised; empty if nobody was asked."""
         return "" if self.identity is None else self.identity.how
 
-    def take_place(self, user: User) -> None:
-        """Charge the connection to a user; once it has become a part of the hub, its handler is what is charged.
-
-        Raises:
-            RejectedError: He has as many as he may have.
-        """
-        before = self._place
-        if before is None or before.user != user.name:
-            self._place = self.node.core.quotas.join(user.name, user.roles)
-            if before is not None:  # a browser has shown another token than its header had
-                self.node.core.quotas.leave(before)
-
     def join(self, handler: Handler) -> None:
         """The far side has become a part of the hub, whose batches are written here."""
         self.handler = handler
-        handler.share, self._place = self._place, None
+        self.charging.hand_over(handler)
         self.has_joined = True
         self.node.settle(self)
         if self.writer.is_choked:
@@ -309,12 +265,12 @@ class Connection(asyncio.Protocol):
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
         """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session = self.session
-        core, journal = self.node.core, self.node.journal
+        session, share, node = self.session, self.share, self.node
+        core, journal = node.core, node.journal
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
         event: Any = NEED_DATA
-        left = self._share
+        left = share.left
         try:
             while left > 0:
                 event = session.next_event()
@@ -323,24 +279,24 @@ class Connection(asyncio.Protocol):
                     left -= 1
                 elif type(event) is Stretch:
                     core.publish_stretch(cast("Handler", self.handler), event)
-                    left -= 1 + len(event.routes) // _RUNS_PER_EVENT
+                    left -= 1 + len(event.routes) // RUNS_PER_EVENT
                 elif event is NEED_DATA:
                     break
                 elif event is None:
                     left -= 1
                 else:
-                    left = self._do(event, left)
+                    left = share.do(event, left)
                 if not session.has_more:
                     break
-                if self._share - left >= self.node.events.left:
-                    left = self._use_up(left)
-            if event is not NEED_DATA or left != self._share:
+                if share.left - left >= node.events.left:
+                    left = share.use_up(left)
+            if event is not NEED_DATA or left != share.left:
                 self.has_acted = True
-            if self._share - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
-                self.node.events.spend(self._share - left)
-            self._share = left
-            if left < _REFILL_BELOW:
-                self._end_share()
+            if share.left - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
+                node.events.spend(share.left - left)
+            share.left = left
+            if left < REFILL_BELOW:
+                share.end()
             if session.has_outgoing:
                 self.writer.write_answers()
         finally:
@@ -352,54 +308,6 @@ class Connection(asyncio.Protocol):
         if self.after_read is not None and not self.unread_for & UNACTED:
             self.after_read()
 
-    def _work_at_much(self, cost: int) -> None:
-        """Act on a large read, and take what it is copied for others from the shares, too.
-
-        Args:
-            cost: What reading it costs of a share.
-        """
-        core, events = self.node.core, self.node.events
-        self._share = self._share - cost if events.left > 0 else 0
-        if self.unread_for & UNACTED:
-            return
-        offered = core.offered  # the handlers that write something once this is worked at
-        self.work()
-        copies = cost * (len(offered) - 1) // _COPIES_PER_EVENT
-        if copies > 0:
-            self._share -= copies
-            events.spend(copies)
-            if not self.unread_for & UNACTED:
-                self._refill_later()
-
-    def _do(self, event: Any, left: int) -> int:
-        """Do what an event asks for, or hold it while nothing is left of what all may ask for in a turn.
-
-        Returns:
-            What is left of this connection's share.
-        """
-        node = self.node
-        # As `_common` and `CommonShare.spend`, without two calls for each event.
-        common = node.changes if type(event) in self.conversation.changes else node.events
-        if common.left <= 0 and not self.session.closed:
-            self._held = event
-            return self._use_up(left)
-        cost = self.conversation.act(event)
-        common.left -= cost
-        if common.left < common.refill_below:
-            common.refill()
-        self._share -= cost  # so that `work` does not take it from the share of all once more
-        return self._use_up(left - cost) if self.unread_for & KEPT_OUT else left - cost
-
-    def _common(self, event: Any) -> CommonShare:
-        """Return the share of all connections that an event is taken from."""
-        return self.node.changes if type(event) in self.conversation.changes else self.node.events
-
-    def _use_up(self, left: int) -> int:
-        """All connections together have used up what they may: the rest is for a later turn. Return what is left: 0."""
-        self.node.events.spend(self._share - left)
-        self._share = 0
-        return 0
-
     def _charge_begun(self) -> None:
         """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
         held_bytes = self.session.held_bytes
@@ -409,50 +317,6 @@ class Connection(asyncio.Protocol):
         if refusal:
             self.end(CloseCode.TRY_AGAIN_LATER, refusal)
             self.holding.begin(self.session.held_bytes)
-
-    def _end_share(self) -> None:
-        """Much of this turn's share is used up, or all: the next turn brings a new one."""
-        if self._share <= 0 and (self.ending.is_last or not self.session.closed):
-            if not self.unread_for & KEPT_OUT:
-                self.stop_reading(PUT_OFF)
-                self._common(self._held).wait(self)
-        else:
-            self._refill_later()
-
-    def _refill_later(self) -> None:
-        if not self._refill_is_due:
-            self._refill_is_due = True
-            self.node.after_turn(self._refill)
-
-    def _refill(self) -> None:
-        self._refill_is_due = False
-        self._share = TURN_EVENTS
-
-    def take_turn(self, events: int) -> None:
-        """A turn later: the rest of what was more than a turn's share."""
-        self.unread_for &= ~PUT_OFF
-        self._share = events
-        try:
-            if self._held is not None:
-                self._do_held()
-            if self.has_joined or not self.is_lost:  # who has gone before its turn is not taken in any more
-                self.work()
-        except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self.fail(error)
-        if self._is_given_back and not self.unread_for & UNACTED:
-            self._conclude()
-        self.read_on()
-
-    def _do_held(self) -> None:
-        """Do what was put off. Whoever has gone changes nothing any more, nor does whoever this side has ended."""
-        event, self._held = self._held, None
-        if self.session.closed or (self.is_lost and type(event) in self.conversation.changes):
-            return
-        self.node.core.write_is_due = True  # a read begins, and `end_read` ends it
-        try:
-            self._share = self._do(event, self._share)
-        finally:
-            self.node.core.end_read()
 
     def _hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
@@ -466,59 +330,24 @@ class Connection(asyncio.Protocol):
         self.watch.hear()  # what the far side has said meanwhile was not read
         self.read_on(JOURNAL)
 
-    def charge_user(self) -> None:
-        """The core has taken the far side in: charge its user for what this connection holds, and keep his rate."""
-        handler = self.handler
-        if handler is None or handler.rights is None:
-            return
-        if handler.share is None:  # one connection too many: the core closes it as the turn ends
-            self.stop_reading(ENTERING)
-            return
-        self.holding.charge(handler.share.transit, self.writer)
-        self._pacing = Pacing(handler.share.rate, handler, self.node.loop, self._go_on_paced)
-        if self._pacing.rate.is_limited and self._pacing.spend(0):
-            self.stop_reading(ENTERING)
-
-    def _pace(self, pacing: Pacing, size_bytes: int) -> None:
-        """Count what was read, and read no further if that was too much."""
-        if pacing.spend(size_bytes) and not (self.session.closed or self.transport.is_closing()):
-            self.stop_reading(PACED)
-
-    def count_beside(self, size_bytes: int) -> None:
-        """Count what the far side has brought beside the socket, in shared memory: its user's rate is for that, too."""
-        if self._pacing is not None and self._pacing.rate.is_limited:
-            self._pace(self._pacing, size_bytes)
-
-    def _go_on_paced(self) -> None:
-        """The user of the far side may publish again."""
-        self.watch.hear()  # as where the journal had held it back
-        self.read_on(PACED)
-        self._let_in(ENTERING)
-
     def bar(self, seconds: float) -> None:
         """Act on nothing that comes for so long: the far side has shown a token that nobody knows."""
         if seconds > 0:
             self.stop_reading(BARRED)
-            self.node.loop.call_later(seconds, self._let_in, BARRED)
+            self.node.loop.call_later(seconds, self.let_in, BARRED)
 
-    def _let_in(self, reason: int) -> None:
+    def let_in(self, reason: int) -> None:
         """Act on what stood behind, unless it waits for something else, too."""
         if self.unread_for & reason:
             self.unread_for &= ~reason
             self.watch.hear()
             if not self.unread_for & UNACTED:
-                self.take_turn(TURN_EVENTS)
+                self.share.take_turn(TURN_EVENTS)
 
     def read_all(self) -> None:
         """Read whatever comes from now on: it is thrown away."""
-        self._end_pacing()
+        self.charging.end()
         self.unread_for = NOTHING
-
-    def _end_pacing(self) -> None:
-        """Read what comes, however fast: it is not acted on any more."""
-        if self._pacing is not None:
-            self._pacing.leave()
-        self.unread_for &= ~(PACED | KEPT_OUT)
 
     def hold(self, seconds: float) -> None:
         """Read no further until `go_on`; look after so long whether that has come."""
@@ -595,12 +424,10 @@ class Connection(asyncio.Protocol):
         try:
             self.conversation.leave(self.reason)
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self._tell_failure(error, b"")
+            log_failure(self, error, b"")
         if self.handler is not None:
             self.node.core.detach(self.handler, self.reason)
-        if self._place is not None:
-            place, self._place = self._place, None
-            self.node.core.quotas.leave(place)
+        self.charging.leave()
         if self.lost is not None and not self.lost.done():
             self.lost.set_result(None)
 
@@ -615,7 +442,7 @@ class Connection(asyncio.Protocol):
 
     def fail(self, error: Exception, read: bytes = b"") -> None:
         """Something has happened that must not be able to: end this connection, and nothing else."""
-        self._tell_failure(error, read)
+        log_failure(self, error, read)
         if self.session.closed:
             self.transport.abort()
             return
@@ -623,15 +450,6 @@ class Connection(asyncio.Protocol):
             self.end(CloseCode.INTERNAL_ERROR, "internal error of the hub")
         except Exception:  # noqa: BLE001 -- not even that can be said
             self.transport.abort()
-
-    def _tell_failure(self, error: Exception, read: bytes) -> None:
-        self.node.failed_connections += 1
-        self.node.log.error(
-            "a connection ended by a bug, please report it",
-            address=self.address,
-            name=self.conversation.far_name,
-            **describe(error, read),
-        )
 
     # What the conversation learns.
 
@@ -641,6 +459,6 @@ class Connection(asyncio.Protocol):
         But where users have shares, one that is charged to nobody yet stays a newcomer: a WebSocket that has shown
         nothing, as its first message may.
         """
-        if self.has_joined or self._place is not None or self.node.access.is_open:
+        if self.has_joined or self.charging.has_place or self.node.access.is_open:
             self.node.settle(self)
         self.watch.opened()

@@ -82,7 +82,7 @@ def take_place(node: Node, connection: Connection) -> None:
     """
     rights = rights_of(node, connection)
     if rights is not None:
-        connection.take_place(rights.user)
+        connection.charging.take_place(rights.user)
 
 
 def enter_zeek(node: Node, connection: Connection, *, dialled: bool) -> None:

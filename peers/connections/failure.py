@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import traceback
+from typing import TYPE_CHECKING
 
-__all__ = ["SHOWN_BYTES", "SHOWN_CHARACTERS", "describe"]
+if TYPE_CHECKING:
+    from peers.connections.connection import Connection
+
+__all__ = ["SHOWN_BYTES", "SHOWN_CHARACTERS", "describe", "log_failure"]
 
 SHOWN_BYTES = 8
 """How much of what was read is logged, as twice as many hexadecimal digits: the head of a frame, which says its kind
@@ -15,6 +19,17 @@ SHOWN_CHARACTERS = 200
 
 _SHOWN_PLACES = 3
 """How many places of the stack are logged, the innermost last."""
+
+
+def log_failure(connection: Connection, error: Exception, read: bytes) -> None:
+    """Count and log a bug that has ended a connection; for the arguments see `describe`."""
+    connection.node.failed_connections += 1
+    connection.node.log.error(
+        "a connection ended by a bug, please report it",
+        address=connection.address,
+        name=connection.conversation.far_name,
+        **describe(error, read),
+    )
 
 
 def describe(error: Exception, read: bytes) -> dict[str, object]:

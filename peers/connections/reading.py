@@ -1,7 +1,7 @@
 """Why nothing is read of a connection: the reasons, as bits of one number. It is read exactly while there is none.
 
 ```
-PUT_OFF     its share of a turn is used up, or that of all     until its turn comes (`Connection.take_turn`)
+PUT_OFF     its share of a turn is used up, or that of all     until its turn comes (`OwnShare.take_turn`)
 ENTERING    its user is too fast already as it enters, or      until he may publish again, or its end
             has too many connections
 BARRED      it has shown a token that nobody knows             until some time is over

@@ -435,7 +435,7 @@ class TcpConversation:
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
         """Do from now on what the far side asks for."""
         self._verbs = Verbs(self._node, handler, WireFarSide(self.session, self._connection.writer, hello.frame))
-        self._connection.charge_user()
+        self._connection.charging.begin()
         self._connection.opened()
         self._node.log.info(
             what,

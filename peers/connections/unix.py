@@ -153,7 +153,7 @@ class UnixValues:
         messages = frame.messages
         try:
             shared = self._sharing.take(handle, messages, self._node.settings.limits.frame_bytes)
-            self._connection.count_beside(handle.size_bytes)
+            self._connection.charging.count(handle.size_bytes)
             batch = SharedBatch(frame, shared)
             if confirm:  # it is recorded, so somebody needs the bytes anyway
                 batch.copy()
@@ -210,7 +210,7 @@ class UnixValues:
         sharing = self._sharing
         try:
             shared: Shared = sharing.take(handle, item.requests, self._node.settings.limits.frame_bytes)
-            self._connection.count_beside(handle.size_bytes)
+            self._connection.charging.count(handle.size_bytes)
             # A batch may be cut on its way, the hub itself reads what it is asked, and whoever gets it may not be let
             # see what else stands in the memory of a block.
             is_open = isinstance(shared, Memfd) or self._node.core.authority.policy is None

@@ -325,7 +325,7 @@ class WebSocketConversation:
         )
         connection.join(handler)
         self._node.core.attach(handler)
-        connection.charge_user()
+        connection.charging.begin()
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 

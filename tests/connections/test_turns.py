@@ -8,7 +8,8 @@ from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.overflow import QueueLimits
 from hub.settings import Settings
-from peers.connections.connection import TURN_EVENTS, Connection
+from peers.connections.connection import Connection
+from peers.connections.own_share import TURN_EVENTS
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import encode_close

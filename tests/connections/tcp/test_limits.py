@@ -13,8 +13,9 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
-from peers.connections.connection import TURN_EVENTS, Connection
+from peers.connections.connection import Connection
 from peers.connections.ending import LINGER_S
+from peers.connections.own_share import TURN_EVENTS
 from peers.connections.reading import PUT_OFF
 from peers.connections.unread import unread_bytes
 from peers.wire.control import encode_subscription
