@@ -297,7 +297,9 @@ class Names:
             except InvalidNameError as error:
                 unheard, cause = unheard + 1, cause or RejectedError(CloseCode.BAD_DATA, str(error))
             except RejectedError as error:
-                unheard, cause = unheard + 1, cause or error
+                unheard += 1
+                if cause is None or error.code == CloseCode.TRY_AGAIN_LATER:  # the peer tells it again then
+                    cause = error
         names = self._names.get(link, {})
         for name in released:
             if name in names:

@@ -253,10 +253,11 @@ class TcpConversation:
         if notice.kind == "dropped":
             cast("Link", self._link).miss(notice.count)
         elif notice.kind == "confirmed":
-            cast("Link", self._link).renewed(notice.until)
+            cast("Link", self._link).confirm(notice)
         else:
+            again = self._link is not None and self._link.refuse(notice)
             address = self._connection.address
-            self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
+            self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text, again=again)
 
     def _renew(self, renewal: Renewal) -> None:
         """The far side shows a fresh token."""

@@ -3,7 +3,8 @@
 A client that subscribes to a thousand prefixes in one read is one SUBSCRIBE frame to the peer, and one that subscribes
 and takes it back within a turn is none.
 
-Owner: one connection. Invariant: replaying what was taken gives the core's minimal filter (the prefixes served here).
+Owner: one connection. Invariant: replaying what was taken gives the core's minimal filter (the prefixes served here),
+but for what the peer has refused for now (`peers.links.attempts`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from hub.filter import Change
+from peers.links.attempts import Attempts
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 
@@ -32,28 +34,28 @@ class Announcement:
     Args:
         due: Called with this object when there is something to tell.
         limit_bytes: Largest body that the peer takes. A prefix that alone is over it is told all the same.
-        more: The kind of frame that tells of prefixes.
-        less: The kind that takes them back.
+        numbers: Numbers frames that the peer answers.
+        kinds: That of the frame that tells of prefixes, and that of the one that takes them back.
         tells_of_itself: Whether the first frame is sent in any case, and be it empty: it still tells the peer that
             this side has read its HELLO.
     """
 
-    __slots__ = ("_changes", "_due", "_less", "_limit_bytes", "_more", "_tells_of_itself")
+    __slots__ = ("_changes", "_due", "_less", "_limit_bytes", "_more", "_tells_of_itself", "attempts")
 
     def __init__(
         self,
         due: Callable[[Announcement], None],
         limit_bytes: int,
-        more: Kind = Kind.SUBSCRIBE,
-        less: Kind = Kind.UNSUBSCRIBE,
+        numbers: Iterator[int],
+        kinds: tuple[Kind, Kind] = (Kind.SUBSCRIBE, Kind.UNSUBSCRIBE),
         *,
         tells_of_itself: bool = False,
     ) -> None:
         self._tells_of_itself = tells_of_itself  # until the first frame was taken
-        self._more = more
-        self._less = less
+        self._more, self._less = kinds
         self._due = due
         self._limit_bytes = limit_bytes
+        self.attempts: Attempts[str, None] = Attempts(numbers, _PREFIXES_PER_FRAME)
         self._changes: dict[str, bool] = {}  # prefix → whether it is added
 
     def change(self, change: Change) -> None:
@@ -61,6 +63,8 @@ class Announcement:
         self._due(self)
         for prefixes, added in ((change.removed, False), (change.added, True)):
             for prefix in prefixes:
+                if not added and self.attempts.drop(prefix):
+                    continue
                 if self._changes.get(prefix, added) is not added:
                     del self._changes[prefix]
                 else:
@@ -74,9 +78,29 @@ class Announcement:
         changes, self._changes = self._changes, {}
         added = [prefix for prefix, is_added in changes.items() if is_added]
         removed = [prefix for prefix, is_added in changes.items() if not is_added]
-        frames = [encode_subscription(self._more, some) for some in self._some(added)]
+        frames = [
+            encode_subscription(self._more, some, self.attempts.ask(dict.fromkeys(some))) for some in self._some(added)
+        ]
+        for prefix in removed:
+            self.attempts.forget(prefix)
         frames.extend(encode_subscription(self._less, some) for some in self._some(removed))
         return b"".join(frames) or encode_subscription(self._more, [])
+
+    def refuse(self, number: int, *, for_now: bool) -> bool:
+        """The peer has refused a frame; return False if it is none of these."""
+        refused = self.attempts.refuse(number, for_now=for_now)
+        for prefix in refused or ():
+            if self._changes.get(prefix) is False:  # it is not wanted any more, and the peer does not have it
+                del self._changes[prefix]
+                self.attempts.drop(prefix)
+        return refused is not None
+
+    def try_again(self) -> None:
+        """Tell some of what the peer has refused."""
+        some = self.attempts.some()
+        self._changes.update(dict.fromkeys(some, True))
+        if some:
+            self._due(self)
 
     def _some(self, prefixes: list[str]) -> Iterator[list[str]]:
         """Cut into what one frame holds."""

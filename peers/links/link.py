@@ -6,7 +6,8 @@ handler: messages sent and arrived   ─▶ once a second where some arrived, an
 ```
 
 Owner: one connection, from the moment in which the peer's link stands. Invariant: replaying what was told gives what
-the core holds; while the peer does not read, changes wait and merge, and `write_more` tells them.
+the core holds, but for what the peer has refused for now, which is told again later; while the peer does not read,
+changes wait and merge, and `write_more` tells them.
 
 Not here: what the peer asks this hub (`peers.verbs`), which of two links to one hub stays (`peers.node.links`), what
 accounts are for (`peers.node.accounts`).
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.routes import Route
 from peers.links.announcement import Announcement
@@ -26,6 +28,7 @@ from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node
 from peers.wire.account import Account, encode_account
+from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.session import Session
@@ -104,19 +107,38 @@ class Link:
         if link_id:
             for account in node.accounts.former(hello.id):
                 session.send(encode_account(account))
-            node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
+        node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
         limit_bytes = hello.frame
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
-        wanted = Announcement(outbox.due, limit_bytes, tells_of_itself=True)
+        numbers = outbox.numbers
+        wanted = Announcement(outbox.due, limit_bytes, numbers, tells_of_itself=True)
+        rules = LinkRules(outbox.due, limit_bytes, numbers)
+        names = LinkNames(outbox.due, limit_bytes, numbers, node.log)
+        services = Announcement(outbox.due, limit_bytes, numbers, (Kind.SERVE, Kind.UNSERVE))
+        for part in (wanted, rules, names, services):
+            outbox.add(part)
         node.core.attach(handler, wanted.change)
-        node.core.rules.tell(handler, LinkRules(outbox.due, limit_bytes).change)
-        node.core.names.link(handler, hello.id, LinkNames(outbox.due, limit_bytes, node.log).change)
-        services = Announcement(outbox.due, limit_bytes, Kind.SERVE, Kind.UNSERVE)
+        node.core.rules.tell(handler, rules.change)
+        node.core.names.link(handler, hello.id, names.change)
         node.core.requests.tell(handler, services.change)
 
     def write_more(self) -> None:
         """Tell what was put off: the peer reads again."""
         self._outbox.write_more()
+
+    # What the peer answers.
+
+    def confirm(self, notice: Notice) -> None:
+        """The peer has taken what it was told, or a fresh token."""
+        if self._proof is not None and self._proof.is_last(notice.request):
+            self._proof.hold(notice.until, self._node.loop.time())
+        else:
+            self._outbox.confirm(notice.request)
+
+    def refuse(self, notice: Notice) -> bool:
+        """The peer has refused something; return whether it is told that again later."""
+        for_now = notice.code == CloseCode.TRY_AGAIN_LATER
+        return self._outbox.refuse(notice.request, self._node.loop.time(), for_now=for_now) and for_now
 
     # Accounts.
 
@@ -126,21 +148,20 @@ class Link:
         return self._handler.published_messages + self._session.rejected_messages
 
     def check(self, now_s: float) -> float:
-        """Tell how many messages have arrived, and show a fresh token, if it is time; return when to look again."""
-        if self._arrived != self._told_arrived and self._handler.writable:
+        """Tell how many messages have arrived, show a fresh token, and tell again what the peer had no room for.
+
+        Each if it is time for that; return when to look again.
+        """
+        if self._id and self._arrived != self._told_arrived and self._handler.writable:
             self._write([self._account(last=False)])
-        if self._proof is not None and (frame := self._proof.next(now_s)):
+        if self._proof is not None and (frame := self._proof.next(now_s, self._outbox.numbers)):
             self._write([frame])
+        self._outbox.check(now_s)
         return now_s + _TELL_EVERY_S
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
         return encode_account(Account(self._id, self._handler.delivered_messages, self._told_arrived, last))
-
-    def renewed(self, left_s: float | None) -> None:
-        """The peer has taken a fresh token, which holds for so long; None for good."""
-        if self._proof is not None:
-            self._proof.hold(left_s, self._node.loop.time())
 
     def tell_last(self) -> None:
         """This side says CLOSE next, and reads no more: tell the peer what has arrived till now."""

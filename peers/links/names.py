@@ -4,18 +4,20 @@
 core.names ─▶ changes, merged per turn, the last of each name ─▶ NAMES
 ```
 
-Owner: one connection. Invariant: what is to be told while the far side does not read is merged, one change a name.
+Owner: one connection. Invariant: what is to be told while the far side does not read is merged, one change a name, and
+so is what the peer has refused for now (`peers.links.attempts`). To tell it of a name twice does no harm.
 Not here: whose a name is (`hub.names`), what peers and clients say of names (`peers.verbs.names`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 
 from hub.names.claim import Announced
+from peers.links.attempts import Attempts
 from peers.wire.names import NAMES_PER_FRAME, encode_names
 
 __all__ = ["LinkNames"]
@@ -35,22 +37,31 @@ class LinkNames:
     Args:
         due: Called with this object when there is something to tell.
         limit_bytes: Largest body that the peer takes.
+        numbers: Numbers frames that the peer answers.
         log: Where a name is told that is too large for it.
     """
 
-    __slots__ = ("_changes", "_due", "_limit_bytes", "_log")
+    __slots__ = ("_changes", "_due", "_limit_bytes", "_log", "attempts")
 
     _changes: OrderedDict[str, Announced | None]
     """How names stand that the peer was not told of yet; None for one that nobody here holds any more."""
 
-    def __init__(self, due: Callable[[LinkNames], None], limit_bytes: int, log: structlog.stdlib.BoundLogger) -> None:
+    def __init__(
+        self,
+        due: Callable[[LinkNames], None],
+        limit_bytes: int,
+        numbers: Iterator[int],
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
         self._log = log
+        self.attempts: Attempts[str, Announced] = Attempts(numbers, NAMES_PER_FRAME)
         self._due = due
         self._limit_bytes = limit_bytes
         self._changes = OrderedDict()  # a plain one walks over all that was taken before the first
 
     def change(self, name: str, announced: Announced | None) -> None:
         """Note how a name stands now; None if nobody here holds it any more."""
+        self.attempts.drop(name)
         self._changes[name] = announced
         self._due(self)
 
@@ -78,4 +89,21 @@ class LinkNames:
                 held.append(announced)
         if self._changes:
             self._due(self)
-        return encode_names(held, released)
+        for name in released:
+            self.attempts.forget(name)
+        number = self.attempts.ask({announced.name: announced for announced in held}) if held else 0
+        return encode_names(held, released, number)
+
+    def refuse(self, number: int, *, for_now: bool) -> bool:
+        """The peer has refused a frame, or a part of it; return False if it is none of these."""
+        refused = self.attempts.refuse(number, for_now=for_now)
+        for name in refused or ():
+            if name in self._changes:  # it is told otherwise anyway
+                self.attempts.drop(name)
+        return refused is not None
+
+    def try_again(self) -> None:
+        """Tell some of what the peer has refused."""
+        for name, announced in self.attempts.some().items():
+            self._changes[name] = announced
+            self._due(self)

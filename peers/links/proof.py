@@ -14,7 +14,7 @@ Owner: one `Link`, which asks once a second. No I/O but that of `read`. Not here
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hub.config import ConfigError
 from peers.wire.token import Renewal, encode_token
@@ -49,7 +49,7 @@ class LinkProof:
         self._due_s = math.inf
         """When it is shown afresh."""
         self._last = 0
-        """The number of the last TOKEN."""
+        """The number of the last TOKEN; 0 before the first."""
 
     def hold(self, left_s: float | None, now_s: float) -> None:
         """Take note of how long what was shown holds, None for good."""
@@ -59,8 +59,17 @@ class LinkProof:
             self._ends_s = now_s + left_s
             self._due_s = now_s + max(_LEAST_S, left_s * _RENEWED_AFTER)
 
-    def next(self, now_s: float) -> bytes:
-        """Return the frame that shows a token, if it is time for that; empty otherwise."""
+    def is_last(self, number: int) -> bool:
+        """Return whether that is the number of the last TOKEN."""
+        return number == self._last > 0
+
+    def next(self, now_s: float, numbers: Iterator[int]) -> bytes:
+        """Return the frame that shows a token, if it is time for that; empty otherwise.
+
+        Args:
+            now_s: The time, by the clock of the loop.
+            numbers: Gives it a number that nothing else has which the far hub answers.
+        """
         if now_s < self._due_s or now_s >= self._ends_s:
             return b""
         self._due_s = now_s + max(_LEAST_S, (self._ends_s - now_s) * _AGAIN_AFTER)
@@ -71,5 +80,5 @@ class LinkProof:
             return b""
         if not token:
             return b""
-        self._last += 1
+        self._last = next(numbers)
         return encode_token(Renewal(self._last, token))

@@ -82,11 +82,10 @@ class NameClaims:
             self._far.speak()
 
 
-def hear_names(node: Node, handler: Handler, heard: NamesHeard) -> int:
-    """Take the names that a peer hub announces; return how much work that was, beyond the frame's own share of a turn.
+def hear_names(node: Node, handler: Handler, heard: NamesHeard) -> None:
+    """Take the names that a peer hub announces.
 
     Raises:
         RejectedError: Not all of it was taken; the text says why.
     """
     node.core.names.hear(handler, heard.held, heard.released)
-    return len(heard.held) + len(heard.released)

@@ -220,7 +220,7 @@ class Verbs:
         done = sum(1 for _ in islice(steps, most))
         if done == most:
             self._far.put_off(Rest(steps, change))
-        elif change.request:  # a peer hub does not want to know
+        elif change.request:
             self._confirm(change)
         return done
 
@@ -259,7 +259,9 @@ class Verbs:
 
     def _hear(self, heard: NamesHeard) -> int:
         try:
-            return hear_names(self._node, self._handler, heard)
+            hear_names(self._node, self._handler, heard)
         except RejectedError as error:
-            self._far.reject(error)
+            self._far.reject(error, heard.request)
+        else:
+            self._far.confirm(heard.request)
         return len(heard.held) + len(heard.released)

@@ -4,7 +4,7 @@
 |---|---|
 | CLAIM | `[request, name, [label, ...], queue]` |
 | RELEASE | `[request, name]` |
-| NAMES | `[[[name, [label, ...], time, owner], ...], [name, ...]]`: held now, held no longer |
+| NAMES | `[[[name, [label, ...], time, owner], ...], [name, ...], request]`: held now, held no longer |
 
 The core decides what is a valid name or label (`hub.names`, `hub.labels`); here only shapes and numbers are checked.
 """
@@ -49,10 +49,15 @@ _Request = Annotated[int, msgspec.Meta(ge=0)]
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
 _Time = Annotated[int, msgspec.Meta(ge=0, le=_LATEST_US)]
 _Held = tuple[str, _Labels, _Time, Annotated[int, msgspec.Meta(ge=0)]]
-_Names = tuple[
-    Annotated[list[_Held], msgspec.Meta(max_length=NAMES_PER_FRAME)],
-    Annotated[list[str], msgspec.Meta(max_length=NAMES_PER_FRAME)],
-]
+
+
+class _Names(msgspec.Struct, array_like=True):
+    """The array; a hub of an earlier version gives no number."""
+
+    held: Annotated[list[_Held], msgspec.Meta(max_length=NAMES_PER_FRAME)]
+    released: Annotated[list[str], msgspec.Meta(max_length=NAMES_PER_FRAME)]
+    request: _Request = 0
+
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_claim = msgspec.msgpack.Decoder(tuple[_Request, str, _Labels, bool]).decode
@@ -81,6 +86,8 @@ class NamesHeard(NamedTuple):
 
     held: list[Announced]
     released: list[str]
+    request: int = 0
+    """The number to confirm, 0 for none."""
 
 
 def encode_claim(claim: NameClaim) -> bytes:
@@ -119,9 +126,9 @@ def decode_release(body: bytes) -> NameRelease:
         raise RejectedError(CloseCode.BAD_DATA, f"RELEASE: {error}") from error
 
 
-def encode_names(held: Iterable[Announced], released: Sequence[str]) -> bytes:
-    """Return the frame."""
-    return encode_frame(Kind.NAMES, _encode((list(held), released)))
+def encode_names(held: Iterable[Announced], released: Sequence[str], request: int = 0) -> bytes:
+    """Return the frame; request 0 asks for no confirmation."""
+    return encode_frame(Kind.NAMES, _encode((list(held), released, request)))
 
 
 def decode_names(body: bytes) -> NamesHeard:
@@ -131,10 +138,10 @@ def decode_names(body: bytes) -> NamesHeard:
         RejectedError: It is no such array; the connection goes on.
     """
     try:
-        held, released = _decode_names(body)
+        names = _decode_names(body)
     except _UNREADABLE as error:
         raise RejectedError(CloseCode.BAD_DATA, f"NAMES: {error}") from error
-    return NamesHeard([Announced(*each) for each in held], released)
+    return NamesHeard([Announced(*each) for each in names.held], names.released, names.request)
 
 
 def numbered(body: bytes) -> int:

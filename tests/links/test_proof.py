@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from hub.config import ConfigError
 from hub.frame import iterate_frames
 from peers.links.proof import LinkProof
@@ -15,6 +17,7 @@ class Far:
         self.token = "first"
         self.error: ConfigError | None = None
         self.told: list[str] = []
+        self.numbers = count(1)
         self.proof = LinkProof(self.read, self.told.append)
 
     def read(self) -> str:
@@ -25,7 +28,7 @@ class Far:
 
     def shown(self, now_s: float) -> list[Renewal]:
         """What is shown at that time."""
-        return [decode_token(frame.body) for frame in iterate_frames(self.proof.next(now_s))]
+        return [decode_token(frame.body) for frame in iterate_frames(self.proof.next(now_s, self.numbers))]
 
 
 def test_what_holds_for_good_is_not_shown_again() -> None:
