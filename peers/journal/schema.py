@@ -97,6 +97,7 @@ class Write(NamedTuple):
     """The last batch that a writer has committed."""
 
     query: str
+    """Behind the name of its user and a slash, if he had one."""
     batch: int
     first: int
     next: int

@@ -8,7 +8,8 @@ STAGE(transaction, part, frames) ─▶ checked ─▶ kept ─ COMMIT(query, ba
 A writer of many tasks (Spark) brings what each task has made, and tells in the end which parts count. A batch whose
 number is not above the last one that its query has committed was committed before: nothing is routed or recorded, and
 the answer says so. So a batch that is repeated after a crash of either side stands in the journal once. A COMMIT ends
-its transaction, whatever becomes of it: what was refused is staged again.
+its transaction, whatever becomes of it: what was refused is staged again. Queries are a user's own: of one that another
+user gives the same name nothing was committed before.
 
 Orders are carried out one after the other, in the order in which they came, a turn's share at a time: whatever
 one frame holds, the loop is not kept by it.
@@ -364,7 +365,8 @@ class Staging:
                 self._let_go(transaction.size_bytes, transaction.usage)
             answer(outcome)
 
-        before = self._writes.get(commit.query) if commit.query else None
+        query = _query_of(source, commit)
+        before = self._writes.get(query) if query else None
         if commit.abort:
             self._dropped += transaction is not None
             done(Committed(0, 0, again=False))
@@ -380,7 +382,7 @@ class Staging:
                 self._dropped += transaction is not None
                 done(error)
                 return
-            yield from self._route(source, commit, chunks, done)
+            yield from self._route(source, query, commit.batch, chunks, done)
 
     def _repeat(self, commit: Commit, before: Write, answer: OnCommitted) -> None:
         """Answer for a batch that was committed before, once that is on the disk."""
@@ -393,7 +395,9 @@ class Staging:
 
         self._recorder.answer_at_commit(0, told)
 
-    def _route(self, source: Handler, commit: Commit, chunks: list[bytes], answer: OnCommitted) -> Iterator[int]:
+    def _route(
+        self, source: Handler, query: str, batch: int, chunks: list[bytes], answer: OnCommitted
+    ) -> Iterator[int]:
         """Route the messages of a batch, and have them committed."""
         recorder = self._recorder
         first, epoch = recorder.position(), recorder.epoch
@@ -404,8 +408,8 @@ class Staging:
             self._dropped += 1
             answer(recorder.refusal())
             return
-        write = Write(commit.query, commit.batch, first, following)
-        recorder.end_batch(write if commit.query else None)
+        write = Write(query, batch, first, following)
+        recorder.end_batch(write if query else None)
         _remember(self._writes, write)
 
         def told(outcome: int | RejectedError) -> None:
@@ -501,6 +505,16 @@ def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | N
         return
     if transaction.rights is None or transaction.rights.user.name != rights.user.name:
         raise RejectedError(CloseCode.NOT_ALLOWED, f"transaction {printable(name)} is another user's")
+
+
+def _query_of(source: Handler, commit: Commit) -> str:
+    """Return under which name the last batch of a query is remembered, as `alice/query`: no user's name has a slash.
+
+    Empty where the batches of the COMMIT are not compared with others.
+    """
+    if source.rights is None or not commit.query:
+        return commit.query
+    return f"{source.rights.user.name}/{commit.query}"
 
 
 def _size_bytes(stage: Stage) -> int:

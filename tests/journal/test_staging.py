@@ -704,3 +704,29 @@ async def test_a_transaction_belongs_to_its_user(guarded: Bench) -> None:
     guarded.commit("v", 0)
     guarded.turns_pass()
     assert guarded.refusals()[-1][1] == "transaction 'v' is another user's"
+
+
+async def test_queries_belong_to_their_users(guarded: Bench) -> None:
+    """A batch is repeated where the same user has committed it, whatever another user calls his query."""
+    policy = guarded.turn.core.authority.policy
+    assert policy is not None
+    for user in ("alice", "bob", "alice"):
+        guarded.writer.rights = policy.rights(user)
+        guarded.stage("t", 0, topics_of(f"/a/{user}"))
+        guarded.commit("t", 0, query="q", batch=4)
+        guarded.turns_pass()
+        await guarded.write()
+        guarded.turns_pass()
+    assert guarded.refusals() == []
+    assert guarded.outlet.values == ["/a/alice", "/a/bob"]
+    answers = [answer for answer in guarded.told if isinstance(answer, Committed)]
+    assert answers == [Committed(0, 1, again=False), Committed(1, 1, again=False), Committed(0, 1, again=True)]
+
+
+async def test_queries_of_users_are_remembered(guarded: Bench) -> None:
+    """In the journal's file, too; a query without a name is nobody's, and is never repeated."""
+    guarded.commit("t", query="q", batch=4)
+    guarded.commit("u")
+    guarded.turns_pass()
+    entries = await guarded.write()
+    assert [entry.write for entry in entries if entry.write is not None] == [Write("alice/q", 4, 0, 0)]
