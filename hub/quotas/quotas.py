@@ -29,7 +29,7 @@ from hub.quotas.resource import Resource
 from hub.quotas.transit import Transit
 from hub.quotas.usage import Usage, Whole
 
-__all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
+__all__ = ["USERS_SHOWN", "Holding", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
 
 USERS_SHOWN = 32
 """How many users are shown by themselves, in metrics and in `$hub/statistics`; the others are shown together."""
@@ -51,6 +51,18 @@ class WholeStatistics(NamedTuple):
     """What users hold of it."""
     refused_total: int
     """How often somebody was refused since the start of the hub."""
+
+
+class Holding(NamedTuple):
+    """What one user has of one resource at one moment, and how much he may have."""
+
+    held: int
+    most: int
+    """How much he may hold now."""
+    is_set: bool
+    """Whether that is a limit that was set, for him or for one of his roles; else it is a fair part of what is left."""
+    refused_total: int
+    """How often he was refused since he has come."""
 
 
 class ShareStatistics(NamedTuple):
@@ -122,6 +134,11 @@ class Share:
         return transit
 
     @property
+    def limits(self) -> SetLimits:
+        """What is set for him."""
+        return self._limits
+
+    @property
     def is_empty(self) -> bool:
         """Whether he has no connection, and holds nothing else."""
         return not any(usage.held for usage in self.usages.values())
@@ -145,6 +162,10 @@ class Share:
         held = {resource.value: usage.held for resource, usage in self.usages.items() if usage.held}
         refused = sum(usage.refused_total for usage in self.usages.values())
         return ShareStatistics(self.user, 1, held, refused, self.rate.held_back_s)
+
+
+def _nothing() -> None:
+    """Stand in where nobody wants to know that somebody holds nothing any more."""
 
 
 class Quotas:
@@ -266,6 +287,24 @@ class Quotas:
             resource.value: WholeStatistics(whole.total, whole.total - whole.free, whole.refused_total)
             for resource, whole in self.wholes.items()
         }
+
+    def holdings(self, user: str, roles: frozenset[str]) -> dict[Resource, Holding]:
+        """Return what a user has of each resource, and how much he may have, whether he is connected or not. 10 µs.
+
+        Args:
+            user: His name.
+            roles: Those that he would have; what he has shown himself counts where he is connected.
+        """
+        share = self._shares.get(user)
+        usages = {} if share is None else share.usages
+        most = (self._limits.of(user, roles) if share is None else share.limits).most
+        found = {}
+        for resource, whole in self.wholes.items():
+            usage = usages.get(resource)
+            if usage is None:  # one for this moment: he has had nothing to do with it
+                usage = Usage(whole, user, most.get(resource), _nothing)
+            found[resource] = Holding(usage.held, usage.most, usage.limit is not None, usage.refused_total)
+        return found
 
     def held_back(self) -> tuple[float, int]:
         """Return for how long connections were not read on for the rates of their users, seconds, and how often."""
