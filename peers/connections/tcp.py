@@ -1,14 +1,14 @@
 """`TcpConversation`: the hub's own protocol with a client or a peer hub, over TCP or a Unix socket.
 
 ```
-Session ─▶ Hello               ─▶ a client, or a Link
+Session ─▶ Hello               ─▶ Greeting ─▶ a client, or a Link
        └─▶ what is asked for   ─▶ Verbs.act ─▶ core, journal
 handler ── render ──▶ MESSAGES frames as they came
 ```
 
-Purpose: how a conversation opens and ends, and what is written. Rules of the conversation are in `peers.wire.session`,
-what the far side may ask in `peers.verbs`, what a peer hub is told in `peers.links.link`, values in shared memory in
-`peers.connections.unix`.
+Purpose: what is said between the first word and the last, and what is written. How a conversation opens is in
+`peers.connections.greeting`, its rules are in `peers.wire.session`, what the far side may ask in `peers.verbs`, what a
+peer hub is told in `peers.links.link`, values in shared memory in `peers.connections.unix`.
 
 Owner: one `Connection`. Cost: per frame that is no message, and per write. Memory: see docs/performance.md.
 """
@@ -16,35 +16,25 @@ Owner: one `Connection`. Cost: per frame that is no message, and per write. Memo
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol, cast
 
-import msgspec
-
 from hub.batch import Batch
-from hub.config import ConfigError
-from hub.delivery import Role
-from hub.errors import CloseCode, NotRecognisedError, RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.policy.policy import Rights
 from hub.quotas.quotas import Share
 from hub.request_frame import Item
 from hub.routes import Route
-from hub.topics import printable
 from peers.connections.connection import Connection
-from peers.connections.door import enter, own_token, renew, rights_of, take_place
+from peers.connections.door import renew
+from peers.connections.greeting import Greeting
 from peers.links.link import Link
-from peers.links.proof import LinkProof
 from peers.node.node import Node
 from peers.verbs.verbs import CHANGES, Verb, Verbs
-from peers.verbs.wire_far_side import WireFarSide
-from peers.wire.account import LINK_ID_BYTES, Account
+from peers.wire.account import Account
 from peers.wire.control import Notice, encode_notice
-from peers.wire.hello import Hello, grant
+from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.last_messages import LastMessages
 from peers.wire.oversize import fitting
@@ -102,7 +92,7 @@ class SharedValues(Protocol):
 
 
 class TcpConversation:
-    """One far side. See `peers.connections.conversation.Conversation`; also a `peers.node.links.Link`.
+    """One far side. See `peers.connections.conversation.Conversation`.
 
     Args:
         node: The hub.
@@ -116,15 +106,13 @@ class TcpConversation:
     __slots__ = (
         "_connection",
         "_far_frame_limit",
+        "_greeting",
         "_has_eof",
-        "_link",
-        "_link_id",
         "_node",
-        "_queue",
         "_share",
         "_shared",
         "_verbs",
-        "dialled",
+        "link",
         "render",
         "render_plainly",
         "session",
@@ -145,7 +133,6 @@ class TcpConversation:
     ) -> None:
         limits = node.settings.limits
         self._node = node
-        self._queue = queue
         self._connection = connection
         self._share = share
         self._shared: SharedValues | None = None
@@ -159,13 +146,12 @@ class TcpConversation:
         HELLO, since it is called for each write."""
         self._verbs: Verbs | None = None
         """What the far side may ask, from its HELLO on."""
-        self._link: Link | None = None
+        self.link: Link | None = None
         """What a peer hub is told, once its link stands; None for a client."""
-        self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
-        """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
         self._has_eof = False
         """Whether the far side has ended its stream in order."""
-        self.dialled = dialled
+        self._greeting: Greeting | None = Greeting(node, queue, self, connection, dialled=dialled)
+        """How it opens; None once it is over."""
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
 
     @property
@@ -197,19 +183,8 @@ class TcpConversation:
         """Say HELLO if this side has dialled."""
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
-        elif self.dialled:
-            self._introduce()
-
-    def _introduce(self) -> None:
-        """Say HELLO to a hub that this one has dialled, with what it shows there."""
-        connection = self._connection
-        try:
-            token = own_token(self._node)
-        except ConfigError as error:  # the far hub is not told about files
-            connection.reason = str(error)
-            connection.abort()
-        else:
-            self.session.send(self._node.hello(link=self._link_id, token=token).encode())
+        elif self.greeting.dialled:
+            self.greeting.introduce()
 
     def end_of_stream(self) -> None:
         """Take note that the stream has ended in order."""
@@ -225,15 +200,16 @@ class TcpConversation:
         """Do what an event asks for whose values are bytes."""
         match event:
             case Hello():
-                self._greet(event)
+                self._hear_limit(event.frame)
+                self.greeting.greet(event)
                 return _GREETING_EVENTS
             case Notice():
                 self._take_notice(event)
             case Account():
-                if self._link is not None:  # none yet, if this side has closed a link that is one too many
-                    self._link.hear(event)
+                if self.link is not None:  # none yet, if this side has closed a link that is one too many
+                    self.link.hear(event)
             case Pong():
-                self._node.links.answered(self.far_id, self, event.body)
+                self._node.links.answered(self.far_id, self.greeting, event.body)
             case Renewal():
                 self._renew(event)
                 return _GREETING_EVENTS
@@ -244,24 +220,51 @@ class TcpConversation:
         return 1
 
     @property
+    def greeting(self) -> Greeting:
+        """How it opens; only until it is over."""
+        return cast("Greeting", self._greeting)
+
+    @property
     def verbs(self) -> Verbs:
         """What the far side may ask; only behind its HELLO."""
         return cast("Verbs", self._verbs)
 
+    # What the greeting learns of the far side.
+
+    def _hear_limit(self, frame_limit_bytes: int) -> None:
+        """The far side takes no larger bodies than this."""
+        self._far_frame_limit = frame_limit_bytes
+        if frame_limit_bytes < self._node.settings.limits.frame_bytes:
+            self.render = self.render_plainly = self._fit
+
+    def share_memory(self, frame_limit_bytes: int) -> SharedValues | None:
+        """Have values in memory that is shared with a client, who wishes so; return None where that cannot be."""
+        if self._share is not None:
+            self._shared = self._share(self, frame_limit_bytes)
+        if self._shared is not None:
+            self.render = self._shared.render
+        return self._shared
+
+    def be_asked(self, verbs: Verbs) -> None:
+        """Do from now on what the far side asks for."""
+        self._verbs = verbs
+
+    # What the far side says then.
+
     def _take_notice(self, notice: Notice) -> None:
         """A peer hub has dropped or refused something, or has taken a fresh token."""
         if notice.kind == "dropped":
-            cast("Link", self._link).miss(notice.count)
+            cast("Link", self.link).miss(notice.count)
         elif notice.kind == "confirmed":
-            cast("Link", self._link).confirm(notice)
+            cast("Link", self.link).confirm(notice)
         else:
-            again = self._link is not None and self._link.refuse(notice)
+            again = self.link is not None and self.link.refuse(notice)
             address = self._connection.address
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text, again=again)
 
     def _renew(self, renewal: Renewal) -> None:
         """The far side shows a fresh token."""
-        if self.dialled:  # it is this side that shows something
+        if self.greeting.dialled:  # it is this side that shows something
             refusal = RejectedError(CloseCode.NOT_ALLOWED, "TOKEN is for the hub that was dialled")
             self.session.reject(refusal, renewal.request)
             return
@@ -274,10 +277,6 @@ class TcpConversation:
             left_s = self._connection.watch.proof_left_s()
             until = None if left_s == math.inf else max(0.0, left_s)
             self.session.tell(Notice("confirmed", request=renewal.request, until=until))
-
-    def _tell_unread(self, reason: str) -> None:
-        """There is no token to be shown afresh."""
-        self._node.log.warning("no fresh token for a peer", address=self._connection.address, reason=reason)
 
     def _finish(self, closing: Closing) -> None:
         """The conversation is over."""
@@ -294,157 +293,6 @@ class TcpConversation:
             self._node.audit.refused(self._connection.handler, "publish", error, messages)
         self.session.rejected_messages += messages
         self.session.refuse(error.code, error.text, messages)
-
-    # The far side has said who it is.
-
-    def _greet(self, hello: Hello) -> None:
-        self._far_frame_limit = hello.frame
-        if hello.frame < self._node.settings.limits.frame_bytes:
-            self.render = self.render_plainly = self._fit
-        if self.dialled and hello.role == "client":
-            self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
-        elif not (self.dialled or self._recognise(hello)):
-            return
-        elif hello.role == "hub":
-            self._greet_hub(hello)
-        else:
-            self._greet_client(hello)
-
-    def _recognise(self, hello: Hello) -> bool:
-        """Return whether the far side is somebody who may come in; otherwise it is turned away."""
-        try:
-            rights = enter(self._node, self._connection, hello.token)
-        except NotRecognisedError as error:
-            self.session.hold()
-            self._connection.ending.turn_away(error)
-            return False
-        if hello.role == "hub" and not self._may_link(rights):
-            return False
-        return self._has_place(hello)
-
-    def _may_link(self, rights: Rights | None) -> bool:
-        """Return whether the far side may be a peer hub; otherwise it is refused."""
-        if rights is None or rights.may_link:
-            return True
-        text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
-        self.refuse(CloseCode.NOT_ALLOWED, text)
-        return False
-
-    def _has_place(self, hello: Hello) -> bool:
-        """Return whether the far side is a connection that its user may have; otherwise it is refused."""
-        try:
-            take_place(self._node, self._connection)
-        except RejectedError as error:
-            if hello.role == "hub":
-                self.refuse(error.code, error.text)
-            else:
-                self._connection.end(error.code, error.text)
-            return False
-        return True
-
-    def _greet_client(self, hello: Hello) -> None:
-        """Take a client in, and tell it what it was granted."""
-        node = self._node
-        if hello.shared and self._share is not None:
-            self._shared = self._share(self, hello.frame)
-        if self._shared is not None:
-            self.render = self._shared.render
-        limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
-        handler = self._take_in(hello, Role.CLIENT, limits)
-        introduction = node.hello(limits, self._link_id, until_s=self._connection.watch.proof_left_s())
-        if self._shared is not None:
-            handler.take_shared()
-            introduction = msgspec.structs.replace(introduction, shared=self._shared.offered_bytes)
-        self.session.send(introduction.encode())
-        node.core.attach(handler)
-        if self._shared is not None and handler.share is not None:
-            self._shared.charge(handler.share)
-        node.core.refusals.on_refused[handler] = self.refuse_messages
-        self._begin(hello, handler, "client connected")
-
-    def _greet_hub(self, hello: Hello) -> None:
-        """Take a peer hub in, unless it is linked already; where that is not known, wait."""
-        node = self._node
-        if not self.dialled:
-            self._link_id = hello.link
-        elif hello.link != self._link_id:  # a hub of an earlier version
-            self._link_id = b""
-        try:
-            stands = node.links.add(hello.id, self, node.loop.time())
-        except RejectedError as error:
-            self.refuse(error.code, error.text)
-            return
-        if stands:
-            self._join(hello)
-        else:
-            self.session.hold()
-            self._connection.hold(node.settings.limits.handshake_s)
-
-    def _join(self, hello: Hello) -> None:
-        """Be the link to a peer hub: tell it what is wanted of it."""
-        handler = self._take_in(hello, Role.LINK, self._queue)
-        if not self.dialled:
-            left_s = self._connection.watch.proof_left_s()
-            self.session.send(self._node.hello(self._queue, self._link_id, until_s=left_s).encode())
-        proof = LinkProof(partial(own_token, self._node), self._tell_unread) if self.dialled else None
-        self._link = Link(self._node, handler, self.session, self._connection.writer.write, hello, self._link_id, proof)
-        self._node.core.refusals.on_refused[handler] = self.refuse_messages
-        self._begin(hello, handler, "peer linked")
-
-    # What `Links` decides.
-
-    @property
-    def used(self) -> bool:
-        """Whether both sides know of the link: the far side has said something behind HELLO, or has answered it."""
-        return self.is_open and (self.dialled or self.session.has_heard)
-
-    def ask(self, token: bytes) -> None:
-        """Another link would take the place of this one: see whether the far side is there."""
-        self._connection.writer.write([encode_frame(Kind.PING, token)])
-
-    def proceed(self) -> None:
-        """The link that this one has waited for does not answer, or is gone."""
-        if not self.session.closed and not self._connection.transport.is_closing():
-            self.session.release()
-            if self._may_link(rights_of(self._node, self._connection)):  # there may be another policy by now
-                self._join(cast("Hello", self.session.far))
-            self._connection.go_on()
-
-    def refuse(self, code: int, text: str) -> None:
-        """Close a link that is one too many. Whoever has dialled learns which hub this is, so as not to ask again."""
-        if not self.is_open and not self.dialled and not self.session.closed:
-            self.session.send(self._node.hello(link=self._link_id).encode())
-        self._connection.end(code, text)
-
-    def _take_in(self, hello: Hello, role: Role, limits: QueueLimits) -> Handler:
-        """Make the handler of the far side."""
-        connection = self._connection
-        handler = Handler(
-            connection.writer,
-            role=role,
-            limits=limits,
-            name=hello.name,
-            address=connection.address,
-            poster=connection.writer,
-            frame_limit_bytes=hello.frame,
-            rights=rights_of(self._node, connection),
-        )
-        handler.narrows = handler.narrows or hello.narrow
-        connection.join(handler)
-        return handler
-
-    def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
-        """Do from now on what the far side asks for."""
-        self._verbs = Verbs(self._node, handler, WireFarSide(self.session, self._connection.writer, hello.frame))
-        self._connection.charging.begin()
-        self._connection.opened()
-        self._node.log.info(
-            what,
-            address=self._connection.address,
-            name=hello.name,
-            software=hello.software,
-            overflow=handler.limits.overflow.value,
-        )
 
     # What the handler writes.
 
@@ -471,8 +319,8 @@ class TcpConversation:
         """Tell the far side what waited until it reads on."""
         if self._verbs is not None:
             self._verbs.write_more()
-        if self._link is not None:
-            self._link.write_more()
+        if self.link is not None:
+            self.link.write_more()
 
     # Ends.
 
@@ -491,22 +339,22 @@ class TcpConversation:
 
     def drain_publisher(self, text: str) -> LastMessages[Route] | None:
         """Say CLOSE; unless memory is shared, what the client had sent before it reads that is still to be taken."""
-        if self._shared is not None or self._link is not None:
+        if self._shared is not None or self.link is not None:
             return None
         return LastMessages(self.session.close_but_hear(CloseCode.GOING_AWAY, text))
 
     def close(self, code: int, text: str) -> str:
         """Say CLOSE."""
-        if self._link is not None:
-            self._link.tell_last()
+        if self.link is not None:
+            self.link.tell_last()
         self.session.close(code, text)
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:
         """Do nothing more for the far side that can be left; then another link may take the place of this one."""
         node, handler = self._node, self._connection.handler
-        if self._link is not None:
-            self._link.leave()
+        if self.link is not None:
+            self.link.leave()
         if self._verbs is not None:
             self._verbs.close()
         if self._shared is not None:
@@ -514,14 +362,14 @@ class TcpConversation:
         if handler is not None:
             node.core.detach(handler, reason)
         far = self.session.far
-        if far is not None and far.role == "hub" and node.links.remove(far.id, self):
+        if far is not None and far.role == "hub" and node.links.remove(far.id, self.greeting):
             node.departures.tell()
 
     def conclude(self) -> None:
         """Tell what of this hub's messages has not arrived, and let go of the far side."""
-        if self._link is not None:
-            self._link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
-        self._verbs = self._shared = self._share = self._link = None  # they know this conversation
+        if self.link is not None:
+            self.link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
+        self._greeting = self._verbs = self._shared = self._share = self.link = None  # they know this conversation
         self.render = self.render_plainly = as_they_came  # and so do others of these
 
 

@@ -115,6 +115,10 @@ class Links:
     def __len__(self) -> int:
         return len(self._links)
 
+    def find(self, hub_id: bytes) -> Link | None:
+        """Return the link to a hub that stands, None if there is none."""
+        return self._links.get(hub_id)
+
     def __contains__(self, hub_id: bytes) -> bool:
         """Whether a link to that hub stands."""
         return hub_id in self._links

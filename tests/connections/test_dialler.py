@@ -130,7 +130,7 @@ async def test_who_stops_dialling_hangs_up(start_hub: StartHub) -> None:
     await eventually(lambda: len(far.node.links) == len(near.node.links) == 1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await eventually(lambda: not far.node.links._links and not near.node.connections)
+    await eventually(lambda: not len(far.node.links) and not near.node.connections)
 
 
 async def test_a_link_drains(start_hub: StartHub) -> None:
@@ -150,7 +150,7 @@ async def test_a_link_drains(start_hub: StartHub) -> None:
         connection.drain()
     assert await reader.values(5000) == [("/a", number) for number in range(5000)]
     assert (await publisher.end())[0] == CloseCode.GOING_AWAY
-    await eventually(lambda: not far.node.links._links)
+    await eventually(lambda: not len(far.node.links))
 
 
 async def test_refused_diallers_do_not_wake_each_other(start_hub: StartHub) -> None:

@@ -87,7 +87,7 @@ async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, 
     await publisher.send(numbered("/flood", range(10)))
     assert await reader.numbers_and_gaps(10) == list(range(10))
     south.later(2.0)
-    await eventually(lambda: north.node.links._links[b"\x02" * 16]._link._confirmed == 10)  # type: ignore[attr-defined]
+    await eventually(lambda: north.node.links.find(b"\x02" * 16)._conversation.link._confirmed == 10)  # type: ignore[attr-defined]
     way.hold()
     await publisher.send(numbered("/flood", range(10, 91)))
     await publisher.ping()
@@ -131,12 +131,12 @@ async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) 
     way.hold()
     await publisher.send(numbered("/flood", range(300)))
     await publisher.ping()
-    first = north.node.links._links[b"\x02" * 16]
+    first = north.node.links.find(b"\x02" * 16)
     way.replace()
     for hub in (north, south):
         for _ in range(20):
             hub.later(2.0)
-    await eventually(lambda: north.node.links._links.get(b"\x02" * 16) not in (first, None))
+    await eventually(lambda: north.node.links.find(b"\x02" * 16) not in (first, None))
     await eventually(lambda: told(north)[3] == 0)
     assert told(north) == (300, 0, 0, 0)
     await eventually(lambda: told(south) == (0, 0, 300, 0))
@@ -295,14 +295,15 @@ async def test_a_link_that_only_one_side_believes_in(north: Hub, south: Hub, way
     north.dial(way)
     await linked(north, south, "/a")
     (old,) = [one.conversation for one in south.connections if one.conversation.far_name == "north"]
+    standing = south.node.links.find(b"\x01" * 16)
     way.hold()
     way.replace()
     way.cut(far=False)
     await eventually(lambda: way.accepted == 2)
     await eventually(lambda: any(one.far_name == "north" and one is not old for one in conversations(south)))
-    assert south.node.links._links[b"\x01" * 16] is old
+    assert south.node.links.find(b"\x01" * 16) is standing is not None
     south.later(2.0)
-    await eventually(lambda: south.node.links._links.get(b"\x01" * 16) not in (old, None))
+    await eventually(lambda: south.node.links.find(b"\x01" * 16) not in (standing, None))
     await linked(north, south, "/a")
     publisher = await north.client()
     await publisher.send(numbered("/a", range(2)))
