@@ -4,17 +4,18 @@ A link counts if both of its hubs tell of it; its cost is the larger one that th
 near somebody who does not agree, and a hub that is gone is out of the graph as soon as its neighbours say so.
 
 Owner: `Mesh`. Invariant: trees are made for what `links` was at the last change; none is kept beyond the next one.
-Cost: a change 1 µs a link of the mesh; a tree, when it is first asked for, 3 µs a link; then one dictionary hit for
-each hub that wants a message. A hub with one link makes no tree but its own: nothing goes on from there.
+Cost: a change what the hub has links; a tree, when it is first asked for, 3 µs a link of the mesh; then one dictionary
+hit for each hub that wants a message. A hub with one link makes no tree but its own: nothing goes on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from hub.mesh.graph_change import GraphChange, difference
 from hub.mesh.record import Record
-from hub.mesh.tree import onward, parents
+from hub.mesh.tree import onward, parents, reached
 
 __all__ = ["Graph"]
 
@@ -29,36 +30,61 @@ class Graph:
         hub: This hub.
     """
 
-    __slots__ = ("_hub", "_links", "_onward", "_parents")
+    __slots__ = ("_before", "_hub", "_links", "_onward", "_reached")
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
-        # Each hub that is known, with its links; replaced as a whole.
+        # Each hub that is known, with its links; each link stands at both of its hubs.
         self._links: dict[bytes, dict[bytes, int]] = {hub: {}}
-        # The tree of this hub's own messages.
-        self._parents: dict[bytes, bytes] = {hub: hub}
+        # Hub → its links when `take_change` was called last, None if it was not known; of those changed since.
+        self._before: dict[bytes, dict[bytes, int] | None] = {}
+        # The hubs that can be reached; None until it is asked for.
+        self._reached: set[bytes] | None = None
         # Origin → hub beneath this one → the neighbour that leads there; made when it is asked for.
         self._onward: dict[bytes, dict[bytes, bytes]] = {}
 
-    def update(self, records: Mapping[bytes, Record]) -> GraphChange | None:
-        """Hubs have told of links, or are forgotten; return what has become of the graph, None if it is the same."""
-        links = {
-            hub: {
-                other: max(cost, back)
-                for other, cost in record.neighbours.items()
-                if (far := records.get(other)) is not None
-                and (back := far.neighbours.get(hub)) is not None
-                and other != hub
-            }
-            for hub, record in records.items()
-        }
-        if links == self._links:
-            return None
-        change = difference(self._links, links)
-        self._links = links
+    def update(self, hub: bytes, records: Mapping[bytes, Record]) -> bool:
+        """A hub has told of its links, or is forgotten; return whether that has changed the graph."""
+        record = records.get(hub)
+        links = None if record is None else _mutual(record, records)
+        before = self._links.get(hub)
+        if links == before:
+            return False
+        self._replace(hub, before or {}, links or {})
+        if links is None:
+            self._note(hub)
+            del self._links[hub]
         self._onward.clear()
-        self._parents = parents(self._hub, links)
-        return change
+        self._reached = None
+        return True
+
+    def _replace(self, hub: bytes, before: Mapping[bytes, int], links: Mapping[bytes, int]) -> None:
+        """Let a hub have other links, which their other hubs have as well."""
+        self._note(hub)
+        self._links[hub] = dict(links)
+        for other in before.keys() - links.keys():
+            self._note(other)
+            del self._links[other][hub]
+        for other, cost in links.items():
+            if before.get(other) != cost:
+                self._note(other)
+                self._links[other][hub] = cost
+
+    def _note(self, hub: bytes) -> None:
+        """Keep what the links of a hub were, before they change."""
+        if hub not in self._before:
+            links = self._links.get(hub)
+            self._before[hub] = None if links is None else dict(links)
+
+    def take_change(self) -> GraphChange | None:
+        """Return what has become of the graph since the last call; None if it is the same."""
+        if not self._before:
+            return None
+        before = {hub: links for hub, links in self._before.items() if links is not None}
+        now = {hub: self._links[hub] for hub in self._before if hub in self._links}
+        self._before.clear()
+        change = difference(before, now)
+        return change if any(change) else None
 
     @property
     def links(self) -> Mapping[bytes, Mapping[bytes, int]]:
@@ -66,9 +92,11 @@ class Graph:
         return self._links
 
     @property
-    def reached(self) -> Mapping[bytes, bytes]:
-        """The hubs that can be reached, nearest first, each with the one before it on the way from here."""
-        return self._parents
+    def reached(self) -> AbstractSet[bytes]:
+        """The hubs that can be reached, this one with them."""
+        if self._reached is None:
+            self._reached = reached(self._hub, self._links)
+        return self._reached
 
     def next_hops(self, origin: bytes, wanting: Iterable[bytes]) -> set[bytes]:
         """Return the neighbours to which a message of `origin` goes on, so that it reaches the hubs that want it."""
@@ -80,11 +108,20 @@ class Graph:
     def _onward_of(self, origin: bytes) -> dict[bytes, bytes]:
         if len(self._onward) >= _TREES_LIMIT:
             self._onward.clear()
-        if origin == self._hub:
-            beneath = onward(self._hub, self._parents)
-        elif len(self._links.get(self._hub, ())) <= 1 or origin not in self._parents:
+        if origin != self._hub and len(self._links[self._hub]) <= 1:
             beneath = {}
         else:
             beneath = onward(self._hub, parents(origin, self._links))
         self._onward[origin] = beneath
         return beneath
+
+
+def _mutual(record: Record, records: Mapping[bytes, Record]) -> dict[bytes, int]:
+    """Return the links of which both of their hubs tell."""
+    return {
+        other: max(cost, back)
+        for other, cost in record.neighbours.items()
+        if (far := records.get(other)) is not None
+        and (back := far.neighbours.get(record.hub)) is not None
+        and far is not record
+    }

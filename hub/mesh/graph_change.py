@@ -25,6 +25,13 @@ class GraphChange(NamedTuple):
     cut: tuple[tuple[bytes, bytes], ...]
     """Links that are no longer there."""
 
+    @property
+    def hubs(self) -> set[bytes]:
+        """All hubs that are named in it."""
+        linked = (hub for a, b, _ in self.linked for hub in (a, b))
+        cut = (hub for link in self.cut for hub in link)
+        return {*self.appeared, *self.forgotten, *linked, *cut}
+
 
 def difference(before: Links, now: Links) -> GraphChange:
     """Return what has become of the graph, which has each hub that is known, and each link in both directions."""

@@ -48,7 +48,7 @@ class Knowledge(Generic[L]):
         limits: How much there may be.
     """
 
-    __slots__ = ("_limits", "_links", "own", "records", "refused_total")
+    __slots__ = ("_due", "_limits", "_links", "own", "records", "refused_total")
 
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
@@ -57,6 +57,8 @@ class Knowledge(Generic[L]):
         self.records: dict[bytes, Record] = {own.hub: own}
         # Link → what it is to be told; from `add` to `discard`.
         self._links: dict[L, Outgoing] = {}
+        # Those that there may be something for since `take`.
+        self._due: dict[L, None] = {}
         # How many announcements were refused, as there were too many hubs; nothing takes away from it.
         self.refused_total = 0
 
@@ -65,21 +67,30 @@ class Knowledge(Generic[L]):
     def add(self, link: L) -> None:
         """A link is up: the far side is told what is known here, in a few words."""
         self._links[link] = Outgoing(Digest(tuple((hub, record.seq) for hub, record in self.records.items())))
+        self._due[link] = None
 
     def discard(self, link: L) -> None:
         """A link is gone."""
         del self._links[link]
+        self._due.pop(link, None)
 
     def __contains__(self, link: L) -> bool:
         return link in self._links
 
     def due(self) -> Iterable[L]:
         """Return the links that are to be told something."""
-        return [link for link, outgoing in self._links.items() if outgoing]
+        return [link for link in self._due if self._links[link]]
+
+    def want(self, hub: bytes) -> None:
+        """Ask all others for a full copy."""
+        for link, outgoing in self._links.items():
+            outgoing.want(hub)
+            self._due[link] = None
 
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, and forget it; nothing for a link that is gone."""
         outgoing = self._links.get(link)
+        self._due.pop(link, None)
         return outgoing.take(self.records) if outgoing is not None else []
 
     # What is said here.
@@ -93,9 +104,10 @@ class Knowledge(Generic[L]):
     def outbid(self, seq: int) -> None:
         """Somebody else has told of this hub, with that number: what this hub says itself must be newer."""
         self.own.seq = max(self.own.seq, seq) + 1
-        for outgoing in self._links.values():
+        for link, outgoing in self._links.items():
             if outgoing.is_told:
                 outgoing.copy(self.own.hub)
+                self._due[link] = None
 
     # What is heard.
 
@@ -103,6 +115,7 @@ class Knowledge(Generic[L]):
         """The far side tells what it knows: whatever is newer here is due there."""
         outgoing = self._links[link]
         outgoing.is_told = True
+        self._due[link] = None
         known = dict(digest.known)
         for hub, record in self.records.items():
             if record.seq > known.get(hub, 0):
@@ -112,6 +125,7 @@ class Knowledge(Generic[L]):
         """The far side wants a full copy."""
         if wanted.hub in self.records:
             self._links[link].copy(wanted.hub)
+            self._due[link] = None
 
     def hear(self, link: L, announcement: Announcement) -> Heard | None:
         """Take an announcement of another hub; return what it has changed, None if it was known, or one is missing.
@@ -125,8 +139,10 @@ class Knowledge(Generic[L]):
         if record is None or announcement.base > record.seq:
             if announcement.base:
                 outgoing.want(hub)
+                self._due[link] = None
                 return None
             self._check_room()
+            self._check_neighbours(announcement)
             record = self.records[hub] = Record(hub)
         outgoing.heard(hub, seq, record.seq)
         if seq <= record.seq:
@@ -150,6 +166,7 @@ class Knowledge(Generic[L]):
         for link, outgoing in self._links.items():
             if link is not but:
                 outgoing.change(record.hub, base, touched, neighbours=neighbours)
+                self._due[link] = None
 
     def _check_room(self) -> None:
         if len(self.records) >= self._limits.hubs:

@@ -70,20 +70,23 @@ class Mesh(Generic[L]):
         on_interest: Called with a hub, and how what is wanted there has changed.
         on_due: Called with a link that is to be told something: `take` has it.
         on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
-        on_change: Called with what has become of the graph, and the names of all hubs in it, for people who watch.
+        on_change: Called with what has become of the graph, and the names of all hubs in that, for people who watch.
         limits: How much is kept.
     """
 
     __slots__ = (
+        "_changed_s",
         "_changes",
         "_forget_s",
         "_graph",
         "_has_new_links",
         "_interest_pace",
+        "_is_asked",
         "_knowledge",
         "_link_changes",
         "_link_pace",
         "_links",
+        "_look_s",
         "_on_change",
         "_on_clash",
         "_on_due",
@@ -132,6 +135,10 @@ class Mesh(Generic[L]):
         self._settle_s: list[float] = []
         # Whether hubs have told of their links since the last `check`.
         self._has_new_links = False
+        # Whether `onward` was asked since `on_trees` was called last, so that somebody may remember what it said.
+        self._is_asked = False
+        # When the graph has changed last; when it is next looked which hubs can be reached, infinite if that is known.
+        self._changed_s, self._look_s = 0.0, math.inf
         # When the next hub is to be forgotten; infinite while all can be reached.
         self._forget_s = math.inf
 
@@ -148,7 +155,8 @@ class Mesh(Generic[L]):
         self._links[far] = link
         self._knowledge.own.neighbours[far] = cost
         self._knowledge.add(link)
-        self._link_changes = self._has_new_links = True
+        self._link_changes = True
+        self._relink(self.hub)
         self._on_due(link)
 
     def link_down(self, link: L) -> None:
@@ -159,7 +167,8 @@ class Mesh(Generic[L]):
         del self._links[far], self._knowledge.own.neighbours[far]
         self._knowledge.discard(link)
         self._upstreams.leave(link)
-        self._link_changes = self._has_new_links = True
+        self._link_changes = True
+        self._relink(self.hub)
 
     # What is wanted here.
 
@@ -201,7 +210,8 @@ class Mesh(Generic[L]):
         heard = self._knowledge.hear(link, announcement)
         if heard is None:
             return
-        self._has_new_links = self._has_new_links or heard.neighbours
+        if heard.neighbours:
+            self._relink(heard.hub)
         if heard.interest.added or heard.interest.removed:
             self._on_interest(heard.hub, heard.interest)
 
@@ -219,14 +229,17 @@ class Mesh(Generic[L]):
         self._announce_what_is_due(now_s)
         if self._has_new_links:
             self._has_new_links = False
-            self._regraph(now_s)
+            self._settle(now_s)
         while self._settle_s and self._settle_s[0] <= now_s:
             del self._settle_s[0]
             self.epoch += 1
+            self._ask_for_the_unknown()
+        if self._look_s <= now_s:
+            self._look()
         if self._forget_s <= now_s:
             self._forget(now_s)
         self._tell()
-        due_s = [self._forget_s, *self._settle_s[:1]]
+        due_s = [self._forget_s, self._look_s, *self._settle_s[:1]]
         if self._changes:
             due_s.append(self._interest_pace.ready_s(now_s))
         if self._link_changes or self._outbid:
@@ -266,36 +279,56 @@ class Mesh(Generic[L]):
 
     # The graph.
 
-    def _regraph(self, now_s: float) -> None:
-        """Hubs have told of links: they may be the same as before, but others may have believed otherwise meanwhile."""
+    def _relink(self, hub: bytes) -> None:
+        """A hub has told of its links: perhaps the same as before, but others may have believed otherwise meanwhile.
+
+        All that follows for messages follows at once: the next one may be in the same read.
+        """
         self.epoch += 1
-        self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
-        records = self._knowledge.records
-        change = self._graph.update(records)
-        reached = self._graph.reached
-        for hub, record in records.items():
-            record.lost_s = math.inf if hub in reached else min(record.lost_s, now_s)
-        self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
-        if change is not None:
+        self._has_new_links = True
+        if self._graph.update(hub, self._knowledge.records) and self._is_asked:
+            self._is_asked = False
             self._on_trees()
-            self._on_change(change, self._names())
+
+    def _settle(self, now_s: float) -> None:
+        """The graph may be another one since now."""
+        self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
+        self._changed_s = now_s
+        self._look_s = min(self._look_s, now_s + EVERY_S)
+        self._tell_change(self._knowledge.records)
+
+    def _ask_for_the_unknown(self) -> None:
+        """Ask for hubs that are forgotten here, and can be reached: others may have remembered them all the time."""
+        records, reached = self._knowledge.records, self._graph.reached
+        unknown = {other for hub in reached for other in records[hub].neighbours if other not in records}
+        for hub in unknown:
+            self._knowledge.want(hub)
+
+    def _look(self) -> None:
+        """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""
+        self._look_s = math.inf
+        records, reached = self._knowledge.records, self._graph.reached
+        for hub, record in records.items():
+            record.lost_s = math.inf if hub in reached else min(record.lost_s, self._changed_s)
+        self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
 
     def _forget(self, now_s: float) -> None:
         """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""
-        names = self._names()
-        for record in list(self._knowledge.records.values()):
+        known = dict(self._knowledge.records)
+        for record in known.values():
             if record.lost_s + FORGET_S <= now_s:
                 self._upstreams.forget(record.hub)
                 change = self._knowledge.forget(record.hub)
+                self._graph.update(record.hub, self._knowledge.records)
                 if change.removed:
                     self._on_interest(record.hub, change)
-        forgotten = self._graph.update(self._knowledge.records)
-        if forgotten is not None:
-            self._on_change(forgotten, names)
+        self._tell_change(known)
         self._forget_s = FORGET_S + min(record.lost_s for record in self._knowledge.records.values())
 
-    def _names(self) -> dict[bytes, str]:
-        return {hub: record.name for hub, record in self._knowledge.records.items()}
+    def _tell_change(self, records: Mapping[bytes, Record]) -> None:
+        change = self._graph.take_change()
+        if change is not None:
+            self._on_change(change, {hub: records[hub].name for hub in change.hubs})
 
     # Messages.
 
@@ -309,6 +342,7 @@ class Mesh(Generic[L]):
 
     def onward(self, origin: bytes, wanting: Iterable[bytes]) -> tuple[L, ...]:
         """Return the links on which a message of `origin` goes on, so that it reaches the hubs that want it."""
+        self._is_asked = True
         hops = self._graph.next_hops(origin, wanting)
         return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
 

@@ -245,6 +245,54 @@ def test_a_hub_that_is_gone_is_forgotten_with_what_it_wanted() -> None:
     assert a.wanted[c.id] == {"/x"}
 
 
+def test_a_hub_that_others_have_not_forgotten_is_asked_for() -> None:
+    """When the mesh is whole again just when some have forgotten it, it has nothing new to tell by itself."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    c.mesh.change(Change(("/x",)))
+    settle(a, b, c, now_s=0)
+    disconnect(b, c)
+    settle(a, b, c, now_s=10)
+    a.mesh.check(10 + FORGET_S)  # the clock of `a` is a little fast
+    assert c.id not in a.mesh.records
+    connect(b, c)
+    settle(a, b, c, now_s=10 + FORGET_S)
+    settle(a, b, c, now_s=10 + FORGET_S + SETTLE_S[0])
+    assert a.wanted[c.id] == {"/x"}
+    assert ways(a, a, c) == {b}
+
+
+def test_what_an_announcement_changes_holds_for_a_message_behind_it_in_the_same_read() -> None:
+    """Otherwise the first message of an epoch would go where no further one is sent."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    for one, other in ((a, b), (b, c), (a, c)):
+        connect(one, other)
+    settle(a, b, c, now_s=0)
+    assert ways(a, a, c) == {c}
+    trees, epoch = a.trees, a.mesh.epoch
+    link = next(link for link, far in a.links.items() if far is b)
+    a.mesh.hear(link, Announcement(c.id, c.mesh.records[c.id].seq, 9, "", ((b.id, 1),)))
+    assert a.trees == trees + 1
+    assert a.mesh.epoch > epoch
+    assert ways(a, a, c) == {b}
+
+
+def test_another_link_to_the_same_hub_is_another_way() -> None:
+    """What was remembered leads to the link before, even if both changes come before the next check."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    (before,) = a.mesh.onward(a.id, [b.id])
+    trees = a.trees
+    disconnect(a, b)
+    connect(a, b)
+    settle(a, b, now_s=1)
+    assert a.trees > trees
+    (now,) = a.mesh.onward(a.id, [b.id])
+    assert now is not before
+
+
 def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None:
     """What the hub says itself is newer than what was said in its name."""
     a, b, twin = Hub(1), Hub(2), Hub(1)
@@ -280,6 +328,17 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
     with pytest.raises(RejectedError, match="3 links, the limit is 2"):
         a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", too_many))
+
+
+def test_a_hub_that_is_refused_is_not_known() -> None:
+    """Others would be told of it, as of one whose first announcement has not come."""
+    a, b = Hub(1, MeshLimits(neighbours=2)), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
+    with pytest.raises(RejectedError, match="3 links, the limit is 2"):
+        a.mesh.hear(next(iter(a.links)), Announcement(b"c" * 16, 0, 1, "", too_many))
+    assert b"c" * 16 not in a.mesh.records
 
 
 def test_what_is_told_by_a_link_that_is_gone_is_passed_over() -> None:
