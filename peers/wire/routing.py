@@ -175,14 +175,10 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
         told = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _refusal(str(error)) from error
-    match told:
-        case AnnouncementPart():
-            _check(told)
-            return told
-        case _Digest():
-            return Digest(told.known)
-        case _Wanted():
-            return Wanted(told.hub)
+    if isinstance(told, AnnouncementPart):
+        _check(told)
+        return told
+    return Digest(told.known) if isinstance(told, _Digest) else Wanted(told.hub)
 
 
 def _check(part: AnnouncementPart) -> None:
