@@ -56,7 +56,7 @@ class Authority:
         requests: Know what handlers serve.
     """
 
-    __slots__ = ("_attached", "_quotas", "_review", "_routes", "_rules", "_turn", "on_revoked", "policy")
+    __slots__ = ("_attached", "_forgotten", "_quotas", "_review", "_routes", "_rules", "_turn", "on_revoked", "policy")
 
     def __init__(  # noqa: PLR0913 -- all that depends on rights
         self,
@@ -77,6 +77,8 @@ class Authority:
         self._rules = rules
         # Which user may do what; None while nobody is asked. `adopt` puts another in its place.
         self.policy: Policy | None = None
+        # How often former policies have forgotten what was decided for a user.
+        self._forgotten = 0
         # Handler → the function that tells it what was taken away from it. Its connection puts it here, if it can tell.
         self.on_revoked: dict[Handler, OnRevoked] = {}
         # Takes away what handlers may no longer hold.
@@ -91,11 +93,19 @@ class Authority:
         """
         if policy is self.policy:
             return
+        if self.policy is not None:  # it may come back
+            self._forgotten += self.policy.forgotten_total
+            self.policy.forgotten_total = 0
         self.policy = policy
         self._routes.adopt(policy)
         if self._routes.is_behind:
             self._turn.request()
         self._quotas.adopt(NO_LIMITS if policy is None else policy.limits)
+
+    @property
+    def forgotten_total(self) -> int:
+        """How often what was decided for a user was forgotten, as it was too much, by this policy and those before."""
+        return self._forgotten + (0 if self.policy is None else self.policy.forgotten_total)
 
     def give_rights(self, handler: Handler, rights: Rights | None) -> None:
         """Let a handler do this from now on; None for everything.

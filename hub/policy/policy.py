@@ -1,8 +1,9 @@
 """`Policy`: roles and users; `Rights`: what follows for one user.
 
-Owner: the hub, which swaps a policy whole. Invariants: a policy never changes once it is built; whoever holds `Rights`
-of an old one goes on with the old one until he is given new ones. As long as somebody holds them, the rights of one
-user with the same roles are the same object, so that what was decided for one of his connections is known to all.
+Owner: the hub, which swaps a policy whole. Invariants: a policy never changes once it is built, but for what it counts;
+whoever holds `Rights` of an old one goes on with the old one until he is given new ones. As long as somebody holds
+them, the rights of one user with the same roles are the same object, so that what was decided for one of his
+connections is known to all.
 
 Cost: `Rights.may` as `Grants.domain` and `allows`; where it was decided before, for publishing and asking, a look into
 a set. Not here: the language (`hub.policy.language`), how a user is recognised, what a refusal says
@@ -54,7 +55,8 @@ RESERVED_USERS = frozenset({ANONYMOUS, LOCAL, ZEEK})
 
 DECIDED_LIMIT = 1_024
 """How many domains and targets are remembered for one user as allowed, of each kind; each takes about 100 bytes. When
-there are more, all are forgotten and decided again, 1 µs each. What is refused is not remembered."""
+there are more, all are forgotten and decided again, 1 µs each (`Policy.forgotten_total`). What is refused is not
+remembered."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -133,7 +135,17 @@ class Policy:
         limits: How much users may hold, and how fast they may publish.
     """
 
-    __slots__ = ("__weakref__", "_admins", "_domains", "_grants", "_rights", "_users", "limits", "roles")
+    __slots__ = (
+        "__weakref__",
+        "_admins",
+        "_domains",
+        "_grants",
+        "_rights",
+        "_users",
+        "forgotten_total",
+        "limits",
+        "roles",
+    )
 
     def __init__(
         self,
@@ -143,6 +155,8 @@ class Policy:
     ) -> None:
         self.roles = frozenset(roles)
         self.limits = limits
+        # How often what was decided for a user was forgotten, since it was too much (`DECIDED_LIMIT`).
+        self.forgotten_total = 0
         self._users = users
         self._admins = frozenset(name for name, role in roles.items() if role.is_admin)
         self._grants = {action: Grants(action.separator) for action in Action}
@@ -255,7 +269,7 @@ class Rights:
         brings = action is Action.BRING
         if not self.may_by(action, domains.bring if brings else domains.publish):
             return False
-        _remember(self.brings_in if brings else self.publishes_in, domains)
+        self._remember(self.brings_in if brings else self.publishes_in, domains)
         return True
 
     def may_ask(self, target: bytes, *, as_peer: bool) -> bool:
@@ -275,8 +289,15 @@ class Rights:
             return False
         if not self.may(Action.BRING if as_peer else Action.REQUEST, topic):
             return False
-        _remember(targets, target)
+        self._remember(targets, target)
         return True
+
+    def _remember(self, decided: set[T], one: T) -> None:
+        """Take note that something is allowed."""
+        if len(decided) >= DECIDED_LIMIT:
+            decided.clear()
+            self.policy.forgotten_total += 1
+        decided.add(one)
 
     @property
     def may_link(self) -> bool:
@@ -307,10 +328,3 @@ class Rights:
     def granted(self, action: Action, prefix: str, limit: int = _SHOWN_PATHS) -> list[str]:
         """Return paths beneath a prefix that he may do it to, at most `limit`."""
         return self._grants[action].granted_beneath(prefix, self.user, limit)
-
-
-def _remember(decided: set[T], one: T) -> None:
-    """Take note that something is allowed."""
-    if len(decided) >= DECIDED_LIMIT:
-        decided.clear()
-    decided.add(one)

@@ -33,6 +33,7 @@
 | `hub_users_recognised_total` | counter | `how`: `token`, ... (`peers.users.identity`) | recognised |
 | `hub_users_refused_total` | counter | `reason`: `nothing`, `token`, ... (`peers.users.refusal`) | not recognised |
 | `hub_users_denied_total` | counter | | messages and requests that their user may not send; told on `$hub/audit` |
+| `hub_users_forgotten_total` | counter | | times that what was decided for a user was too much, and forgotten |
 | `hub_users_slowed` | gauge | | addresses that failed lately, whose next failure is answered later |
 | `hub_quota_users` | gauge | | users who have a connection, or something else that is charged to them |
 | `hub_quota_limit`, `hub_quota_held` | gauge | `resource`: `connections`, ... | what there is, and what users hold |
@@ -126,9 +127,7 @@ from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
-from peers.node.audit import Audit
 from peers.node.node import Node
-from peers.users.access import Access
 from peers.users.identity import How
 from peers.users.refusal import Reason
 
@@ -151,7 +150,7 @@ class HubCollector:
         """Read every counter once."""
         statistics = self._node.core.statistics()
         yield from self._connections()
-        yield from _users(self._node.access, self._node.audit)
+        yield from _users(self._node)
         yield from _shares(self._node.core.quotas)
         yield from self._handlers(statistics)
         yield from _messages(statistics)
@@ -243,7 +242,8 @@ class HubCollector:
         yield _counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)
 
 
-def _users(access: Access, audit: Audit) -> Iterator[Metric]:
+def _users(node: Node) -> Iterator[Metric]:
+    access = node.access
     yield _gauge("hub_users_open", "1 where nobody is asked who he is, and all may do everything.", access.is_open)
     recognised = CounterMetricFamily("hub_users_recognised", "Recognised, by what was shown.", labels=("how",))
     for how in get_args(How):
@@ -253,7 +253,9 @@ def _users(access: Access, audit: Audit) -> Iterator[Metric]:
     for reason in Reason:
         refused.add_metric((reason.value,), access.refused[reason])
     yield refused
-    yield _counter("hub_users_denied", "Messages and requests that their user may not send.", audit.refused_total)
+    yield _counter("hub_users_denied", "Messages and requests that their user may not send.", node.audit.refused_total)
+    forgotten = node.core.authority.forgotten_total
+    yield _counter("hub_users_forgotten", "Times that what was decided for a user was too much.", forgotten)
     yield _gauge("hub_users_slowed", "Addresses that failed lately.", access.failures.addresses)
 
 

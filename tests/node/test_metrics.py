@@ -316,7 +316,11 @@ async def test_what_users_may_not_do(node: Node) -> None:
     node.audit.refused(handler, "publish", RejectedError(1008, "no"), 3)
     node.audit.refused(handler, "subscribe", RejectedError(1008, "no"))
     node.drained_clients = 2
+    policy = rights.policy
+    node.core.authority.adopt(policy)
+    policy.forgotten_total = 3
     families = scrape(node)
+    assert value(families, "hub_users_forgotten_total") == 3
     assert value(families, "hub_users_denied_total") == 4
     assert value(families, "hub_drained_clients_total") == 2
     assert value(families, "hub_draining") == 0

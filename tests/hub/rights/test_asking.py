@@ -126,6 +126,12 @@ def test_what_may_be_asked_is_remembered_within_bounds() -> None:
     rights = alice.handler.rights
     assert rights is not None
     assert len(rights.asks) == 10
+    authority = hall.core.authority
+    policy = authority.policy
+    for other in (None, policy, None):  # it counts for the hub, and goes on with another policy, or the same again
+        assert authority.forgotten_total == 1
+        authority.adopt(other)
+    assert authority.forgotten_total == 1
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_what_is_remembered_is_bounded() -> None:
     rights = alice.handler.rights
     assert rights is not None
     assert len(rights.publishes_in) == 100
+    assert hall.core.authority.forgotten_total == 1
     assert reader.take() == list(range(count))
     assert alice.refused == []
 
