@@ -1,4 +1,4 @@
-"""`hub ...` as a process of its own that need not import everything first: it is forked from one that has (`server`).
+"""`hub ...` as a process of its own that need not import everything first: it is forked from one that has (`servers`).
 
 `Program` is a `subprocess.Popen` of `python -m peers.cli` in all that a test can see: its id, its exit code or the
 signal that ended it, its streams, terminals included, its environment and its folder. A command costs 0.06 to 0.15 s of
@@ -9,39 +9,27 @@ that of the tests, or a closed stream. What differs all the same: commands of a 
 that other commands need are imported already; `/proc` shows the server's command line. So tests of imports, of memory,
 of start-up and of how a process ends start `HUB` itself (`tests/cli/test_endings`, `tests/packaging`, `tests/daemon`,
 `tests/faults`).
-
-Owner: this module owns the one server of this process, which `end` ends with the tests.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
-from tests.forked.server import PACKET_BYTES
+from tests.forked import servers
+from tests.forked.request import REFUSED, WORD_BYTES, pack
+from tests.forked.servers import PROJECT
 
-__all__ = ["HUB", "MODULE", "PROJECT", "Origin", "Program", "end", "origins", "run", "server_pid"]
-
-PROJECT = Path(__file__).parents[2]
+__all__ = ["HUB", "MODULE", "PROJECT", "Origin", "Program", "origins", "run"]
 
 MODULE = "peers.cli"
 
 HUB = [sys.executable, "-m", MODULE]
 """The program itself."""
-
-_OF_INTERPRETERS = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "WITHOUT")
-"""How variables begin that are read before the program is."""
-
-_WORD_BYTES = 16
-"""Longest of what the server says: an id, an exit code."""
 
 
 class Origin(NamedTuple):
@@ -54,65 +42,6 @@ class Origin(NamedTuple):
 
 origins: dict[int, Origin] = {}
 """Of all programs that were forked for this process, by id."""
-
-
-class _Server:
-    """The process that forks, and the socket on which it is asked to.
-
-    Args:
-        environment: Of this process, from which it and all interpreters that it stands for begin.
-    """
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.environment = environment
-        self.requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            number = theirs.fileno()
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forked.server", str(number)],
-                cwd=PROJECT,
-                env=environment,
-                pass_fds=[number],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-
-    def close(self) -> None:
-        """End it."""
-        self.requests.close()
-        self.process.wait()
-
-
-_servers: list[_Server] = []
-"""The one, once it is needed."""
-
-_starting = Lock()
-
-
-def _server() -> _Server:
-    with _starting:
-        if not _servers:
-            _servers.append(_Server(dict(os.environ)))
-        return _servers[0]
-
-
-def server_pid() -> int | None:
-    """Return the id of the server, if there is one."""
-    return _servers[0].process.pid if _servers else None
-
-
-def end() -> None:
-    """End the server, if there is one."""
-    while _servers:
-        _servers.pop().close()
-
-
-def _of_interpreters(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_OF_INTERPRETERS)}
-
-
-def _hexadecimal(text: str) -> str:
-    return os.fsencode(text).hex()
 
 
 class Program(subprocess.Popen[Any]):
@@ -134,32 +63,34 @@ class Program(subprocess.Popen[Any]):
     def _execute_child(self, *given: Any) -> None:
         """Have the server start it; an interpreter of its own where that would make a difference."""
         asked = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
-        server = _server()
-        environment = os.environ if asked["env"] is None else asked["env"]
         streams = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
         streams = [number if descriptor == -1 else descriptor for number, descriptor in enumerate(streams)]
-        alike = _of_interpreters(environment) == _of_interpreters(server.environment)
-        if not alike or not all(map(_is_open, streams)):
+        if not all(map(_is_open, streams)) or not self._is_forked(asked, streams):
             super()._execute_child(*given)  # type: ignore[misc]
             return
-        _, _, module, *arguments = asked["args"]
-        request = {
-            "module": module,
-            "arguments": [*map(_hexadecimal, arguments)],
-            "environment": [(_hexadecimal(name), _hexadecimal(value)) for name, value in environment.items()],
-            "folder": _hexadecimal(os.path.abspath(asked["cwd"])),  # noqa: PTH100 -- as it stands, links and all
-        }
-        packet = json.dumps(request).encode()
-        assert len(packet) <= PACKET_BYTES
-        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            socket.send_fds(server.requests, [packet], [*streams, theirs.fileno()])
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(asked[name] for name in pipes))  # type: ignore[attr-defined]
-        self.pid = int(self._link.recv(_WORD_BYTES))
         self._child_created = True
         test = os.environ.get("PYTEST_CURRENT_TEST", "")
-        origins[self.pid] = Origin(test, " ".join(["hub", *arguments]))
+        origins[self.pid] = Origin(test, " ".join(["hub", *asked["args"][3:]]))
+
+    def _is_forked(self, asked: dict[str, Any], streams: list[int]) -> bool:
+        """Ask the server; it refuses what only a new interpreter would heed."""
+        environment = os.environ if asked["env"] is None else asked["env"]
+        packet = pack(
+            [*map(os.fsencode, asked["args"][2:])],
+            {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+            os.fsencode(os.path.abspath(asked["cwd"])),  # noqa: PTH100 -- as it stands, links and all
+        )
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.connect(servers.of_commands().address)
+        socket.send_fds(link, [packet], streams)
+        said = link.recv(WORD_BYTES)
+        if said == REFUSED:
+            link.close()
+            return False
+        self._link, self.pid = link, int(said)
+        return True
 
     def _internal_poll(self, _deadstate: int | None = None, *given: Any) -> int | None:
         if self._link is None:
@@ -183,14 +114,14 @@ class Program(subprocess.Popen[Any]):
         """Take its exit code, if it is told; afterwards its id is free, as after `waitpid`."""
         assert self._link is not None
         try:
-            said = self._link.recv(_WORD_BYTES, flags)
+            said = self._link.recv(WORD_BYTES, flags)
         except BlockingIOError:
             return
         if not said:
             raise RuntimeError("the server that programs are forked from has gone")
         self.returncode = int(said)
         self._link.shutdown(socket.SHUT_WR)
-        self._link.recv(_WORD_BYTES)
+        self._link.recv(WORD_BYTES)
         self._link.close()
         self._link = None
 

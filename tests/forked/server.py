@@ -1,15 +1,19 @@
-"""A process that has imported what commands need, and becomes one of them when it is asked: see `tests.forked.program`.
+"""A process that has imported what others need, and becomes one of them when it is asked: see `tests.forked.program`.
 
-    python -m tests.forked.server DESCRIPTOR
+    python -m tests.forked.server LISTENER commands
+    python -m tests.forked.server LISTENER workers
 
-Each packet on the socket asks for one command: its module, arguments, environment and folder, with its three streams
-and a socket of its own. The server forks; the child puts all in place that a new interpreter would find there, and then
-leaves this program: it runs the module as `python -m` does, and ends as that ends, with the interpreter's own last
-steps. The server sends the child's id on the command's socket and, when the child has ended, how. It keeps the id taken
-until the other side has read that, as the kernel does for `wait`.
+`commands` are those of `hub`, `workers` are what Spark starts Python for (`tests.forked.launcher`). Whoever wants a
+process connects to the listener, a descriptor, and sends one packet (`tests.forked.request`) with three streams. The
+server forks; the child puts all in place that a new interpreter would find there, and then leaves this program: it runs
+the module as `python -m` does, and ends as that ends, with the interpreter's own last steps. The server sends the
+child's id on the connection and, when the child has ended, how. It keeps the id taken until the other side has closed
+its direction, as the kernel does for `wait`. It refuses what only a new interpreter heeds: a variable that is read
+before a program is, such as PYTHONHASHSEED or LANG, with another value than here.
 
-Invariants: it has one thread, since threads do not survive a fork; no command sees a descriptor of another one, or of
-the server. It ends with the socket; commands that still run then go on, as they do when whoever started them ends.
+Invariants: it has one thread, since threads do not survive a fork; no process sees a descriptor of another one, or of
+the server; only processes of the same user are served. It ends with its standard input; what still runs then goes on,
+as it does when whoever started it ends.
 """
 
 from __future__ import annotations
@@ -17,49 +21,73 @@ from __future__ import annotations
 import gc
 import importlib
 import io
-import json
 import os
 import pkgutil
 import runpy
 import selectors
 import signal
 import socket
+import struct
 import sys
-import threading
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 import hub
 import peers
+from tests.forked.request import PACKET_BYTES, REFUSED, unpack
 
-__all__ = ["PACKET_BYTES"]
+__all__: list[str] = []
 
-PACKET_BYTES = 1 << 17
-"""Longest arguments with their environment; the kernel takes 200 KiB."""
+_OF_INTERPRETERS = (b"PYTHON", b"LC_", b"LANG", b"TZ", b"LD_", b"MALLOC_", b"WITHOUT")
+"""How variables begin that are read before the program is."""
+
+_OF_SPARK = (b"PYTHON_WORKER_", b"PYTHON_DAEMON_", b"PYTHON_UDF_")
+"""How those begin that only look so: its workers read them."""
 
 _LEFT_OUT = ("peers.spark", "peers.bench", "peers.cli.spark", "peers.cli.bench", "peers.cli.__main__", "hub.twins")
 """What only few commands need, and what does something when it is imported."""
 
 
-def _import_all() -> None:
+_OF_WORKERS = ("pyspark.worker", "pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner")
+"""What Spark starts Python with; more of it is in `pyspark.sql.worker`."""
+
+
+def _import_commands() -> None:
     """Import whatever commands may need."""
-    for package in (hub, peers):
+    for name in _modules_of(hub, peers):
+        if not name.startswith(_LEFT_OUT):
+            with suppress(ImportError):  # an extra that is not installed; a command that needs it says so
+                importlib.import_module(name)
+
+
+def _import_workers() -> None:
+    """Import what Spark's workers do, and our tasks in them, without any thread."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else numpy starts threads as it is imported
+    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # the same of pyarrow's jemalloc
+    worker, connector = (importlib.import_module(name) for name in ("pyspark.sql.worker", "peers.spark.connector"))
+    for name in ("pandas", "pyarrow.parquet", *_OF_WORKERS, *_modules_of(worker, connector)):
+        importlib.import_module(name)
+
+
+def _modules_of(*packages: Any) -> Iterable[str]:
+    for package in packages:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.startswith(_LEFT_OUT):
-                try:
-                    importlib.import_module(module.name)
-                except ImportError:  # an extra that is not installed; a command that needs it says so
-                    continue
+            yield module.name
+
+
+_IMPORTS: dict[str, Callable[[], None]] = {"commands": _import_commands, "workers": _import_workers}
 
 
 class _Child:
-    """A command that runs, or has ended and is not forgotten yet."""
+    """A process that runs, or has ended and is not forgotten yet."""
 
     def __init__(self, pid: int, link: socket.socket) -> None:
         self.pid = pid
         self.descriptor = os.pidfd_open(pid)
         self.link = link
+        self.has_ended = False
 
     def tell(self) -> None:
         """Tell how it has ended; its id stays taken."""
@@ -69,6 +97,7 @@ class _Child:
         with suppress(OSError):  # nobody wants to know
             self.link.send(str(code).encode())
         os.close(self.descriptor)
+        self.has_ended = True
 
     def forget(self) -> None:
         """Free its id, and say so by closing its socket."""
@@ -76,60 +105,118 @@ class _Child:
         self.link.close()
 
 
-def _serve(requests: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Start commands until the socket is closed.
+class _Server:
+    """What asks for processes, and what has become of them.
 
-    Returns:
-        In a child: what it is to become, and its streams. In the server: None, at its end.
+    Args:
+        listener: Where they are asked for.
     """
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj is not requests:
-                    _go_on(selector, key)
-                    continue
-                packet, descriptors, _, _ = socket.recv_fds(requests, PACKET_BYTES, 4)
-                if not packet:
-                    return None
-                pid = os.fork()
-                if pid == 0:
-                    return json.loads(packet), descriptors[:3]
-                for descriptor in descriptors[:3]:
-                    os.close(descriptor)
-                child = _Child(pid, socket.socket(fileno=descriptors[3]))
-                selector.register(child.descriptor, selectors.EVENT_READ, child)
-                child.link.send(str(pid).encode())
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._own = _of_interpreters(os.environb)
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> dict[str, Any] | None:
+        """Start processes until standard input is closed.
+
+        Returns:
+            In a child: what it is to become. In the server: None, at its end.
+        """
+        with self._selector as selector:
+            selector.register(0, selectors.EVENT_READ)
+            selector.register(self._listener, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj == 0:
+                        return None
+                    if key.fileobj is not self._listener:
+                        self._go_on(key)
+                    elif (asked := self._start(self._listener.accept()[0])) is not None:
+                        return asked
+
+    def _start(self, link: socket.socket) -> dict[str, Any] | None:
+        """Fork if that is what is asked for.
+
+        Returns:
+            In the child: what it is to become.
+        """
+        packet, streams, _, _ = socket.recv_fds(link, PACKET_BYTES, 3)
+        asked = unpack(packet) if packet and _is_ours(link) else None
+        if asked is None:
+            link.close()
+        elif _of_interpreters(asked["environment"]) != self._own:
+            link.send(REFUSED)
+            link.close()
+        else:
+            pid = os.fork()
+            if pid == 0:
+                link.close()
+                return asked | {"streams": streams}
+            self._watch(_Child(pid, link), bound=asked["bound"])
+        for descriptor in streams:
+            os.close(descriptor)
+        return None
+
+    def _watch(self, child: _Child, *, bound: bool) -> None:
+        self._selector.register(child.descriptor, selectors.EVENT_READ, child)
+        if bound:
+            self._selector.register(child.link, selectors.EVENT_READ, child)
+        with suppress(OSError):  # it has gone
+            child.link.send(str(child.pid).encode())
+
+    def _go_on(self, key: selectors.SelectorKey) -> None:
+        """A process has ended, or whoever asked for it has."""
+        child: _Child = key.data
+        self._selector.unregister(key.fileobj)
+        if key.fileobj is not child.link:
+            child.tell()
+            if child.link not in self._selector.get_map():
+                self._selector.register(child.link, selectors.EVENT_READ, child)
+        elif child.has_ended:
+            child.forget()
+        else:
+            signal.pidfd_send_signal(child.descriptor, signal.SIGKILL)
 
 
-def _go_on(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    """A command has ended, or how it has ended was heard."""
-    child: _Child = key.data
-    selector.unregister(key.fileobj)
-    if key.fileobj is child.link:
-        child.forget()
-    else:
-        child.tell()
-        selector.register(child.link, selectors.EVENT_READ, child)
+def _is_ours(link: socket.socket) -> bool:
+    """Whether it is the same user who asks."""
+    _, user, _ = struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return bool(user == os.getuid())
 
 
-def _become(asked: dict[str, Any], streams: list[int]) -> None:
+def _of_interpreters(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    found = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_OF_INTERPRETERS) and not name.startswith(_OF_SPARK)
+    }
+    if b"PYTHONPATH" in found:  # an interpreter leaves out what stands there twice, and Spark adds its own so
+        found[b"PYTHONPATH"] = b":".join(dict.fromkeys(found[b"PYTHONPATH"].split(b":")))
+    return found
+
+
+def _become(asked: dict[str, Any]) -> None:
     """Put in place what a new interpreter would find: streams, environment, folder, path, arguments, signals."""
-    for number, descriptor in enumerate(streams):
+    for number, descriptor in enumerate(asked["streams"]):
         os.dup2(descriptor, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    environment = {bytes.fromhex(name): bytes.fromhex(value) for name, value in asked["environment"]}
+    for ignored in asked["ignored"]:
+        signal.signal(ignored, signal.SIG_IGN)
+    environment = asked["environment"]
     for name in os.environb.keys() - environment.keys():
         del os.environb[name]
     os.environb.update(environment)
-    os.chdir(bytes.fromhex(asked["folder"]))
+    os.chdir(asked["folder"])
     sys.path[0] = str(Path.cwd())
-    sys.argv[1:] = [os.fsdecode(bytes.fromhex(argument)) for argument in asked["arguments"]]
-    sys.orig_argv[1:] = ["-m", asked["module"], *sys.argv[1:]]
+    module, *arguments = map(os.fsdecode, asked["arguments"])
+    sys.argv[1:] = arguments
+    sys.orig_argv[1:] = ["-m", module, *arguments]
     sys.stdin = sys.__stdin__ = _stream(0, sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, sys.stderr)  # type: ignore[misc]
+    sys.modules.pop(module, None)  # it is to be the main module
 
 
 def _stream(number: int, like: TextIO) -> TextIO:
@@ -152,14 +239,12 @@ def _stream(number: int, like: TextIO) -> TextIO:
 
 
 if __name__ == "__main__":
-    _import_all()
-    assert threading.active_count() == 1
+    _IMPORTS[sys.argv[2]]()
+    assert len(list(Path("/proc/self/task").iterdir())) == 1
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as _requests:
-        _asked = _serve(_requests)
-        if _asked is not None:
-            _requests.detach()
+    with socket.socket(fileno=int(sys.argv[1])) as _listener:
+        _asked = _Server(_listener).serve()
     if _asked is not None:
-        _become(*_asked)
-        runpy._run_module_as_main(_asked[0]["module"])  # type: ignore[attr-defined]  # what `python -m` calls, too
+        _become(_asked)
+        runpy._run_module_as_main(os.fsdecode(_asked["arguments"][0]))  # type: ignore[attr-defined]  # what `python -m` calls, too

@@ -7,15 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.forked import program
-from tests.forked.program import PROJECT, Program, origins, server_pid
+from tests.forked import servers
+from tests.forked.program import Program, origins
+from tests.forked.servers import LAUNCHER, PROJECT, server_pids
 
 PATIENCE_S = 60
 
@@ -27,9 +28,10 @@ Start = Callable[..., subprocess.Popen[Any]]
 @pytest.fixture
 def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server for this test: other tests have programs that run."""
-    monkeypatch.setattr(program, "_servers", [])
+    monkeypatch.setattr(servers, "_running", [])
+    monkeypatch.setattr(servers, "_commands", [])
     yield
-    program.end()
+    servers.end()
 
 
 def forked(*arguments: str, **given: Any) -> subprocess.Popen[Any]:
@@ -37,9 +39,19 @@ def forked(*arguments: str, **given: Any) -> subprocess.Popen[Any]:
     return Program(*arguments, module=PROBE, **given)
 
 
-def new(*arguments: str, **given: Any) -> subprocess.Popen[Any]:
+def launched(*arguments: str, before: Sequence[str] = (), **given: Any) -> subprocess.Popen[Any]:
+    """The probe from the server, through the launcher."""
+    environment = (given.pop("env", None) or os.environ) | servers.of_commands().variables
+    command = [*before, sys.executable, "-SEs", str(PROJECT / "tests/forked/launcher.py"), "-m", PROBE, *arguments]
+    return subprocess.Popen(command, **({"cwd": PROJECT, "env": environment} | given))
+
+
+STARTS = pytest.mark.parametrize("start", [forked, launched])
+
+
+def new(*arguments: str, before: Sequence[str] = (), **given: Any) -> subprocess.Popen[Any]:
     """The probe in an interpreter of its own."""
-    return subprocess.Popen([sys.executable, "-m", PROBE, *arguments], **({"cwd": PROJECT} | given))
+    return subprocess.Popen([*before, sys.executable, "-m", PROBE, *arguments], **({"cwd": PROJECT} | given))
 
 
 def ended(start: Start, *arguments: str, stdin: bytes = b"", **given: Any) -> tuple[int, bytes, bytes]:
@@ -53,17 +65,22 @@ def ended(start: Start, *arguments: str, stdin: bytes = b"", **given: Any) -> tu
 def found(said: bytes) -> dict[str, Any]:
     """What the probe found."""
     told: dict[str, Any] = json.loads(said.splitlines()[0])
+    for name in ("FORKED_PYTHON", "FORKED_SERVER"):
+        told["environment"].pop(name, None)
     return told
 
 
 @pytest.mark.usefixtures("own_server")
+@STARTS
 @pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT])
-def test_it_finds_what_a_new_interpreter_finds(tmp_path: Path, stderr: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_finds_what_a_new_interpreter_finds(
+    tmp_path: Path, start: Start, stderr: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Arguments, environment, folder, path, streams, descriptors, handlers, and its own place as the main module."""
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))  # for the folder is another one
     environment = os.environ | {"HUB_TOKEN": "\udcff", "EMPTY": ""}
     given = {"cwd": tmp_path, "env": environment, "stderr": stderr}
-    (code, one, _), (code_of_new, other, _) = (ended(start, "0", "é", "\udcfe", "", **given) for start in (forked, new))
+    (code, one, _), (code_of_new, other, _) = (ended(start, "0", "é", "\udcfe", "", **given) for start in (start, new))
     assert found(one) == found(other)
     assert found(one)["folder"] == str(tmp_path)
     assert code == code_of_new == 0
@@ -85,9 +102,10 @@ def on_terminal(start: Start) -> dict[str, Any]:
     return found(said)
 
 
-def test_on_a_terminal() -> None:
+@STARTS
+def test_on_a_terminal(start: Start) -> None:
     """Streams are as there."""
-    one = on_terminal(forked)
+    one = on_terminal(start)
     assert one == on_terminal(new)
     assert [stream["terminal"] for stream in one["streams"]] == [True] * 3
 
@@ -95,10 +113,11 @@ def test_on_a_terminal() -> None:
 @pytest.mark.parametrize(
     "how", ["0", "3", "returns", "raises", "interrupts itself", "stops at once", "aborts", "reads", "cannot write"]
 )
-def test_it_ends_as_a_new_interpreter_ends(how: str) -> None:
+@STARTS
+def test_it_ends_as_a_new_interpreter_ends(start: Start, how: str) -> None:
     """With that code or signal, and the same last words."""
     (code, said, told), (code_of_new, said_by_new, told_by_new) = (
-        ended(start, how, stdin=b"a\r\nb\xff") for start in (forked, new)
+        ended(start, how, stdin=b"a\r\nb\xff") for start in (start, new)
     )
     assert code == code_of_new
     assert found(said)["arguments"] == found(said_by_new)["arguments"]
@@ -106,12 +125,13 @@ def test_it_ends_as_a_new_interpreter_ends(how: str) -> None:
     assert told.splitlines()[-1:] == told_by_new.splitlines()[-1:]
 
 
+@STARTS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_signals(number: signal.Signals) -> None:
-    """Its id is that of the process, taken until it was waited for, and free afterwards."""
+def test_signals(start: Start, number: signal.Signals) -> None:
+    """They end it; its id is taken until it was waited for, and free afterwards."""
     codes = []
-    for start in (forked, new):
-        with start("waits", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    for start_one in (start, new):
+        with start_one("waits", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None
             assert process.stdout.readline()
             assert process.poll() is None
@@ -164,14 +184,42 @@ def test_what_only_a_new_interpreter_heeds_gets_one(variable: str, value: str) -
     assert found(said)["optimised"] == (variable == "PYTHONOPTIMIZE")
 
 
+@pytest.mark.parametrize(("variable", "is_forked"), [("PYTHONHASHSEED", False), ("PYTHON_WORKER_FACTORY_PORT", True)])
+def test_what_the_launcher_is_told_to_leave_to_a_new_interpreter(variable: str, *, is_forked: bool) -> None:
+    """That takes its place: its id is the launcher's. What only Spark reads makes no difference."""
+    with launched("waits", stdout=subprocess.PIPE, env=os.environ | {variable: "7"}) as process:
+        assert process.stdout is not None
+        assert found(process.stdout.readline())["environment"][variable] == "7"
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        assert (b"-SEs" in command) == is_forked
+        process.kill()
+
+
+def test_signals_that_are_ignored() -> None:
+    """The launcher passes them on as such, as Java's processes ignore Ctrl-C."""
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+    said = []
+    for start in (launched, new):
+        with start("0", stdout=subprocess.PIPE, before=ignoring) as process:
+            said.append(found(process.communicate(timeout=PATIENCE_S)[0])["handlers"])
+    assert said[0] == said[1]
+    assert said[0]["SIGINT"] == repr(signal.SIG_IGN)
+
+
+def test_what_is_no_module_of_spark_is_left_to_the_interpreter() -> None:
+    """Such as the program with which pyspark asks for a version."""
+    environment = os.environ | {"FORKED_PYTHON": sys.executable, "FORKED_SERVER": "nobody"}
+    command = [LAUNCHER, "-c", "import sys; print(sys.argv)", "a b"]
+    assert subprocess.check_output(command, env=environment) == b"['-c', 'a b']\n"
+
+
 @pytest.mark.usefixtures("own_server")
 def test_the_server_ends_with_the_tests() -> None:
     """And another one is started where one is needed."""
     assert ended(forked, "0")[0] == 0
-    before = server_pid()
-    assert before is not None
-    program.end()
-    assert server_pid() is None
+    (before,) = server_pids()
+    servers.end()
+    assert not server_pids()
     with pytest.raises(ProcessLookupError):
         os.kill(before, 0)
     assert ended(forked, "0")[0] == 0

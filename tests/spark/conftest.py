@@ -1,7 +1,13 @@
-"""One Spark session for all tests of this folder but those in `programs`, which start Java themselves or need none."""
+"""One Spark session for all tests of this folder but those in `programs`, which start Java themselves or need none.
+
+Java starts a Python for each streaming query and for each kind of task, and gives it 10 s to answer; all that each
+imports takes 1 to 2 s of work, most of it pyspark from a zip. Here these are forked from a process that has imported it
+(`tests/forked`). In `programs` they are what users get.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from peers.spark.session import SessionSettings, open_session
+from tests.forked.servers import LAUNCHER, Server
 from tests.spark.quick import QUICK_CONF
 
 if TYPE_CHECKING:
@@ -35,9 +42,27 @@ def spark() -> Iterator[SparkSession]:
         shuffle_partitions=2,
         conf=QUICK_CONF,
     )
-    session = open_session(settings)
+    server = Server("workers")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"PYSPARK_PYTHON": LAUNCHER, **server.variables}.items():
+            patch.setenv(name, value)
+        session = open_session(settings)
+    server.start(os.environ | _of_workers(session))
     yield session
     session.stop()
+
+
+def _of_workers(spark: SparkSession) -> dict[str, str]:
+    """What Spark sets for Python before it starts it; the server would refuse to stand for anything else."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    paths = (java.org.apache.spark.api.python.PythonUtils.sparkPythonPath(), os.environ.get("PYTHONPATH"))
+    return {
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "YES",
+        "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+    }
 
 
 @pytest.hookimpl(tryfirst=True)

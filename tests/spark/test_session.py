@@ -7,15 +7,20 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from peers.spark.failure import JobFailedError
 from peers.spark.java import SparkUnavailableError
 from peers.spark.session import SessionSettings, open_session, resolved_master, running_job, session_conf
+from tests.spark.hubs import HubWithJournal
+from tests.spark.queries import run_stream
 from tests.spark.quick import QUICK_JAVA, SHARED_CLASSES
+from tests.suite.processes import below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +101,29 @@ def test_java_takes_classes_from_the_file() -> None:
     gateway = SparkContext._gateway
     assert gateway is not None
     assert str(SHARED_CLASSES) in Path(f"/proc/{gateway.proc.pid}/maps").read_text()
+
+
+def test_python_is_forked_for_these_tests(spark: SparkSession, tmp_path: Path) -> None:
+    """For tasks and for streams; the tests of `programs` start it as users do."""
+
+    def of_workers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"command": [Path("/proc/self/cmdline").read_bytes()]})
+
+    (row,) = spark.range(1).mapInArrow(of_workers, "command BINARY").collect()
+    assert b"tests.forked.server" in row.command
+    running: list[str] = []
+    with HubWithJournal(tmp_path / "hub.db") as hub:
+        hub.fill_numbers(1)
+        options = {"url": hub.url, "startingOffsets": "earliest"}
+        run_stream(
+            spark,
+            options,
+            lambda *_: running.extend(process.command for process in below(os.getpid())),
+            tmp_path / "at",
+        )
+    (command,) = (command for command in running if command.endswith("python_streaming_source_runner"))
+    assert "tests/forked/launcher.py" in command
 
 
 def broken_off() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from xdist.workermanage import WorkerController
 
-from tests.forked import program
+from tests.forked import program, servers
 from tests.suite.processes import Process, adopt_orphans, below, children, is_zombie, kill, reap
 
 __all__ = ["Leftovers"]
@@ -73,7 +73,7 @@ class Leftovers:
             left = self._left()
         kill(left)
         self._found += map(str, left)
-        program.end()
+        servers.end()
         if self._is_worker:
             output: dict[str, Any] = self._config.workeroutput  # type: ignore[attr-defined]
             output["leftovers"] = self._found
@@ -88,7 +88,7 @@ class Leftovers:
                 terminalreporter.write_line(line)
 
     def _left(self) -> list[Process]:
-        ours = {*self._workers, program.server_pid()}
+        ours = self._workers | servers.server_pids()
         return [_told(process) for process in below(os.getpid()) if process.pid not in ours]
 
     def _reap_orphans(self, _number: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,53 @@
+"""What a server that forks is asked for, as one packet: `program` and `launcher` write it, `server` reads it.
+
+Between fields stands a NUL, which arguments and variables cannot hold. This module imports nothing: the launcher starts
+in milliseconds, and must not pay for more.
+"""
+
+__all__ = ["PACKET_BYTES", "REFUSED", "WORD_BYTES", "pack", "unpack"]
+
+PACKET_BYTES = 1 << 17
+"""Longest arguments with their environment; the kernel takes 200 KiB."""
+
+WORD_BYTES = 16
+"""Longest of what a server says: an id, an exit code."""
+
+REFUSED = b"no"
+"""What it says where only a new interpreter will do."""
+
+
+def pack(
+    arguments: list[bytes],
+    environment: dict[bytes, bytes],
+    folder: bytes,
+    *,
+    ignored: tuple[int, ...] = (),
+    bound: bool = False,
+) -> bytes:
+    """Return a packet that asks for a process.
+
+    Args:
+        arguments: The module that is to be run, and its arguments.
+        environment: Of the process.
+        folder: Where it runs.
+        ignored: Signals that it ignores from its beginning.
+        bound: Whether it is killed when the socket on which it was asked for is closed.
+    """
+    numbers = b",".join([b"%d" % number for number in ignored])
+    fields = [b"%d" % bound, numbers, folder, b"%d" % len(arguments), *arguments]
+    packet = b"\0".join(fields + [name + b"=" + value for name, value in environment.items()])
+    assert len(packet) <= PACKET_BYTES
+    return packet
+
+
+def unpack(packet: bytes) -> dict[str, object]:
+    """Return what `pack` was given, by its names."""
+    bound, numbers, folder, count, *fields = packet.split(b"\0")
+    arguments, variables = fields[: int(count)], fields[int(count) :]
+    return {
+        "arguments": arguments,
+        "environment": dict([variable.split(b"=", 1) for variable in variables]),
+        "folder": folder,
+        "ignored": tuple([int(number) for number in numbers.split(b",") if number]),
+        "bound": bound == b"1",
+    }

@@ -1,0 +1,102 @@
+"""The processes that others are forked from, as whoever wants some sees them; what they do is in `server`.
+
+There is one of the commands of `hub`, which `Program` asks, and one of what Spark starts Python for, which is asked by
+`LAUNCHER` when Java starts that rather than `python`.
+
+Owner: this module owns the servers of this process, which `end` ends with the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+
+__all__ = ["LAUNCHER", "PROJECT", "Server", "end", "of_commands", "server_pids"]
+
+PROJECT = Path(__file__).parents[2]
+
+LAUNCHER = str(Path(__file__).parent / "python")
+"""Stands for `python` where others start many, such as Spark: `tests/forked/launcher.py`."""
+
+
+class Server:
+    """A process that forks others, and where it is asked to: `tests.forked.server`. It can be asked before it is there.
+
+    Args:
+        kind: What it imports.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(b"")  # the kernel names it; there is no file
+        self._listener.listen()
+        self.address: bytes = self._listener.getsockname()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its id, once it is started."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What `LAUNCHER` needs to know of it."""
+        return {"FORKED_PYTHON": sys.executable, "FORKED_SERVER": self.address[1:].decode()}
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Start it with the environment from which all interpreters begin that it stands for."""
+        with self._listener as listener:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked.server", str(listener.fileno()), self._kind],
+                cwd=PROJECT,
+                env=environment,
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+            )
+        _running.append(self)
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+_running: list[Server] = []
+"""Those of this process."""
+
+_commands: list[Server] = []
+"""The one of commands, once it is needed."""
+
+_starting = Lock()
+
+
+def of_commands() -> Server:
+    """Return the server of commands; it is started when it is needed first."""
+    with _starting:
+        if not _commands:
+            server = Server("commands")
+            server.start(os.environ)
+            _commands.append(server)
+        return _commands[0]
+
+
+def server_pids() -> set[int]:
+    """Return the ids of the servers that run."""
+    return {server.pid for server in _running}
+
+
+def end() -> None:
+    """End the servers that run."""
+    _commands.clear()
+    while _running:
+        _running.pop().close()
