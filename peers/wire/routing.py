@@ -171,6 +171,7 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
     Raises:
         RejectedError: It is no such array, or something in it cannot be; the connection goes on.
     """
+    told: _Digest | _Wanted | AnnouncementPart
     try:
         told = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
