@@ -14,7 +14,7 @@ from __future__ import annotations
 import ssl
 
 from hub.settings import ZeekSettings
-from peers.transport.tls import TlsError, load_authorities, load_certificate
+from peers.transport.tls import TlsError, bound, load_authorities, load_certificate
 
 __all__ = ["client_context", "server_context"]
 
@@ -32,6 +32,7 @@ def server_context(settings: ZeekSettings) -> ssl.SSLContext:
         TlsError: A file cannot be used, one of the three is missing, or this OpenSSL has no anonymous ciphers.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
+    bound(context)
     if not _has_certificate(settings):
         context.set_ecdh_curve(_CURVE)
     return context
@@ -43,7 +44,9 @@ def client_context(settings: ZeekSettings) -> ssl.SSLContext:
     Raises:
         TlsError: As for `server_context`.
     """
-    return _context(ssl.PROTOCOL_TLS_CLIENT, settings)
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, settings)
+    context.options |= ssl.OP_NO_RENEGOTIATION  # it lets a far side order handshakes without end
+    return context
 
 
 def _has_certificate(settings: ZeekSettings) -> bool:
@@ -54,7 +57,6 @@ def _context(side: int, settings: ZeekSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.check_hostname = False
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION  # it lets a far side order handshakes without end
     if _has_certificate(settings):
         _load(context, settings)
         return context

@@ -26,6 +26,7 @@ from hub.settings import TlsSettings
 __all__ = [
     "NO_TLS",
     "TlsError",
+    "bound",
     "client_context",
     "explained",
     "load_authorities",
@@ -75,9 +76,20 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context.set_ciphers(_CIPHERS)
     refresh(context, settings)
     context.verify_mode = _VERIFICATION[clients]
-    context.options |= ssl.OP_NO_RENEGOTIATION  # of 1.2: it lets a far side order handshakes without end
-    context.num_tickets = 0  # for resuming, which saves no more than the tickets cost, but with a key of RSA
+    bound(context)
     return context
+
+
+def bound(context: ssl.SSLContext) -> None:
+    """Bound what a far side of any listener can make this side do, and keep, beside its one handshake.
+
+    Renegotiation, of TLS 1.2, would let it order handshakes without end. Tickets of 1.3 are for resuming, which saves
+    no more than they cost, but with a key of RSA, and are keys that live longer than the connections. Those of 1.2
+    stay: without them OpenSSL keeps up to 20,480 sessions of connections that have ended, and nothing in Python turns
+    that off.
+    """
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.num_tickets = 0
 
 
 def refresh(context: ssl.SSLContext, settings: TlsSettings) -> None:
