@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +23,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import NamedTuple
 
-from attacking import crowds, floods, hoards
+from attacking import crowds, floods, hoards, renewals
 from attacking.pair import Lateness, watch
 from brokers.certificate import Certificate, new_certificate
 from network import add_address, enter_own_network
@@ -61,6 +62,8 @@ ATTACKS: dict[str, Attack] = {
     "websockets-that-leave": crowds.websockets_that_leave,
     "stalled-readers-that-leave": hoards.stalled_readers_that_leave,
     "copies-for-many": floods.copies_for_many,
+    "renewals-at-once": renewals.renewals_at_once,
+    "renewals-in-a-loop": renewals.renewals_in_a_loop,
 }
 
 _ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"})
@@ -69,6 +72,9 @@ _ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"}
 
 _OVER_TLS = frozenset({"silent-handshakes", "begun-handshakes"})
 """Attacks that are told the URL with TLS, the file of the authority, and the address that they come from."""
+
+_WITH_JWTS = frozenset({"renewals-at-once", "renewals-in-a-loop"})
+"""Attacks on a hub that takes JWTs, and everybody else as a member. They are told where the key is that signs them."""
 
 _ATTACKER = "10.9.0.1"
 """Of another address than all others, which are of loopback. Where there is no such network, it is one of theirs."""
@@ -84,15 +90,15 @@ class Outcome(NamedTuple):
 
 
 @contextmanager
-def running_hub(loop: str, certificate: Certificate | None) -> Iterator[RunningHub]:
-    """Start a hub with that loop and precedence, for a `with` statement; given a certificate, with TLS."""
+def running_hub(loop: str, certificate: Certificate | None, flags: tuple[str, ...]) -> Iterator[RunningHub]:
+    """Start a hub with that loop, flags and precedence, for a `with` statement; given a certificate, with TLS."""
     program = ("-m", "peers.cli")
     if loop == "asyncio":  # the hub takes uvloop wherever it can be imported
         program = ("-c", "import sys; sys.modules['uvloop'] = None; from peers.cli import main; main()")
     if certificate is None:
-        hub = RunningHub.start(("tcp", "ws"), program=program)
+        hub = RunningHub.start(("tcp", "ws"), flags, program=program)
     else:
-        files = ("--tls-certificate", certificate.certificate, "--tls-key", certificate.key)
+        files = ("--tls-certificate", certificate.certificate, "--tls-key", certificate.key, *flags)
         hub = RunningHub.start(("tcp", "tls"), files, program=program)
     try:
         _place(hub.pid, 0, -5)
@@ -127,10 +133,14 @@ def run(loop: str, name: str, seconds: float) -> Outcome:
     """Let one attack run beside the pair."""
     with ExitStack() as stack:
         certificate = stack.enter_context(new_certificate()) if name in _OVER_TLS else None
-        hub = stack.enter_context(running_hub(loop, certificate))
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hub-attacks-"))
+        flags = renewals.flags(Path(directory)) if name in _WITH_JWTS else ()
+        hub = stack.enter_context(running_hub(loop, certificate, flags))
         over = multiprocessing.Event()
         tcp = hub.url("tcp")
         url = f"{tcp} {hub.url('ws')}" if name in _ON_BOTH_PORTS else tcp
+        if name in _WITH_JWTS:
+            url = f"{tcp} {directory}"
         if certificate is not None:
             url = f"{tcp} {hub.url('tls')} {certificate.ca} {_attacker()}"
         attacker = multiprocessing.Process(target=_attack, args=(name, url, over), daemon=True)

@@ -21,6 +21,7 @@ from peers.wire.hello import Hello
 from tests.hubs.raw_websocket import frame, text, upgrade
 
 __all__ = [
+    "Until",
     "begun_handshakes",
     "clients_that_leave",
     "clients_that_say_goodbye",
@@ -120,7 +121,7 @@ def idle_clients_and_metrics(url: str, until: Until) -> None:
     """9,000 idle clients of several addresses, and somebody who looks at the metrics twice a second."""
     _raise_limit()
     tcp, _, http = url.partition(" ")
-    lines = _crowd(tcp, _IDLE, until)
+    lines = crowd(tcp, _IDLE, until)
     while not until():
         with suppress(OSError):
             urllib.request.urlopen(http.replace("ws://", "http://") + "/metrics", timeout=5).read()  # noqa: S310 -- loopback
@@ -133,7 +134,7 @@ def clients_that_leave(url: str, until: Until) -> None:
     """4,000 clients with ten prefixes each come, and leave within a moment."""
     _raise_limit()
     while not until():
-        lines = _crowd(url, _LEAVING, until)
+        lines = crowd(url, _LEAVING, until)
         for number, line in enumerate(lines):
             line.subscribe([f"/leaving/{number}/{n}" for n in range(10)])
         for line in lines:
@@ -146,7 +147,7 @@ def clients_that_say_goodbye(url: str, until: Until) -> None:
     """The same 4,000, but each says CLOSE, all in one moment."""
     _raise_limit()
     while not until():
-        lines = _crowd(url, _LEAVING, until)
+        lines = crowd(url, _LEAVING, until)
         for number, line in enumerate(lines):
             line.subscribe([f"/goodbye/{number}/{n}" for n in range(10)])
         time.sleep(1)
@@ -163,7 +164,7 @@ def websockets_that_leave(url: str, until: Until) -> None:
     _, _, ws = url.partition(" ")
     pings = b"".join(text({"type": "ping", "request": number}) for number in range(20))
     while not until():
-        lines = _crowd(ws, _WEBSOCKETS, until, role="")
+        lines = crowd(ws, _WEBSOCKETS, until, role="")
         for line in lines:
             line.send(upgrade())
         for line in lines:
@@ -178,7 +179,7 @@ def websockets_that_leave(url: str, until: Until) -> None:
             line.close()
 
 
-def _crowd(url: str, most: int, until: Until, role: Literal["client", ""] = "client") -> list[Line]:
+def crowd(url: str, most: int, until: Until, role: Literal["client", ""] = "client") -> list[Line]:
     """Connect so many clients, from 16 addresses of loopback, so that no limit for an address is met."""
     lines: list[Line] = []
     while len(lines) < most and not until():
