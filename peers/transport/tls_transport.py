@@ -31,7 +31,7 @@ __all__ = ["KEPT_BYTES", "Handshakes", "TlsTransport"]
 _TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
     "ssl_object": lambda of: of,
     "sslcontext": lambda of: of.context,
-    "peercert": lambda of: of.getpeercert(),
+    "peercert": lambda of: _certificate(of),  # noqa: PLW0108 -- it stands below
     "cipher": lambda of: of.cipher(),
 }
 
@@ -328,6 +328,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Speak something else from now on."""
         self._protocol = cast("asyncio.Protocol", protocol)
+
+
+def _certificate(of: ssl.SSLObject) -> Any:
+    """Return what the far side's certificate says; None if it has shown none.
+
+    One whose names are no text, though an authority has signed it, says nothing: so it is nobody's.
+    """
+    try:
+        return of.getpeercert()
+    except (ValueError, RuntimeError, ssl.SSLError):
+        return {"subject": ()}
 
 
 def _why(error: OSError) -> str:

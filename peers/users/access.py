@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import structlog
@@ -256,6 +256,6 @@ def _is_known(identity: Identity, policy: Policy) -> bool:
 
 def _unknown(certificate: Mapping[str, Any]) -> str:
     """Say which certificate is in no table, in the words that would have to stand there."""
-    subject: Iterable[Iterable[tuple[str, str]]] = certificate.get("subject", ())
-    shown = ", ".join(f"{kind}={value}" for one in subject for kind, value in one)
-    return f"a certificate that is not in [certificates]: {printable(shown)}"
+    (subject,), *_ = names_of(certificate)
+    shown = printable(subject.text) if subject.value else "it says no name that can be read"
+    return f"a certificate that is not in [certificates]: {shown}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from hub.settings import AccessSettings
 from peers.users.identity import Identity
+from peers.users.jwt_keys import read_keys
 from peers.users.jwts import LEEWAY_S, Jwts, Key
 from peers.users.refusal import Reason, Refusal
-from tests.users.keys import ALGORITHMS, SECRET, private_key, public_pem, token
+from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem, token
 
 NOW_S = 1_800_000_000.0
 ISSUER = "https://login.example.org/"
@@ -330,3 +332,33 @@ def test_any_claims(data: st.DataObject) -> None:
         return
     assert identity.user == (CLAIMS | changed)["sub"]
     assert identity.until_s > NOW_S
+
+
+class _Counting(jwt.PyJWS):
+    """Checks signatures, and counts how many."""
+
+    checked = 0
+
+    def decode(self, *arguments: Any, **named: Any) -> Any:
+        """Count it."""
+        type(self).checked += 1
+        return super().decode(*arguments, **named)
+
+
+def test_a_thousand_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each token is checked by its own key alone, and one that names no key, or another, by none: nobody is tried."""
+    monkeypatch.setattr(_Counting, "checked", 0)
+    monkeypatch.setattr("jwt.PyJWS", _Counting)
+    secrets = [number.to_bytes(32, "big") for number in range(1000)]
+    texts = [base64.urlsafe_b64encode(secret).rstrip(b"=").decode() for secret in secrets]
+    file = tmp_path / "jwks.json"
+    jwks(file, *(jwk("HS256", kid=f"key {number}", k=text) for number, text in enumerate(texts)))
+    jwts = Jwts(read_keys(file), SETTINGS)
+    for number in range(1000):
+        assert jwts.identity(token(CLAIMS, key=secrets[number], kid=f"key {number}"), NOW_S).user == "alice"
+    assert _Counting.checked == 1000
+    for kid in (None, "key", "key 1000", "KEY 1", 1, ["key 1"]):
+        assert "a key that is not known" in refused(token(CLAIMS, key=secrets[1], kid=kid), jwts).text
+    assert _Counting.checked == 1000
+    assert "signature" in refused(token(CLAIMS, key=secrets[2], kid="key 1"), jwts).text
+    assert _Counting.checked == 1001
