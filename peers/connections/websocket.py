@@ -31,6 +31,7 @@ from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.outlet import Poster
 from hub.overflow import QueueLimits
+from hub.policy.policy import Rights
 from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of, take_place
@@ -199,24 +200,24 @@ class WebSocketConversation:
         if not (is_websocket or token or connection.transport.get_extra_info("peercert")):
             self._refuse(HTTPStatus.UNAUTHORIZED, "this needs `Authorization: Bearer` with a token", **CHALLENGE)
             return False
-        return self._enter(token) and (is_websocket or self._may_read(path))
+        try:
+            rights = enter(node, connection, token)
+        except NotRecognisedError as error:
+            self._turn_away(error)
+            return False
+        return is_websocket or self._may_read(path, rights)
 
-    def _may_read(self, path: str) -> bool:
-        """Return whether a client that is known may read what is at a path; if not, it is refused."""
-        text = denied(path, rights_of(self._node, self._connection))
+    def _may_read(self, path: str, rights: Rights | None) -> bool:
+        """Return whether a client with these rights may read what is at a path; if not, it is refused."""
+        text = denied(path, rights)
         if text:
             self._refuse(HTTPStatus.FORBIDDEN, text)
         return not text
 
-    def _enter(self, token: str) -> bool:
-        """Return whether the client is known; if not, it is turned away."""
-        try:
-            enter(self._node, self._connection, token)
-        except NotRecognisedError as error:
-            self.session.hold()
-            self._connection.ending.turn_away(error)
-            return False
-        return True
+    def _turn_away(self, error: NotRecognisedError) -> None:
+        """Look at nothing more of a client that is not known, and tell it so when its answer is due."""
+        self.session.hold()
+        self._connection.ending.turn_away(error)
 
     def _shake_hands(self, request: Request, path: str) -> None:
         is_known = path != PATH or self._is_known()
@@ -294,8 +295,12 @@ class WebSocketConversation:
         """Return whether the client may come in."""
         connection = self._connection
         was_known = connection.identity is not None
-        if (token or not was_known) and not self._enter(token):
-            return False
+        if token or not was_known:
+            try:
+                enter(self._node, connection, token)
+            except NotRecognisedError as error:
+                self._turn_away(error)
+                return False
         refusal = self._take_place()
         if refusal:
             connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
