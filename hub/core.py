@@ -27,7 +27,6 @@ from itertools import chain
 from operator import attrgetter
 from typing import Literal
 
-from hub.admission import Admission
 from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.authority import Authority
@@ -35,6 +34,7 @@ from hub.batch import Batch
 from hub.delivery import Role, receivers
 from hub.departures import Departures
 from hub.drops import Drops
+from hub.entrance import Entrance
 from hub.errors import ClosedError
 from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
 from hub.handler import Handler
@@ -117,7 +117,7 @@ class Core:
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self._turn.request)
         self.quotas = Quotas() if quotas is None else quotas
-        self._admission = Admission(self.quotas, self._turn)
+        self._entrance = Entrance(self.quotas, self._turn)
         self.counters = Counters()
         self._drops = Drops()
         # Every handler charges what waits for it here.
@@ -205,7 +205,7 @@ class Core:
         self.handlers[handler.id] = handler
         if handler.rights is not None:
             self.routes.guard()
-            self._admission.enter(handler, handler.rights.user)
+            self._entrance.enter(handler, handler.rights.user)
         if on_filter is not None:
             self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
@@ -224,7 +224,7 @@ class Core:
         self.names.forget(handler)
         self.counters.forget(handler)
         self._drops.forget(handler)
-        self._admission.leave(handler)
+        self._entrance.leave(handler)
         if handler.role is not Role.LOCAL:
             self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
@@ -378,7 +378,7 @@ class Core:
         self._turn.begin()
         self.requests.hub_services.begin_turn()
         self.end_read()
-        self._admission.turn_away()
+        self._entrance.turn_away()
         if self._departures.is_behind:
             self._departures.go_on()
         if self._queue_memory.batches.has_abandoned:

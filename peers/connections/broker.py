@@ -328,7 +328,7 @@ class BrokerConversation:
                 self._peerings.removed(peer_id, address, reason, self._closing_code)
             else:
                 self._peerings.lost(peer_id, address, reason)
-            self._node.departures.tell()
+            self._node.vacancies.tell()
         self._peerings.registry.release(peer_id, self)
         if self._announcing is not None:
             self._announcing.cancel()

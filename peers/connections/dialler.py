@@ -119,9 +119,9 @@ class Dialler:
     async def _wait_for_place(self, far_id: bytes) -> None:
         """Wait while another link to the same far side stands; where that cannot be known, for a long time at most."""
         if not any(far_id) or far_id == self._node.id:
-            await self._node.departures.wait(self._backoff.held_s())
+            await self._node.vacancies.wait(self._backoff.held_s())
         while self._peer.is_linked(far_id):
-            await self._node.departures.wait(math.inf)
+            await self._node.vacancies.wait(math.inf)
 
     async def _make(self, connection: Connection) -> str:
         """Connect once and stay until the connection is lost; return why it is not up."""

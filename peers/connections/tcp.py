@@ -363,7 +363,7 @@ class TcpConversation:
             node.core.detach(handler, reason)
         far = self.session.far
         if far is not None and far.role == "hub" and node.links.remove(far.id, self.greeting):
-            node.departures.tell()
+            node.vacancies.tell()
 
     def conclude(self) -> None:
         """Tell what of this hub's messages has not arrived, and let go of the far side."""

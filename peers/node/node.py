@@ -31,11 +31,11 @@ from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission
 from peers.node.audit import Audit
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
-from peers.node.departures import Departures
 from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
+from peers.node.vacancies import Vacancies
 from peers.shm.sharing import SharedMemory
 from peers.users.access import Access
 from peers.users.identity import Identity
@@ -146,7 +146,7 @@ class Node:
         self.zeek_store_commands = 0
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
-        self.departures = Departures()
+        self.vacancies = Vacancies()
         self.journal: Recording = NoJournal()
         """Records messages, if the daemon has put a journal here; `NoJournal` otherwise."""
         self.shared = SharedMemory(settings.shm)

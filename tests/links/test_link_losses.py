@@ -334,7 +334,7 @@ async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, so
     await eventually(lambda: "(4009)" in dialler.last_reason)
     await settle()
     assert dialler.attempts == 1
-    assert len(south.node.departures._waiting) == 1
+    assert len(south.node.vacancies._waiting) == 1
     await north.stop_dialling()
     await eventually(lambda: dialler.attempts == 2)
     await linked(north, south)

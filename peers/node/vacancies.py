@@ -1,9 +1,9 @@
-"""`Departures`: a dialler that was refused, because its peer is connected already, waits here until some peer has gone.
+"""`Vacancies`: a dialler that was refused, because its peer is connected already, waits here until some peer has gone.
 
 Two hubs may be told to dial each other. One link is enough, so one of the two diallers is refused for as long as the
 other link stands. It should not ask again and again, and should dial at once when that link is lost.
 
-Owner: the node, in one event loop. Cost: a departure wakes everybody who waits, which are a few diallers at most.
+Owner: the node, in one event loop. Cost: a peer that goes wakes everybody who waits, which are a few diallers at most.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import math
 
-__all__ = ["Departures"]
+__all__ = ["Vacancies"]
 
 
-class Departures:
-    """Tells diallers that a peer, which is a hub or a Zeek, has gone."""
+class Vacancies:
+    """Tells diallers that the place of a peer, which is a hub or a Zeek, is free again."""
 
     __slots__ = ("_waiting",)
 

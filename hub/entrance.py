@@ -1,4 +1,4 @@
-"""`Admission`: charges connections to their users, and turns away those that are one too many.
+"""`Entrance`: charges connections to their users, and turns away those that are one too many.
 
 Owner: the core. Invariants: a handler with rights has its user's share from `enter` to `leave`, or is closed as the
 turn ends, and not before: while it is being attached, whoever attaches it still counts on it.
@@ -16,10 +16,10 @@ from hub.policy.grants import User
 from hub.quotas.quotas import Quotas
 from hub.turn import Turn
 
-__all__ = ["Admission"]
+__all__ = ["Entrance"]
 
 
-class Admission:
+class Entrance:
     """Who has a share, and who is turned away.
 
     Args:

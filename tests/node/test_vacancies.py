@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import asyncio
 
-from peers.node.departures import Departures
+from peers.node.vacancies import Vacancies
 
 
-async def test_a_departure_wakes_all_that_wait() -> None:
+async def test_a_peer_that_goes_wakes_all_that_wait() -> None:
     """Each once; whoever waits later waits for the next one."""
-    departures = Departures()
-    waiting = [asyncio.ensure_future(departures.wait(3600.0)) for _ in range(2)]
+    vacancies = Vacancies()
+    waiting = [asyncio.ensure_future(vacancies.wait(3600.0)) for _ in range(2)]
     await asyncio.sleep(0)
-    departures.tell()
+    vacancies.tell()
     await asyncio.gather(*waiting)
-    later = asyncio.ensure_future(departures.wait(3600.0))
+    later = asyncio.ensure_future(vacancies.wait(3600.0))
     await asyncio.sleep(0)
     assert not later.done()
-    departures.tell()
+    vacancies.tell()
     await later
 
 
 async def test_nobody_goes() -> None:
     """Then the time limit ends it, and nothing is kept of it."""
-    departures = Departures()
-    await departures.wait(0.0)
-    assert not departures._waiting
+    vacancies = Vacancies()
+    await vacancies.wait(0.0)
+    assert not vacancies._waiting
 
 
 async def test_whoever_gives_up_is_forgotten() -> None:
     """Also when a dialler is cancelled while it waits."""
-    departures = Departures()
-    waiting = asyncio.ensure_future(departures.wait(3600.0))
+    vacancies = Vacancies()
+    waiting = asyncio.ensure_future(vacancies.wait(3600.0))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert not departures._waiting
-    departures.tell()
+    assert not vacancies._waiting
+    vacancies.tell()
