@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Announcement", "Digest", "Told", "Wanted"]
+__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Told", "Wanted"]
+
+SEQ_LIMIT = 2**32 - 1
+"""The highest number of an announcement: one a second for 136 years."""
 
 
 class Announcement(NamedTuple):
@@ -28,7 +31,7 @@ class Announcement(NamedTuple):
     base: int
     """The number of the announcement that this one continues; 0 for none: this is all that there is to know."""
     seq: int
-    """The number of this one, from 1 on; none is given twice."""
+    """The number of this one, 1 to `SEQ_LIMIT`; none is given twice."""
     name: str = ""
     """What the hub calls itself, for people."""
     neighbours: tuple[tuple[bytes, int], ...] | None = None

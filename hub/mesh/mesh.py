@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from hub.filter import Change
-from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.knowledge import Knowledge
@@ -41,13 +41,17 @@ from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 from hub.mesh.upstream import Upstreams
 
-__all__ = ["BURST", "EVERY_S", "FORGET_S", "SETTLE_S", "Mesh"]
+__all__ = ["BURST", "EVERY_S", "FORGET_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
 
 L = TypeVar("L")
 
 SETTLE_S: Final = (0.25, 1.0, 2.0)
 """When a new epoch begins after the last change of links, seconds: announcements cross a mesh in far less, but for the
 last of these, which is for links that are slow."""
+
+OUTBID_LIMIT: Final = SEQ_LIMIT // 2
+"""The highest number given by somebody else in the name of this hub that this one goes above, so that there is room for
+what it announces later. With a higher one, which no twin comes to, it is not heard until it starts anew."""
 
 FORGET_S: Final = 60.0
 """How long a hub is remembered that cannot be reached, seconds."""
@@ -205,7 +209,8 @@ class Mesh(Generic[L]):
         if announcement.hub == self.hub:
             if announcement.seq > self._knowledge.own.seq:
                 self._on_clash(announcement.seq)
-                self._outbid = max(self._outbid, announcement.seq)
+                if announcement.seq <= OUTBID_LIMIT:
+                    self._outbid = max(self._outbid, announcement.seq)
             return
         heard = self._knowledge.hear(link, announcement)
         if heard is None:

@@ -31,7 +31,7 @@ import msgspec
 
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
-from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES
 from peers.wire.kinds import Kind
@@ -44,8 +44,6 @@ ENTRIES_PER_PART = 1_000
 HUBS_LIMIT = 10_000
 """Most hubs in one digest, which then has 240 KB: more than a hub knows by default (`hub.mesh.limits`)."""
 
-_LARGEST = 2**32 - 1
-
 _HUB_BYTES = 24
 """The most that an id takes together with its number: 1 for the array, 18 for the id, 5 for the number."""
 
@@ -56,8 +54,8 @@ _AROUND_BYTES = 128
 """The most that a body takes beside neighbours and prefixes, or hubs: an id, a name, numbers, lengths of lists."""
 
 _Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
-_FromZero = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
-_FromOne = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST)]
+_FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
+_FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
 _Hubs = tuple[tuple[_Id, _FromOne], ...]
 _Prefixes = Annotated[tuple[str, ...], msgspec.Meta(max_length=ENTRIES_PER_PART)]
 

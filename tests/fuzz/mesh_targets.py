@@ -1,10 +1,14 @@
-"""What a peer hub says of the mesh: a session that speaks it, and what puts announcements together."""
+"""What a peer hub says of the mesh: a session that speaks it, what puts announcements together, and the mesh itself."""
 
 from __future__ import annotations
+
+import math
+from contextlib import suppress
 
 from hub.errors import RejectedError
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.mesh import Mesh
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.origin import Origin, encode_origin
@@ -19,7 +23,7 @@ __all__ = ["MESH_TARGETS"]
 
 _LIMIT_BYTES = 4096
 _PREFIXES_LIMIT = 20
-_HUB, _OTHER = b"h" * 16, b"o" * 16
+_OWN, _HUB, _OTHER = b"w" * 16, b"h" * 16, b"o" * 16
 _HELLO = Hello(protocol=1, role="hub", id=_OTHER, mesh=1).encode()
 
 
@@ -28,31 +32,55 @@ def _run(data: bytes) -> None:
     session.mesh = 1
     session.feed(_HELLO + refitted_frames(data))
     assembly = Assembly(_PREFIXES_LIMIT)
+    link = object()
+    mesh: Mesh[object] = Mesh(_OWN, "own", on_trees=_nothing, on_interest=_nothing, on_due=_nothing)
+    mesh.link_up(link, _OTHER)
     while (event := session.next_event()) is not NEED_DATA and not isinstance(event, Closing):
         match event:
             case AnnouncementPart():
-                _add(assembly, event)
+                announcement = _add(assembly, event)
+                if announcement is not None:
+                    _hear(mesh, link, announcement)
             case Origin():
                 assert len(event.hub) == len(_HUB)
                 encode_origin(event)
+                mesh.accepts(link, *event)
             case Digest() | Wanted():
                 assert list(_heard(event)) == [event]
+                _hear(mesh, link, event)
     session.take_outgoing()
+    now_s = 0.0
+    while now_s < math.inf:  # all that is due by time, up to the last hub that is forgotten
+        for told in mesh.take(link):
+            _heard(told)  # what is told can be read
+        assert mesh.onward(_OWN, mesh.records) in {(), (link,)}
+        now_s = mesh.check(now_s)
+    assert set(mesh.records) - {_OWN} <= {_OTHER} | set(mesh.graph.reached), "a hub that cannot be reached is left"
 
 
-def _add(assembly: Assembly, part: AnnouncementPart) -> None:
-    """Put together what there is, and see that it can be told on."""
+def _nothing(*_: object) -> None:
+    """Stand in for the hub."""
+
+
+def _hear(mesh: Mesh[object], link: object, told: Announcement | Digest | Wanted) -> None:
+    with suppress(RejectedError):
+        mesh.hear(link, told)
+
+
+def _add(assembly: Assembly, part: AnnouncementPart) -> Announcement | None:
+    """Put together what there is, and see that it can be told on; return it."""
     try:
         announcement = assembly.add(part)
     except RejectedError:
-        return
+        return None
     if announcement is None:
-        return
+        return None
     assert len(announcement.added) <= _PREFIXES_LIMIT
     again = Assembly(_PREFIXES_LIMIT)
     heard = [again.add(told) for told in _heard(announcement) if isinstance(told, AnnouncementPart)]
     assert heard == [None] * (len(heard) - 1) + [announcement], "what is told on is not what was heard"
     assert again.entries == 0
+    return announcement
 
 
 def _heard(item: Announcement | Digest | Wanted) -> list[AnnouncementPart | Digest | Wanted]:
@@ -76,6 +104,9 @@ def _seeds() -> list[bytes]:
         in_parts + told(Announcement(_OTHER, 0, 1, "", (), tuple(f"/{number}" for number in range(30)), ()), 1),
         message + encode_origin(Origin(_HUB, 3)) + message * 2 + encode_origin(Origin(_OTHER, 0)) + message,
         encode_frame(Kind.ROUTING, b"\x93\x03"),
+        told(Announcement(_OTHER, 0, 1, "other", ((_OWN, 1), (_HUB, 2)), ("/a",))) + told(copy) + told(delta),
+        told(Digest(())) + told(Announcement(_OWN, 0, 2**32 - 1, "twin", ())) + told(Wanted(_OWN)),
+        told(Announcement(_OWN, 0, 9, "twin", ((_HUB, 1),))) + told(Wanted(_OWN)) + told(Digest(())),
     ]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from hub.errors import RejectedError
 from hub.filter import Change
-from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.limits import MeshLimits
-from hub.mesh.mesh import BURST, FORGET_S, SETTLE_S, Mesh
+from hub.mesh.mesh import BURST, FORGET_S, OUTBID_LIMIT, SETTLE_S, Mesh
 
 
 class Hub:
@@ -311,6 +311,19 @@ def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None
     assert a.clashes
     assert a.mesh.records[a.id].seq > 99
     assert b.wanted[a.id] == c.wanted[a.id] == {"/a"}
+
+
+@pytest.mark.parametrize("seq", [OUTBID_LIMIT, OUTBID_LIMIT + 1, SEQ_LIMIT])
+def test_a_number_that_leaves_no_room_above_it_is_not_outbid(seq: int) -> None:
+    """It is noticed; what this hub says itself has numbers that others take."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    a.mesh.hear(next(iter(a.links)), Announcement(a.id, 0, seq, "twin", ()))
+    a.mesh.check(10)
+    assert a.clashes == [seq]
+    assert (a.mesh.records[a.id].seq == seq + 1) is (seq == OUTBID_LIMIT)
+    assert a.mesh.records[a.id].seq < SEQ_LIMIT
 
 
 def test_hubs_links_and_prefixes_are_limited() -> None:
