@@ -61,11 +61,11 @@ class Audience:
         of_kind = self._peers if handler.is_peer else self._clients
         verdicts = of_kind.get(policy)
         if verdicts is None:
-            verdicts = of_kind[policy] = _Verdicts(policy.domain(handler.seeing, self._topic))
+            verdicts = of_kind[policy] = _Verdicts(policy.domain(handler.acts.seeing, self._topic))
         who = user if user.name in verdicts.names else user.roles
         verdict = verdicts.known.get(who)
         if verdict is None:
-            verdict = verdicts.known[who] = rights.may_by(handler.seeing, verdicts.domain)
+            verdict = verdicts.known[who] = rights.may_by(handler.acts.seeing, verdicts.domain)
         return verdict
 
 
@@ -76,4 +76,4 @@ def check_may_see(handler: Handler, prefix: str) -> None:
         RejectedError: It may not.
     """
     if handler.rights is not None and not handler.narrows:
-        check_prefix_granted(handler.rights, handler.seeing, prefix)
+        check_prefix_granted(handler.rights, handler.acts.seeing, prefix)

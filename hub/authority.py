@@ -166,7 +166,7 @@ def _held_kinds(
     return [
         Kind(
             requests.served_by,
-            lambda handler, rights, prefix: rights.may_all(handler.serving, prefix),
+            lambda handler, rights, prefix: rights.may_all(handler.acts.serving, prefix),
             requests.take_away,
             lambda prefix: f"serve {printable(prefix)}",
         ),
@@ -178,13 +178,13 @@ def _held_kinds(
         ),
         Kind(
             lambda handler: () if handler.narrows else handler.prefixes,
-            lambda handler, rights, prefix: rights.may_all(handler.seeing, prefix),
+            lambda handler, rights, prefix: rights.may_all(handler.acts.seeing, prefix),
             prefixes.take_away,
             lambda prefix: f"subscribe {printable(prefix)}",
         ),
         Kind(
             lambda handler: () if handler.narrows else rules.of(handler),
-            lambda handler, rights, rule: rights.may_all(handler.seeing, rule.prefix),
+            lambda handler, rights, rule: rights.may_all(handler.acts.seeing, rule.prefix),
             rules.take_away,
             lambda rule: f"subscribe {printable(rule.prefix)} by labels",
         ),

@@ -34,11 +34,12 @@ from hub.frame import FLAG_SHARED
 from hub.memory import Memory
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import Overflow, QueueLimits
-from hub.policy.policy import Action, Domains, Rights
+from hub.policy.policy import Rights
 from hub.quotas.quotas import Share
 from hub.quotas.resource import Resource
 from hub.quotas.transit import USUAL_WRITE_BYTES
 from hub.request_frame import Item, as_bytes
+from hub.standing import Standing
 from hub.statistics import SAMPLE_PREFIXES, HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
 
@@ -90,6 +91,7 @@ class Handler:
         "_waiting",
         "_write_limit",
         "_writing",
+        "acts",
         "address",
         "closed",
         "delivered_bytes",
@@ -128,28 +130,21 @@ class Handler:
     ) -> None:
         # 0 until the core gives the handler a number, as it is attached.
         self.id = 0
-        # What it gets, and who gets what it publishes. `restrict` and `take_shared` put another in its place.
-        self.delivery = Delivery.of(role)
-        # What `delivery` says, beside it because it is asked for with each batch.
+        # What it gets, what it may do, and what follows: the parts of its `Standing`, each an attribute of the handler,
+        # since they are asked for with each batch and request. `restrict`, `take_shared` and new rights change them.
+        self._stand(Delivery.of(role), rights)
+        # What `delivery` says, beside it for the same reason.
         self.is_link = self.delivery.is_link
         self.is_peer = self.delivery.is_peer
-        self.is_plain = self.delivery.is_plain
         self.name = name
         self.address = address
         self.limits = limits
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
-        # Domains in which it may publish, as far as they were asked for; None: in all. Its rights have the set.
-        self.publishes_in: set[Domains] | None = None
-        # Whether it has any, beside it because it is asked for with each request.
-        self.has_rights = False
-        # Whether nothing of what it publishes is looked at: it has no rights, and everybody who wants it gets it.
-        self.is_unbound = self.is_plain
         # Whether it takes a subscription to more than it may see for one to what it may see of that. Peers do: they ask
         # for what their own subscribers want, and what is not for them is left out as they are given it.
         self.narrows = self.is_peer
-        self.rights = rights
         # What its user holds, over all his handlers; None for a handler without rights, whom nothing is charged to. The
         # core sets it as it attaches the handler.
         self.share: Share | None = None
@@ -216,13 +211,12 @@ class Handler:
             leaves: Whether leaves get it.
             hub: Whether a prefix that covers more than the hub's own topics brings it these, too.
         """
-        self.delivery = self.delivery._replace(hears_itself=itself, hears_hub=hub, reaches_leaves=leaves)
-        self.is_plain = self.delivery.is_plain
-        self.is_unbound = self.is_plain and self._rights is None
+        delivery = self.delivery._replace(hears_itself=itself, hears_hub=hub, reaches_leaves=leaves)
+        self._stand(delivery, self._rights)
 
     def take_shared(self) -> None:
         """Let the far side have values in shared memory from now on; without this it gets them as bytes."""
-        self.delivery = self.delivery._replace(takes_shared=True, takes_blocks=self._sees_everything)
+        self._stand(self.delivery._replace(takes_shared=True), self._rights)
 
     @property
     def role(self) -> Role:
@@ -241,40 +235,20 @@ class Handler:
 
     @rights.setter
     def rights(self, rights: Rights | None) -> None:
-        self._rights = rights
-        self.has_rights = rights is not None
-        if rights is None:
-            self.publishes_in = None
-        else:
-            self.publishes_in = rights.brings_in if self.is_peer else rights.publishes_in
-        self.is_unbound = self.is_plain and rights is None
-        if self.delivery.takes_shared:
-            self.take_shared()
+        self._stand(self.delivery, rights)
 
-    @property
-    def _sees_everything(self) -> bool:
-        """Whether it may see whatever clients publish."""
-        return self._rights is None or self._rights.may_all(self.seeing, "")
+    def _stand(self, delivery: Delivery, rights: Rights | None) -> None:
+        (
+            self.delivery,
+            self._rights,
+            self.acts,
+            self.publishes_in,
+            self.has_rights,
+            self.is_plain,
+            self.is_unbound,
+        ) = Standing.of(delivery, rights)
 
-    @property
-    def publishing(self) -> Action:
-        """What it does when it publishes, and what it must be granted for that."""
-        return Action.BRING if self.is_peer else Action.PUBLISH
-
-    @property
-    def requesting(self) -> Action:
-        """What it does when it asks something, and what it must be granted for that."""
-        return Action.BRING if self.is_peer else Action.REQUEST
-
-    @property
-    def serving(self) -> Action:
-        """What it does when it gets what is asked, and what it must be granted for that."""
-        return Action.TAKE if self.is_peer else Action.SERVE
-
-    @property
-    def seeing(self) -> Action:
-        """What it does when it gets what it subscribes to, and what it must be granted for that."""
-        return Action.TAKE if self.is_peer else Action.SUBSCRIBE
+    # What it has got, and has not.
 
     @property
     def dropped_messages(self) -> int:

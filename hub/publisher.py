@@ -43,7 +43,7 @@ def is_decided_by_route(source: Handler, routes: Iterable[Route]) -> bool:
 def may_publish(source: Handler, route: Route) -> bool:
     """Return whether a route is granted to `source`, as the route says; remember it if it is."""
     rights, domains = source.rights, route.domains
-    return rights is None or (domains is not None and rights.may_in(source.publishing, domains))
+    return rights is None or (domains is not None and rights.may_in(source.acts.publishing, domains))
 
 
 def parted(source: Handler, route: Route, batch: Batch) -> tuple[Batch | None, Batch | None]:
@@ -54,7 +54,7 @@ def parted(source: Handler, route: Route, batch: Batch) -> tuple[Batch | None, B
 
 
 def _parted_by_topics(source: Handler, batch: Batch) -> tuple[Batch | None, Batch | None]:
-    rights, action = source.rights, source.publishing
+    rights, action = source.rights, source.acts.publishing
     if rights is None:
         return batch, None
     granted = {topic: rights.may(action, topic.decode()) for topic in set(batch.topics())}
@@ -75,4 +75,4 @@ def _joined(frames: list[Frame]) -> Batch:
 def not_granted_to(source: Handler, refused: Batch) -> RejectedError:
     """Return what is said to a handler with rights of messages that it may not publish: it names the first topic."""
     topic = next(iter(refused.topics())).decode()
-    return not_granted(cast("Rights", source.rights), source.publishing, topic)
+    return not_granted(cast("Rights", source.rights), source.acts.publishing, topic)

@@ -250,8 +250,8 @@ class Routes:
         owner = self._owner_of(name)
         if owner is None:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
-        if owner.is_peer and owner.rights is not None and not owner.rights.may(owner.seeing, topic):
-            raise not_granted(owner.rights, owner.seeing, topic)
+        if owner.is_peer and owner.rights is not None and not owner.rights.may(owner.acts.seeing, topic):
+            raise not_granted(owner.rights, owner.acts.seeing, topic)
         return owner
 
     def _admitted(self, topic: str, found: Iterable[Handler]) -> tuple[Handler, ...]:

@@ -451,7 +451,7 @@ def _not_granted(handler: Handler, request: Request) -> str:
         return ""
     if rights.is_admin and request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
         return ""
-    return not_granted(rights, handler.requesting, request.target.decode(errors="replace")).text
+    return not_granted(rights, handler.acts.requesting, request.target.decode(errors="replace")).text
 
 
 def _unasked(count: int) -> Refused:

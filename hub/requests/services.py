@@ -230,10 +230,10 @@ def _parted(handler: Handler, rights: Rights, prefixes: list[str]) -> Generator[
     granted: list[str] = []
     refused: RejectedError | None = None
     for number, prefix in enumerate(prefixes, 1):
-        if rights.may_all(handler.serving, prefix):
+        if rights.may_all(handler.acts.serving, prefix):
             granted.append(prefix)
         else:
-            refused = refused or prefix_not_granted(rights, handler.serving, prefix)
+            refused = refused or prefix_not_granted(rights, handler.acts.serving, prefix)
             if not handler.is_link:
                 raise refused
         if not number % _CHECKED_PER_STEP:

@@ -269,10 +269,10 @@ def test_rights_without_a_policy_of_the_core() -> None:
 def test_actions() -> None:
     """What a handler is asked for depends on what stands behind it."""
     hall = Hall(POLICY)
-    assert hall.join("alice").handler.publishing is Action.PUBLISH
-    assert hall.join("alice").handler.seeing is Action.SUBSCRIBE
-    assert hall.join("east", role=Role.LEAF).handler.publishing is Action.BRING
-    assert hall.join("east", role=Role.LINK).handler.seeing is Action.TAKE
+    assert hall.join("alice").handler.acts.publishing is Action.PUBLISH
+    assert hall.join("alice").handler.acts.seeing is Action.SUBSCRIBE
+    assert hall.join("east", role=Role.LEAF).handler.acts.publishing is Action.BRING
+    assert hall.join("east", role=Role.LINK).handler.acts.seeing is Action.TAKE
 
 
 def test_an_envelope_of_a_topic_alone() -> None:
