@@ -267,42 +267,44 @@ def test_another_cipher_is_not_measured(
         shaken(ends, certificate)
 
 
-def test_nothing_is_left_in_a_connection_with_tls(
+@pytest.fixture
+def secured(
     ends: tuple[socket.socket, socket.socket], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[tuple[tls.TlsSocket, ssl.SSLSocket]]:
+    """Both ends of a connection with TLS, by the cipher that this OpenSSL likes best. The first does not wait."""
+    monkeypatch.setattr(tls, "CIPHER", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()[0]["name"])
+    near, far = shaken(ends, certificate)
+    with near, far:
+        near.setblocking(False)
+        yield near, far
+
+
+def test_nothing_is_left_in_a_connection_with_tls(secured: tuple[tls.TlsSocket, ssl.SSLSocket]) -> None:
     """One read brings all records that have come, or says that there is none: `epoll` would not tell of more."""
-    monkeypatch.setattr(tls, "CIPHER", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()[0]["name"])
-    near, far = shaken(ends, certificate)
-    with near, far:
-        near.setblocking(False)
-        buffer = bytearray(256 * 1024)
-        with pytest.raises(BlockingIOError):  # the tickets of the session have come, and no data
-            near.recv_into(buffer)
-        with pytest.raises(BlockingIOError):
-            near.recv(1)
-        far.sendall(b"a" * 40_000)
-        far.sendall(b"b" * 7)
-        assert near.recv_into(buffer) == 40_007
-        assert buffer[39_999:40_007] == b"abbbbbbb"
-        assert near.pending() == 0
-        assert near.send(b"c" * 10) == 10
-        far.close()
-        near.setblocking(True)
-        assert near.recv_into(buffer) == 0
+    near, far = secured
+    buffer = bytearray(256 * 1024)
+    with pytest.raises(BlockingIOError):  # the tickets of the session have come, and no data
+        near.recv_into(buffer)
+    with pytest.raises(BlockingIOError):
+        near.recv(1)
+    far.sendall(b"a" * 40_000)
+    far.sendall(b"b" * 7)
+    assert near.recv_into(buffer) == 40_007
+    assert buffer[39_999:40_007] == b"abbbbbbb"
+    assert near.pending() == 0
+    assert near.send(b"c" * 10) == 10
+    far.close()
+    near.setblocking(True)
+    assert near.recv_into(buffer) == 0
 
 
-def test_who_does_not_read_a_connection_with_tls(
-    ends: tuple[socket.socket, socket.socket], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_does_not_read_a_connection_with_tls(secured: tuple[tls.TlsSocket, ssl.SSLSocket]) -> None:
     """It is a socket that takes no more for now."""
-    monkeypatch.setattr(tls, "CIPHER", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()[0]["name"])
-    near, far = shaken(ends, certificate)
-    with near, far:
-        near.setblocking(False)
+    near, _ = secured
 
-        def send_much() -> None:
-            while True:
-                near.send(bytes(64 * 1024))
+    def send_much() -> None:
+        while True:
+            near.send(bytes(64 * 1024))
 
-        with pytest.raises(BlockingIOError):
-            send_much()
+    with pytest.raises(BlockingIOError):
+        send_much()
