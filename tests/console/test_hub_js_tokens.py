@@ -40,6 +40,13 @@ async def test_no_token(engine: Engine, hub: ScriptedHub) -> None:
     assert hub.received == []
 
 
+async def test_no_token_for_a_hub_with_users(engine: Engine, hub: ScriptedHub) -> None:
+    """A stranger says hello all the same: what stands before it must be small, and subscriptions may be many."""
+    hub.strangers = "reader"
+    await engine.evaluate("start({}).subscribe('/a', collect); await client.ready()")
+    assert [message["type"] for _, message in hub.received][:2] == ["hello", "subscribe"]
+
+
 @pytest.mark.parametrize("function", ["numbered", "async () => numbered()"])
 async def test_a_function_is_asked_for_each_connection(engine: Engine, hub: ScriptedHub, function: str) -> None:
     """Plain or async; what was published before goes out once there is a connection."""

@@ -686,7 +686,8 @@ class Client {
     this.#openedAt = now();
     this.#counters.connections += 1;
     this.#outbox.limitBatches(message.frame);
-    this.#helloPending = [name, queue, token, narrow].some((wish) => wish !== undefined);
+    // To a hub with users a client that has said nothing is a stranger, whose messages must be small.
+    this.#helloPending = [name, queue, token, narrow, message.strangers].some((reason) => reason !== undefined);
     if (this.#helloPending) this.#send({ type: "hello", name, queue, token, narrow });
     this.#sendSubscribe([...this.#filter.entries.values()]);
     for (const service of this.#services.all) this.#sendServe(service);
