@@ -138,7 +138,9 @@ class Link:
     def refuse(self, notice: Notice) -> bool:
         """The peer has refused something; return whether it is told that again later."""
         for_now = notice.code == CloseCode.TRY_AGAIN_LATER
-        return self._outbox.refuse(notice.request, self._node.loop.time(), for_now=for_now) and for_now
+        again = self._outbox.refuse(notice.request, self._node.loop.time(), for_now=for_now) and for_now
+        self._node.accounts.refused += again
+        return again
 
     # Accounts.
 

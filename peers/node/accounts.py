@@ -122,6 +122,8 @@ class Accounts:
         """For how many messages of this hub nobody will ever know whether they arrived, since the start."""
         self.missed_messages = 0
         """How many messages of peers did not arrive here, as the peers have told, since the start."""
+        self.refused = 0
+        """How often a peer had no room for what this hub told it of itself, since the start; it is told that again."""
 
     @property
     def messages_in_doubt(self) -> int:

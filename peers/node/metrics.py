@@ -23,6 +23,7 @@
 | `hub_links` | gauge | | peer hubs that are linked |
 | `hub_links_lost_messages_total` | counter | `known`: `exactly`, `at_most` | lost with links to peer hubs |
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
+| `hub_links_refused_total` | counter | | times that a peer had no room for what it was told; told again later |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
 | `hub_strangers` | gauge | role | 1 if whoever shows nothing is let in, with this role; else 0, without a role |
 | `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
@@ -300,6 +301,7 @@ def _lost_with_links(accounts: Accounts) -> Iterator[Metric]:
     yield lost
     yield _gauge("hub_links_doubtful_messages", "Sent over links that have ended.", accounts.messages_in_doubt)
     yield _counter("hub_links_missed_messages", "Messages of peers that did not arrive.", accounts.missed_messages)
+    yield _counter("hub_links_refused", "Times that a peer had no room for what this hub told it.", accounts.refused)
 
 
 def _messages(statistics: CoreStatistics) -> Iterator[Metric]:

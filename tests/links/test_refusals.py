@@ -56,6 +56,7 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
     await eventually(lambda: len(near.node.links) == len(far.node.links) == 1)
     await settle()
     assert max(held(near)) <= 1
+    assert far.node.accounts.refused == 4
     passing.close()
     await client.send(encode_subscription(Kind.SUBSCRIBE, ["/late/"]))
     await client.ping()

@@ -259,7 +259,9 @@ async def test_messages_lost_with_links(node: Node) -> None:
         ended = EndedLink(link, peer, sent=sent, arrived=0, waiting=1, confirmed=0, is_settled=False)
         node.accounts.conclude(node.accounts.end(ended, 0.0), in_order=False)
     node.accounts.hear(peer.hub, Account(b"12345678", sent=2, arrived=4))
+    node.accounts.refused += 3
     families = scrape(node)
+    assert value(families, "hub_links_refused_total") == 3
     assert value(families, "hub_links_lost_messages_total", known="exactly") == 3 + 3
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
     assert value(families, "hub_links_doubtful_messages") == 11
