@@ -66,7 +66,7 @@ class Knowledge(Generic[L]):
 
     def add(self, link: L) -> None:
         """A link is up: the far side is told what is known here, in a few words."""
-        self._links[link] = Outgoing(Digest(tuple((hub, record.seq) for hub, record in self.records.items())))
+        self._links[link] = Outgoing(self._digest())
         self._due[link] = None
 
     def discard(self, link: L) -> None:
@@ -81,11 +81,15 @@ class Knowledge(Generic[L]):
         """Return the links that are to be told something."""
         return [link for link in self._due if self._links[link]]
 
-    def want(self, hub: bytes) -> None:
-        """Ask all others for a full copy."""
+    def compare(self) -> None:
+        """Tell all far sides once more what is known here, so that they tell what is not."""
+        digest = self._digest()
         for link, outgoing in self._links.items():
-            outgoing.want(hub)
+            outgoing.tell_digest(digest)
             self._due[link] = None
+
+    def _digest(self) -> Digest:
+        return Digest(tuple((hub, record.seq) for hub, record in self.records.items()))
 
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, and forget it; nothing for a link that is gone."""

@@ -303,11 +303,13 @@ class Mesh(Generic[L]):
         self._tell_change(self._knowledge.records)
 
     def _ask_for_the_unknown(self) -> None:
-        """Ask for hubs that are forgotten here, and can be reached: others may have remembered them all the time."""
+        """Ask for hubs that are forgotten here, and can be reached: others may have remembered them all the time.
+
+        One is named by a neighbour, further ones only when that one is known; so all are asked for at once.
+        """
         records, reached = self._knowledge.records, self._graph.reached
-        unknown = {other for hub in reached for other in records[hub].neighbours if other not in records}
-        for hub in unknown:
-            self._knowledge.want(hub)
+        if any(other not in records for hub in reached for other in records[hub].neighbours):
+            self._knowledge.compare()
 
     def _look(self) -> None:
         """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""

@@ -74,6 +74,10 @@ class Outgoing:
         if seq >= known:
             self._due.pop(hub, None)
 
+    def tell_digest(self, digest: Digest) -> None:
+        """Tell what is known here; the far side answers with what it knows beyond that."""
+        self._digest = digest
+
     def want(self, hub: bytes) -> None:
         """Ask for a full copy of a hub."""
         self._wanted[hub] = None
