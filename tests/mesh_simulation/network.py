@@ -1,0 +1,265 @@
+"""A clock and wires that are simulated: what happens is a heap of events, and nothing waits for anything.
+
+```
+Link ── End a ══ Wire ══▶ End b      a wire is one direction: first in, first out, as TCP is
+             ◀══ Wire ══             an end is what a hub knows as its link
+```
+
+A link ends in one of three ways. *Closed*: one end knows at once, the other one when it has read what was under way.
+*Reset*: both know at once, and what was under way is lost. *Silent*: one direction or both bring nothing any more, and
+whoever hears nothing knows it after `SILENT_S`; then it closes, which the other end hears if that direction works.
+
+Invariant: the same calls lead to the same events in the same order. There is no chance in here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["SILENT_S", "Clock", "End", "Hello", "Link", "Message", "Node", "Origin", "Wire"]
+
+SILENT_S = 10.0
+"""After so long without a byte, a hub takes a link for dead."""
+
+HELD_MESSAGES = 50
+"""So many messages wait at an end whose transport is full; then the oldest ones are dropped."""
+
+
+class Message(NamedTuple):
+    """A message, with what the truth knows of it. Hubs may read its topic, and nothing else."""
+
+    origin: bytes
+    epoch: int
+    publisher: int
+    number: int
+    topic: str
+
+
+class Origin(NamedTuple):
+    """The ORIGIN frame: what follows entered the mesh at this hub, in this epoch."""
+
+    hub: bytes
+    epoch: int
+
+
+class Hello(NamedTuple):
+    """Who speaks: the first thing on each link."""
+
+    hub: bytes
+
+
+class Clock:
+    """The time, and what will happen."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
+        self._count = 0
+
+    def at(self, at_s: float, act: Callable[[], object]) -> None:
+        """Let something happen at a time; what is due at the same time happens in the order of these calls."""
+        self._count += 1
+        heappush(self._events, (at_s, self._count, act))
+
+    def after(self, wait_s: float, act: Callable[[], object]) -> None:
+        """Let something happen so long from now."""
+        self.at(self.now_s + wait_s, act)
+
+    def run_for(self, time_s: float) -> None:
+        """Let time pass, with all that happens meanwhile."""
+        end_s = self.now_s + time_s
+        events = self._events
+        while events and events[0][0] <= end_s:
+            self.now_s, _, act = heappop(events)
+            act()
+        self.now_s = end_s
+
+
+class Wire:
+    """One direction of a link: what was sent arrives in its order, or from some moment on nothing does."""
+
+    def __init__(self, clock: Clock, delay_s: float, receive: Callable[[list[Any]], None]) -> None:
+        self.is_dead = False
+        self._clock = clock
+        self._delay_s = delay_s
+        self._receive = receive
+        self._last_s = 0.0
+        # What arrives together at `_last_s`, as long as it has not; so a turn of a hub is one event.
+        self._under_way: list[Any] | None = None
+
+    def send(self, item: Any) -> None:
+        """Let something arrive after the delay of this wire."""
+        if self.is_dead:
+            return
+        arrives_s = max(self._last_s, self._clock.now_s + self._delay_s)
+        if self._under_way is None or arrives_s != self._last_s:
+            self._last_s = arrives_s
+            self._under_way = [item]
+            self._clock.at(arrives_s, partial(self._arrive, self._under_way))
+        else:
+            self._under_way.append(item)
+
+    def stall(self, time_s: float) -> None:
+        """Let what is sent from now on arrive that much later: the network has lost a packet, or a router thinks."""
+        self._last_s = max(self._last_s, self._clock.now_s + self._delay_s + time_s)
+        self._under_way = None
+
+    def cut(self) -> None:
+        """Bring nothing any more; what is under way is lost."""
+        self.is_dead = True
+
+    def _arrive(self, items: list[Any]) -> None:
+        if items is self._under_way:
+            self._under_way = None
+        if not self.is_dead:
+            self._receive(items)
+
+
+class Node(Protocol):
+    """Who has ends of links: a hub."""
+
+    id: bytes
+
+    def link_up(self, end: End, far: bytes) -> None:
+        """Take note of a link whose far side has said who it is."""
+
+    def link_down(self, end: End) -> None:
+        """Take note that a link that was up is gone."""
+
+    def receive(self, end: End, item: Any) -> None:
+        """Take one item of a read."""
+
+    def end_turn(self) -> None:
+        """Write what is due; called after each read, and after each other event of a node."""
+
+
+_END_OF_FILE = object()
+
+
+class End:
+    """One end of a link, as its node has it."""
+
+    __slots__ = ("_held", "far", "heard", "is_full", "is_open", "is_up", "link", "node", "out", "said")
+
+    def __init__(self, node: Node, link: Link) -> None:
+        self.node = node
+        self.link = link
+        self.is_open = True
+        self.is_up = False
+        """The far side has said hello, and the node was told."""
+        self.is_full = False
+        """The transport takes no messages; what answers and announces goes past them."""
+        self.said = Origin(node.id, 0)
+        self.heard = Origin(b"", 0)
+        self._held: deque[Message] = deque(maxlen=HELD_MESSAGES)
+        self.far: End
+        self.out: Wire
+
+    def send(self, item: Any) -> None:
+        """Write what is no message."""
+        self.out.send(item)
+
+    def send_message(self, message: Message) -> None:
+        """Write a message, or let it wait; behind its hub and epoch, where these have changed."""
+        if self.is_full:
+            self._held.append(message)
+            return
+        origin = Origin(message.origin, message.epoch)
+        if origin != self.said:
+            self.said = origin
+            self.out.send(origin)
+        self.out.send(message)
+
+    def relax(self) -> None:
+        """Take messages again, and write those that have waited."""
+        self.is_full = False
+        held = list(self._held)
+        self._held.clear()
+        if self.is_up:
+            for message in held:
+                self.send_message(message)
+
+    def receive(self, items: list[Any]) -> None:
+        """Take what one read has brought."""
+        for item in items:
+            if not self.is_open:
+                return
+            if item is _END_OF_FILE:
+                self.lose()
+                return
+            if isinstance(item, Hello):
+                self.heard = Origin(item.hub, 0)
+                self.is_up = True
+                self.node.link_up(self, item.hub)
+            else:
+                self.node.receive(self, item)
+        self.node.end_turn()
+
+    def close(self) -> None:
+        """Close this end; the far one hears of it behind all that is under way to it."""
+        if self.is_open:
+            self.out.send(_END_OF_FILE)
+            self.lose()
+
+    def lose(self) -> None:
+        """Know that this end is gone. What the far one still sends arrives nowhere."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.far.out.cut()
+        if self.is_up:
+            self.is_up = False
+            self.node.link_down(self)
+        self.node.end_turn()
+
+
+class Link:
+    """A connection of two nodes, from its first hello to its end. Whoever connects again has another link."""
+
+    def __init__(self, clock: Clock, nodes: tuple[Node, Node], delay_s: float) -> None:
+        self.clock = clock
+        self.ends = (End(nodes[0], self), End(nodes[1], self))
+        for end, far in (self.ends, self.ends[::-1]):
+            end.far = far
+            end.out = Wire(clock, delay_s, far.receive)
+        for end in self.ends:
+            end.send(Hello(end.node.id))
+
+    @property
+    def is_up(self) -> bool:
+        """Whether both ends are up and hear each other."""
+        return all(end.is_up and not end.out.is_dead for end in self.ends)
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether a side knows that it is gone."""
+        return not all(end.is_open for end in self.ends)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both ends are closed."""
+        return not any(end.is_open for end in self.ends)
+
+    def close(self, side: int) -> None:
+        """Let one side close."""
+        self.ends[side].close()
+
+    def reset(self) -> None:
+        """Let both sides know at once; what is under way is lost."""
+        for end in self.ends:
+            end.out.cut()
+        for end in self.ends:
+            end.lose()
+
+    def silence(self, side: int) -> None:
+        """Let nothing come through any more of what a side sends. The other side knows after a while, and closes."""
+        self.ends[side].out.cut()
+        self.clock.after(SILENT_S, self.ends[1 - side].close)
+
+    def stall(self, side: int, time_s: float) -> None:
+        """Let what a side sends arrive later, by less than what would make the other one take it for dead."""
+        self.ends[side].out.stall(time_s)

@@ -1,0 +1,33 @@
+"""Many random histories of many hubs, and one of very many."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mesh_simulation.histories import SHAPES, Plan, run
+
+HISTORIES = 200
+GROUPS = 20
+"""Of histories: each is one test."""
+
+SIZES = (5, 8, 12, 20, 100, 5, 8, 12, 20, 8, 5, 8, 12, 20, 40, 5, 8, 12, 20, 8)
+"""How many hubs, in turn: defects show in small meshes, long ways only in large ones; `tests/soak/mesh.py` has more."""
+
+
+def _plan(seed: int) -> Plan:
+    return Plan(seed, SIZES[seed % len(SIZES)], SHAPES[seed // len(SIZES) % len(SHAPES)])
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_whatever_happens_the_mesh_does_what_it_promises(group: int) -> None:
+    """No message twice, none out of order; once it is quiet all agree, and all arrives."""
+    for seed in range(group * HISTORIES // GROUPS, (group + 1) * HISTORIES // GROUPS):
+        counts = run(_plan(seed))
+        assert counts.delivered
+
+
+@pytest.mark.slow
+def test_a_thousand_hubs_do_so_too() -> None:
+    """In one history, in which a few links and hubs come and go."""
+    counts = run(Plan(seed=1, hubs=1_000, rounds=1, events=8, messages=100))
+    assert counts.delivered

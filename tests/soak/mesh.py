@@ -1,0 +1,60 @@
+"""Let many large meshes have random histories, and ask each for all that is promised; print a table.
+
+    python tests/soak/mesh.py [--histories 200] [--hubs 100] [--seed 0]
+
+The tests do the same with smaller meshes (`tests/mesh_simulation`). Exit code 1: a promise was broken; the seed of that
+history is told, and `--seed SEED --histories 1` repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.mesh_simulation.histories import SHAPES, Plan, run
+from tests.mesh_simulation.truth import BrokenPromiseError, Counts
+
+
+def main() -> int:
+    """Run them; return the exit code."""
+    parser = argparse.ArgumentParser(description="Random histories of large meshes.")
+    parser.add_argument("--histories", type=int, default=200)
+    parser.add_argument("--hubs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0, help="of the first history")
+    given = parser.parse_args()
+    console = Console(stderr=True)
+    begun_s = time.process_time()
+    found: dict[str, list[Counts]] = defaultdict(list)
+    broken = 0
+    for seed in track(range(given.seed, given.seed + given.histories), "histories", console=console, transient=True):
+        shape = SHAPES[seed % len(SHAPES)]
+        try:
+            found[shape].append(run(Plan(seed, given.hubs, shape)))
+        except BrokenPromiseError as error:
+            broken += 1
+            console.print(f"seed {seed}, {shape}: {error}", markup=False)
+    Console().print(_table(found))
+    console.print(
+        f"{broken} of {given.histories} histories broke a promise; {time.process_time() - begun_s:.0f} s of CPU"
+    )
+    return int(broken > 0)
+
+
+def _table(found: dict[str, list[Counts]]) -> Table:
+    table = Table("shape", "histories", *Counts._fields, title="messages", caption="delivered: to subscribers")
+    for shape, counts in found.items():
+        table.add_row(shape, str(len(counts)), *(f"{sum(column):,}" for column in zip(*counts, strict=True)))
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
