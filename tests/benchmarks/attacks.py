@@ -23,7 +23,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import NamedTuple
 
-from attacking import crowds, floods, hoards, renewals
+from attacking import crowds, floods, hoards, renewals, swaps
 from attacking.pair import Lateness, watch
 from brokers.certificate import Certificate, new_certificate
 from network import add_address, enter_own_network
@@ -64,6 +64,7 @@ ATTACKS: dict[str, Attack] = {
     "copies-for-many": floods.copies_for_many,
     "renewals-at-once": renewals.renewals_at_once,
     "renewals-in-a-loop": renewals.renewals_in_a_loop,
+    "swapped-policy": swaps.swapped_policy,
 }
 
 _ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"})
@@ -73,8 +74,13 @@ _ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"}
 _OVER_TLS = frozenset({"silent-handshakes", "begun-handshakes"})
 """Attacks that are told the URL with TLS, the file of the authority, and the address that they come from."""
 
-_WITH_JWTS = frozenset({"renewals-at-once", "renewals-in-a-loop"})
-"""Attacks on a hub that takes JWTs, and everybody else as a member. They are told where the key is that signs them."""
+_WITH_USERS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+    "renewals-at-once": renewals.flags,
+    "renewals-in-a-loop": renewals.flags,
+    "swapped-policy": swaps.flags,
+}
+"""Attacks on a hub that has users, with what writes its files and returns its flags. They are told where the files are,
+and which process the hub is."""
 
 _ATTACKER = "10.9.0.1"
 """Of another address than all others, which are of loopback. Where there is no such network, it is one of theirs."""
@@ -134,13 +140,13 @@ def run(loop: str, name: str, seconds: float) -> Outcome:
     with ExitStack() as stack:
         certificate = stack.enter_context(new_certificate()) if name in _OVER_TLS else None
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hub-attacks-"))
-        flags = renewals.flags(Path(directory)) if name in _WITH_JWTS else ()
+        flags = _WITH_USERS[name](Path(directory)) if name in _WITH_USERS else ()
         hub = stack.enter_context(running_hub(loop, certificate, flags))
         over = multiprocessing.Event()
         tcp = hub.url("tcp")
         url = f"{tcp} {hub.url('ws')}" if name in _ON_BOTH_PORTS else tcp
-        if name in _WITH_JWTS:
-            url = f"{tcp} {directory}"
+        if name in _WITH_USERS:
+            url = f"{tcp} {directory} {hub.pid}"
         if certificate is not None:
             url = f"{tcp} {hub.url('tls')} {certificate.ca} {_attacker()}"
         attacker = multiprocessing.Process(target=_attack, args=(name, url, over), daemon=True)

@@ -55,7 +55,7 @@ class _Issuer:
 
 def renewals_at_once(url: str, until: Until) -> None:
     """500 clients show 20 fresh JWTs each within a moment, once a second: 10,000 signatures at once."""
-    tcp, _, directory = url.partition(" ")
+    tcp, directory, _ = url.split(" ")
     issuer = _Issuer(directory)
     tokens = [issuer.token(f"user{number}", "member") for number in range(_CLIENTS)]
     lines = crowd(tcp, _CLIENTS, until, role="")
@@ -71,7 +71,7 @@ def renewals_at_once(url: str, until: Until) -> None:
 
 def renewals_in_a_loop(url: str, until: Until) -> None:
     """One client with 500 prefixes shows JWTs as fast as they are taken, each with other roles than the one before."""
-    tcp, _, directory = url.partition(" ")
+    tcp, directory, _ = url.split(" ")
     issuer = _Issuer(directory)
     first, second = issuer.token("mallory", "member"), issuer.token("mallory", "member", "reader")
     line = Line(tcp, "")
