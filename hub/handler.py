@@ -19,7 +19,8 @@ bounded.
 
 Cost: `offer` O(1). Memory: about 0.5 KiB a handler for which nothing waits.
 
-Not here: the bytes (`peers.connections`), which batches come here (`hub.core`, `hub.delivery`).
+Not here: the bytes (`peers.connections`), which batches come here (`hub.core`, `hub.delivery`), what it may do
+(`hub.standing`), how what waits is written or lost (`hub.backlog`).
 """
 
 from __future__ import annotations
@@ -27,36 +28,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from hub.backlog import WRITE_LIMIT_BYTES, drop_waiting, hold, write_waiting
 from hub.batch import Batch
 from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
 from hub.memory import Memory
 from hub.outlet import Outlet, Poster, send_mixed
-from hub.overflow import Overflow, QueueLimits
+from hub.overflow import QueueLimits, overrun_text
 from hub.policy.policy import Rights
 from hub.quotas.quotas import Share
 from hub.quotas.resource import Resource
-from hub.quotas.transit import USUAL_WRITE_BYTES
 from hub.request_frame import Item, as_bytes
 from hub.standing import Standing
-from hub.statistics import SAMPLE_PREFIXES, HandlerStatistics, HandlerSums
+from hub.statistics import HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
 
-__all__ = ["ANY_FRAME_BYTES", "WRITE_LIMIT_BYTES", "Handler"]
-
-WRITE_LIMIT_BYTES = USUAL_WRITE_BYTES
-"""What a handler collects in one turn before it writes early: one read's worth (asyncio reads 256 KiB at most)."""
+__all__ = ["ANY_FRAME_BYTES", "Handler"]
 
 ANY_FRAME_BYTES = (1 << 32) - 1
 """The longest body that a header can tell: of a far side that has no limit of its own."""
 
-
-_ADVICE = ": read faster or choose a drop policy"
-"""What a client can do about a full queue. It is left out where the name of a user leaves no room for it."""
-
-_CLOSE_CHARACTERS = 123
-"""The text of a close is no longer than this (RFC 6455, section 5.5)."""
 
 _UNBOUNDED = WaitingMemory.of(Memory())
 """The accounts of handlers that belong to no core."""
@@ -238,15 +230,9 @@ class Handler:
         self._stand(self.delivery, rights)
 
     def _stand(self, delivery: Delivery, rights: Rights | None) -> None:
-        (
-            self.delivery,
-            self._rights,
-            self.acts,
-            self.publishes_in,
-            self.has_rights,
-            self.is_plain,
-            self.is_unbound,
-        ) = Standing.of(delivery, rights)
+        standing = Standing.of(delivery, rights)
+        self.delivery, self._rights, self.acts, self.publishes_in = standing[:4]
+        self.has_rights, self.is_plain, self.is_unbound = standing[4:]
 
     # What it has got, and has not.
 
@@ -395,50 +381,13 @@ class Handler:
         """Write what waits. What comes from within goes behind it."""
         self._writing = True
         try:
-            while waiting and self.writable:
-                self._write_next(waiting)
+            write_waiting(self, waiting)
         finally:
             self._writing = False
         if waiting is self._waiting and not waiting:  # it is another one where the outlet has closed the handler
             self._dropped_messages += waiting.lost_messages
             self._waiting = None
             self._direct = self.writable
-
-    def _write_next(self, waiting: Waiting) -> None:
-        """Write requests and replies; when none are left, a gap, or the batches up to the next one."""
-        items = waiting.take_items(WRITE_LIMIT_BYTES)
-        if items:
-            self.delivered_bytes += sum(item.size_bytes for item in items)
-            cast("Poster", self.poster).post(items)
-            return
-        before = waiting.lost_messages
-        gap = waiting.take_gap()
-        if waiting.lost_messages > before:  # the rest of a BATCH that could not be cut
-            self._on_drop(self)
-        if gap:
-            self.outlet.send_gap(gap)
-            return
-        if self.share is None:
-            batches = waiting.take_batches(WRITE_LIMIT_BYTES)
-        else:
-            batches = self._take_granted(waiting, self.share)
-        if batches:
-            self.delivered_bytes += sum(batch.size_bytes for batch in batches)
-            self.outlet.send(batches)
-
-    def _take_granted(self, waiting: Waiting, share: Share) -> list[Batch]:
-        """Take of what waits as much as its user may have in transit; lose a message that alone is more than that."""
-        transit = share.transit
-        if not transit.fits(waiting.next_bytes):
-            if self.limits.overflow is Overflow.DISCONNECT:
-                self._lose_all(0, f"too much in transit to {share.user} ({transit.usage.held} bytes)")
-                return []
-            before = waiting.lost_messages
-            waiting.cut_first(transit.allowance)
-            if waiting.lost_messages > before:
-                self._on_drop(self)
-                return []
-        return waiting.take_batches(WRITE_LIMIT_BYTES, transit.allowance)
 
     def lose(self, messages: int) -> None:
         """Count messages that the outlet could not bring into what the far side reads, and tell it."""
@@ -470,38 +419,27 @@ class Handler:
         waiting, dropped = self._waiting, self._dropped_messages
         if waiting is None and not self._pending:
             return HandlerSums(self._offered_messages - dropped, dropped, 0, 0)
-        return HandlerSums(
-            self.delivered_messages,
-            self.dropped_messages,
-            waiting.messages if waiting is not None else 0,
-            waiting.size_bytes if waiting is not None else 0,
-        )
+        return HandlerSums(self.delivered_messages, self.dropped_messages, self.queued_messages, self.queued_bytes)
 
     def statistics(self) -> HandlerStatistics:
         """Return what the handler has done, and what it holds now."""
-        waiting = self._waiting
-        return HandlerStatistics(
-            id=self.id,
-            role=self.role.value,
-            name=self.name,
-            address=self.address,
-            prefixes=len(self.prefixes),
-            sample=tuple(prefix for prefix, _ in zip(self.prefixes, range(SAMPLE_PREFIXES), strict=False)),
-            published_messages=self.published_messages,
-            delivered_messages=self.delivered_messages,
-            delivered_bytes=self.delivered_bytes,
-            queued_messages=waiting.messages if waiting is not None else 0,
-            queued_bytes=waiting.size_bytes if waiting is not None else 0,
-            dropped_messages=self.dropped_messages,
-            overflow=self.limits.overflow.value,
-            paused=not self.writable,
-        )
+        return HandlerStatistics.of(self)
 
     @property
     def held_messages(self) -> int:
         """Return how many messages wait for the end of the turn, or until the outlet takes bytes again."""
         pending = sum(batch.messages for batch in self._pending)
-        return pending + (self._waiting.messages if self._waiting is not None else 0)
+        return pending + self.queued_messages
+
+    @property
+    def queued_messages(self) -> int:
+        """How many messages wait until the outlet takes bytes again."""
+        return self._waiting.messages if self._waiting is not None else 0
+
+    @property
+    def queued_bytes(self) -> int:
+        """How much waits until then: messages, requests and replies."""
+        return self._waiting.size_bytes if self._waiting is not None else 0
 
     @property
     def droppable_bytes(self) -> int:
@@ -528,37 +466,28 @@ class Handler:
         waiting = self._waiting
         if waiting is None:
             waiting = self._waiting = self._new_waiting()
-        if waiting.hold(batch):
-            return
-        if self.limits.overflow is Overflow.DISCONNECT:
-            self._lose_all(batch.messages, waiting.why_full(batch))
-        else:
-            self._on_drop(self)
+        hold(self, waiting, batch)
 
     def _new_waiting(self) -> Waiting:
         return Waiting(self.limits, self._memory, None if self.share is None else self.share[Resource.QUEUED_BYTES])
 
     def drop(self, surplus_bytes: int) -> int:
         """Drop so much of what waits by its policy, as there is too little memory; return how much that was."""
-        waiting, before = self._waiting, self.droppable_bytes
-        if waiting is None or not before or self._writing:
-            return 0
-        if self.limits.overflow is Overflow.DISCONNECT:
-            self._lose_all(0, "the hub has too little memory for this queue")
-            return before
-        waiting.drop(surplus_bytes)
-        self._on_drop(self)
-        return before - waiting.messages_bytes
+        waiting = self._waiting
+        return 0 if waiting is None or self._writing else drop_waiting(self, waiting, surplus_bytes)
 
-    def _lose_all(self, more_messages: int, why: str) -> None:
+    def has_dropped(self) -> None:
+        """Some of what waits was dropped: the core tells of it."""
+        self._on_drop(self)
+
+    def lose_all(self, more_messages: int, why: str) -> None:
         """Lose all that is not written yet, and so many more messages, and close."""
         lost = self.held_messages + more_messages
         self._dropped_messages = self.dropped_messages + lost
         self._forget_waiting()
         self._pending = []
         self._on_drop(self)
-        text = f"{why}, {lost} messages lost"
-        self.close(CloseCode.OVERFLOW, text + _ADVICE if len(text + _ADVICE) <= _CLOSE_CHARACTERS else text)
+        self.close(CloseCode.OVERFLOW, overrun_text(why, lost))
 
     def _forget_waiting(self) -> None:
         """Let go of everything that waits for the outlet, with what is charged for it."""

@@ -1,6 +1,7 @@
 """What happens when a handler's queue is full: the three policies and the limits they guard.
 
-Owner of the state: nobody, these are values. The queue that obeys them is in `hub.queue`.
+Owner of the state: nobody, these are values. The queue that obeys them is in `hub.queue`, what is done by them in
+`hub.backlog`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Overflow", "QueueLimits"]
+__all__ = ["Overflow", "QueueLimits", "overrun_text"]
+
+_ADVICE = ": read faster or choose a drop policy"
+"""What a client can do about a full queue. It is left out where the name of a user leaves no room for it."""
+
+_CLOSE_CHARACTERS = 123
+"""The text of a close is no longer than this (RFC 6455, section 5.5)."""
 
 
 class Overflow(StrEnum):
@@ -40,3 +47,9 @@ class QueueLimits(msgspec.Struct, frozen=True):
 
     overflow: Overflow = Overflow.DROP_OLDEST
     """What goes when either bound is reached."""
+
+
+def overrun_text(why: str, lost_messages: int) -> str:
+    """Return what is said to whoever is disconnected: why, how many messages were lost, and what can be done."""
+    text = f"{why}, {lost_messages} messages lost"
+    return text + _ADVICE if len(text + _ADVICE) <= _CLOSE_CHARACTERS else text

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import WRITE_LIMIT_BYTES, Handler
+from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Policy
 from hub.statistics import HandlerStatistics

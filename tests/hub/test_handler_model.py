@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.handler import WRITE_LIMIT_BYTES
+from hub.backlog import WRITE_LIMIT_BYTES
 from hub.overflow import Overflow
 from tests.hub.fakes import ROOMY, Bench, Shape, shapes
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch, decode_values
 from hub.delivery import Role
-from hub.handler import ANY_FRAME_BYTES, WRITE_LIMIT_BYTES, Handler
+from hub.handler import ANY_FRAME_BYTES, Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply
 from hub.request_queue import ITEM_OVERHEAD_BYTES

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.handler import WRITE_LIMIT_BYTES, Handler
+from hub.handler import Handler
 from hub.overflow import Overflow
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource

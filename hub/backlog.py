@@ -1,0 +1,115 @@
+"""How what waits for a handler is written once its outlet takes bytes again, and what of it is lost.
+
+```
+Waiting ─▶ requests and replies, until none are left ─▶ poster
+       └─▶ a gap, or the batches up to the next one  ─▶ outlet      more than its user may have in transit? cut, or lost
+```
+
+Purpose: the order in which it goes, and what the overflow policy means where something does not fit: into the queue,
+into the hub's memory, or into what a user may have on its way.
+
+Owner: nobody; the handler has all state. Cost: per write of what has waited, and per overflow. Not here: the queues
+(`hub.waiting`), when they are written (`hub.handler`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, cast
+
+from hub.batch import Batch
+from hub.outlet import Outlet, Poster
+from hub.overflow import Overflow, QueueLimits
+from hub.quotas.quotas import Share
+from hub.quotas.transit import USUAL_WRITE_BYTES
+from hub.waiting import Waiting
+
+__all__ = ["WRITE_LIMIT_BYTES", "Sink", "drop_waiting", "hold", "write_waiting"]
+
+WRITE_LIMIT_BYTES: Final = USUAL_WRITE_BYTES
+"""What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
+read's worth (asyncio reads 256 KiB at most)."""
+
+
+class Sink(Protocol):
+    """A handler, as far as it must be known here."""
+
+    outlet: Outlet
+    poster: Poster | None
+    limits: QueueLimits
+    share: Share | None
+    writable: bool
+    """Whether the outlet takes bytes; it may say so, or not, within each write."""
+    delivered_bytes: int
+
+    def has_dropped(self) -> None:
+        """Some of what waits was dropped."""
+
+    def lose_all(self, more_messages: int, why: str) -> None:
+        """Lose all that is not written yet, and so many more messages, and close."""
+
+
+def write_waiting(sink: Sink, waiting: Waiting) -> None:
+    """Write what waits, until nothing does or the outlet takes no more bytes."""
+    while waiting and sink.writable:
+        _write_next(sink, waiting)
+
+
+def _write_next(sink: Sink, waiting: Waiting) -> None:
+    """Write requests and replies; when none are left, a gap, or the batches up to the next one."""
+    items = waiting.take_items(WRITE_LIMIT_BYTES)
+    if items:
+        sink.delivered_bytes += sum(item.size_bytes for item in items)
+        cast("Poster", sink.poster).post(items)
+        return
+    before = waiting.lost_messages
+    gap = waiting.take_gap()
+    if waiting.lost_messages > before:  # the rest of a BATCH that could not be cut
+        sink.has_dropped()
+    if gap:
+        sink.outlet.send_gap(gap)
+        return
+    if sink.share is None:
+        batches = waiting.take_batches(WRITE_LIMIT_BYTES)
+    else:
+        batches = _take_granted(sink, waiting, sink.share)
+    if batches:
+        sink.delivered_bytes += sum(batch.size_bytes for batch in batches)
+        sink.outlet.send(batches)
+
+
+def _take_granted(sink: Sink, waiting: Waiting, share: Share) -> list[Batch]:
+    """Take of what waits as much as its user may have in transit; lose a message that alone is more than that."""
+    transit = share.transit
+    if not transit.fits(waiting.next_bytes):
+        if sink.limits.overflow is Overflow.DISCONNECT:
+            sink.lose_all(0, f"too much in transit to {share.user} ({transit.usage.held} bytes)")
+            return []
+        before = waiting.lost_messages
+        waiting.cut_first(transit.allowance)
+        if waiting.lost_messages > before:
+            sink.has_dropped()
+            return []
+    return waiting.take_batches(WRITE_LIMIT_BYTES, transit.allowance)
+
+
+def hold(sink: Sink, waiting: Waiting, batch: Batch) -> None:
+    """Let a batch wait, or do what the policy says."""
+    if waiting.hold(batch):
+        return
+    if sink.limits.overflow is Overflow.DISCONNECT:
+        sink.lose_all(batch.messages, waiting.why_full(batch))
+    else:
+        sink.has_dropped()
+
+
+def drop_waiting(sink: Sink, waiting: Waiting, surplus_bytes: int) -> int:
+    """Drop so much of the messages that wait, as there is too little memory; return how much that was, bytes."""
+    before = waiting.messages_bytes
+    if not before:
+        return 0
+    if sink.limits.overflow is Overflow.DISCONNECT:
+        sink.lose_all(0, "the hub has too little memory for this queue")
+        return before
+    waiting.drop(surplus_bytes)
+    sink.has_dropped()
+    return before - waiting.messages_bytes
