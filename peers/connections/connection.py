@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
         finally:
             core.end_read()
         if journal.is_behind and journal.taken != taken:
-            self._hold_back()
+            self.hold_back()
         if event is NEED_DATA or self.holding.begun_bytes:  # only then may a frame have begun, or be complete
             self._charge_begun()
         if self.after_read is not None and not self.unread_for & UNACTED:
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
             self.end(CloseCode.TRY_AGAIN_LATER, refusal)
             self.holding.begin(self.session.held_bytes)
 
-    def _hold_back(self) -> None:
+    def hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
         is_heard = self.ending.is_last or not self.session.closed
         if is_heard and not self.transport.is_closing():

@@ -54,7 +54,6 @@ class Link:
     """
 
     __slots__ = (
-        "_confirmed",
         "_ended",
         "_handler",
         "_id",
@@ -66,10 +65,11 @@ class Link:
         "_session",
         "_told_arrived",
         "_write",
+        "confirmed",
         "due_s",
     )
 
-    _confirmed: int
+    confirmed: int
     """How many of this hub's messages have arrived, as the peer has told last."""
 
     _told_arrived: int
@@ -100,7 +100,7 @@ class Link:
         self._proof = proof
         if proof is not None:
             proof.hold(hello.until, node.loop.time())
-        self._confirmed = self._told_arrived = 0
+        self.confirmed = self._told_arrived = 0
         self._is_settled = False
         self._ended = None
         self.due_s = -1  # kept by the wheel of deadlines
@@ -177,7 +177,7 @@ class Link:
         elif self._ended is not None:
             return  # not its last word: it reads on
         elif not self._is_settled:
-            self._confirmed = min(account.arrived, self._handler.delivered_messages)
+            self.confirmed = min(account.arrived, self._handler.delivered_messages)
             self._is_settled = account.last
 
     def miss(self, messages: int) -> None:
@@ -196,7 +196,7 @@ class Link:
             sent=handler.delivered_messages,
             arrived=self._arrived,
             waiting=handler.held_messages,
-            confirmed=self._confirmed,
+            confirmed=self.confirmed,
             is_settled=self._is_settled,
         )
         self._ended = self._node.accounts.end(ended, self._node.loop.time())

@@ -98,6 +98,11 @@ class JournalRequests:
         self._fetches = {}
         self._confirmations = deque()
 
+    @property
+    def pending(self) -> int:
+        """How many fetches and confirmations of the far side are not answered yet."""
+        return len(self._fetches) + len(self._confirmations)
+
     def close(self) -> None:
         """Cancel what the client waits for: it has gone, and nobody would read the answers."""
         for cancel in self._fetches.values():

@@ -36,7 +36,7 @@ def feeding(stage: Stage, connection: Connection) -> End:
     ends: list[End] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stage.node.journal, "wait_room", ends.append)
-        connection._hold_back()
+        connection.hold_back()
     return ends.pop()
 
 

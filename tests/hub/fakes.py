@@ -286,7 +286,7 @@ class Bench:
     @property
     def pending_messages(self) -> int:
         """What waits for the end of the turn."""
-        return sum(batch.messages for batch in self.handler._pending)
+        return self.handler.held_messages - self.handler.queued_messages
 
     def check(self) -> None:
         """Order, gaps and counters as far as the stream has come."""

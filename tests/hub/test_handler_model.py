@@ -66,7 +66,7 @@ class HandlerAndOutlet(RuleBasedStateMachine):
         """The turn ends."""
         self.bench.flush()
         if self.bench.handler.writable:
-            assert not self.bench.handler._pending
+            assert not self.bench.pending_messages
 
     @rule()
     def pause(self) -> None:

@@ -87,7 +87,9 @@ async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, 
     await publisher.send(numbered("/flood", range(10)))
     assert await reader.numbers_and_gaps(10) == list(range(10))
     south.later(2.0)
-    await eventually(lambda: north.node.links.find(b"\x02" * 16)._conversation.link._confirmed == 10)  # type: ignore[attr-defined]
+    connections: Any = north.node.connections
+    (link,) = [one.conversation.link for one in connections if one.conversation.far_name == "south"]
+    await eventually(lambda: link.confirmed == 10)
     way.hold()
     await publisher.send(numbered("/flood", range(10, 91)))
     await publisher.ping()

@@ -193,7 +193,7 @@ def test_confirmations_of_who_has_left(bench: Bench) -> None:
     bench.requests.close()
     bench.commit_all(0)
     assert bench.notices == []
-    assert not bench.requests.journal._confirmations
+    assert not bench.requests.journal.pending
 
 
 # FETCH.
@@ -206,7 +206,7 @@ def test_fetching(bench: Bench) -> None:
     assert (fetch.request, fetch.start) == (5, 7)
     deliver(bytearray(encode_frame(Kind.RECORDS, b"as it is")))
     assert bench.said == [Frame(Kind.RECORDS, 0, b"", b"as it is")]
-    assert not bench.requests.journal._fetches
+    assert not bench.requests.journal.pending
 
 
 def test_fetching_what_cannot_be_read(bench: Bench) -> None:
@@ -219,7 +219,7 @@ def test_fetching_what_cannot_be_read(bench: Bench) -> None:
         Notice("error", request=5, code=1013, text="busy"),
         Notice("error", request=6, code=1008, text="none"),
     ]
-    assert not bench.requests.journal._fetches
+    assert not bench.requests.journal.pending
 
 
 def test_an_answer_for_which_its_user_has_no_room(bench: Bench) -> None:
@@ -232,7 +232,7 @@ def test_an_answer_for_which_its_user_has_no_room(bench: Bench) -> None:
     notice = decode_notice(bench.said[0].body)
     assert (notice.request, notice.code) == (5, CloseCode.TRY_AGAIN_LATER)
     assert "bytes in transit" in notice.text
-    assert not bench.requests.journal._fetches
+    assert not bench.requests.journal.pending
 
 
 def test_too_many_fetches(bench: Bench) -> None:
@@ -583,7 +583,7 @@ async def test_who_does_not_read_is_not_read_on(hub: Hub) -> None:
     sent = 10 * FETCHES_LIMIT
     await client.send(*[encode_fetch(Fetch(number + 1)) for number in range(sent)])
     await eventually(lambda: not connection.transport.is_reading())
-    await eventually(lambda: not connection.conversation._verbs.journal._fetches)  # type: ignore[attr-defined]
+    await eventually(lambda: not connection.conversation.verbs.journal.pending)  # type: ignore[attr-defined]
     assert connection.transport.get_write_buffer_size() < 2 * FETCHES_LIMIT * (2 << 20)
     answered = 0
     while answered < sent:
