@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hub.filter import Change, Filter
 from hub.mesh.announcement import Announcement, Digest, Wanted
@@ -45,6 +45,9 @@ class Hub:
         truth: Who is told of what becomes of messages.
     """
 
+    mesh_type: ClassVar[type[Mesh[End]]] = Mesh
+    """What makes its mesh; a benchmark has one that looks at the time."""
+
     def __init__(self, hub: bytes, clock: Clock, offset_s: float, truth: Truth) -> None:
         self.id = hub
         self.is_alive = True
@@ -53,7 +56,7 @@ class Hub:
         self.subscribers: dict[Subscriber, None] = {}
         self.interests: dict[bytes, set[str]] = {}
         """Other hubs, with what they want as far as this one has been told."""
-        self.mesh: Mesh[End] = Mesh(
+        self.mesh: Mesh[End] = self.mesh_type(
             hub, f"hub-{hub.hex()[:4]}", on_trees=self._forget_routes, on_interest=self._interest, on_due=self._due_on
         )
         self._clock, self._offset_s, self._truth = clock, offset_s, truth
@@ -172,7 +175,11 @@ class Hub:
     def _tell(self, end: End) -> None:
         self._due.pop(end, None)
         for item in self.mesh.take(end):
-            end.send(item)
+            self.send(end, item)
+
+    def send(self, end: End, item: Announcement | Digest | Wanted) -> None:
+        """Write what the mesh has to tell."""
+        end.send(item)
 
     def _route(self, origin: bytes, topic: str) -> tuple[End, ...]:
         route = self._routes.get((origin, topic))

@@ -67,9 +67,13 @@ class World:
         hubs: How many.
         cables: Between which of them, with delays in seconds.
         seed: Of ids and of the clocks of hubs.
+        hub_type: What makes a hub.
     """
 
-    def __init__(self, hubs: int, cables: Iterable[tuple[int, int, float]], seed: int = 0) -> None:
+    def __init__(
+        self, hubs: int, cables: Iterable[tuple[int, int, float]], seed: int = 0, hub_type: type[Hub] = Hub
+    ) -> None:
+        self._hub_type = hub_type
         self.clock = Clock()
         self.truth = Truth()
         self._chance = Random(seed)  # noqa: S311 -- the same each time
@@ -257,7 +261,7 @@ class World:
 
     def _new_hub(self) -> Hub:
         offset_s = self._chance.uniform(0.0, 1e5)
-        return Hub(self._chance.randbytes(16), self.clock, offset_s, self.truth)
+        return self._hub_type(self._chance.randbytes(16), self.clock, offset_s, self.truth)
 
     def _neighbours(self) -> dict[bytes, set[bytes]]:
         """Return each hub with those that it is linked with."""
