@@ -307,8 +307,9 @@ class Mesh(Generic[L]):
 
         One is named by a neighbour, further ones only when that one is known; so all are asked for at once.
         """
-        records, reached = self._knowledge.records, self._graph.reached
-        if any(other not in records for hub in reached for other in records[hub].neighbours):
+        records = self._knowledge.records
+        naming = [hub for hub, record in records.items() if not record.neighbours.keys() <= records.keys()]
+        if naming and not self._graph.reached.isdisjoint(naming):
             self._knowledge.compare()
 
     def _look(self) -> None:
