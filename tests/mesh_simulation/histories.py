@@ -55,10 +55,19 @@ class Plan(NamedTuple):
     """How many messages are published in this time."""
     publishers: int = 5
     """At how many hubs."""
+    even: bool = False
+    """Whether all cables take the same time."""
 
 
-def cables_of(shape: str, hubs: int, chance: Random) -> Iterator[tuple[int, int, float]]:
-    """Draw the cables of a graph that is connected."""
+def cables_of(shape: str, hubs: int, chance: Random, *, even: bool = False) -> Iterator[tuple[int, int, float]]:
+    """Draw the cables of a graph that is connected.
+
+    Args:
+        shape: One of `SHAPES`.
+        hubs: How many.
+        chance: What is drawn from.
+        even: Whether all cables are of one kind. Then what a hub hears comes in a few large reads.
+    """
     match shape:
         case "chain":
             pairs = [(site, site + 1) for site in range(hubs - 1)]
@@ -73,6 +82,9 @@ def cables_of(shape: str, hubs: int, chance: Random) -> Iterator[tuple[int, int,
     # In most meshes all ways are of a kind; in some, the way that has fewer hops is the slower one.
     fastest_s = min(chance.choice((0.0001, 0.005, 0.05)), _CROSSING_S / (1.5 * _longest_way(shape, hubs)))
     for a, b in pairs:
+        if even:
+            yield a, b, fastest_s
+            continue
         yield a, b, min(_SLOWEST_S, fastest_s * chance.uniform(1.0, 20.0 if chance.random() < 0.1 else 1.5))
 
 
@@ -183,7 +195,7 @@ def run(plan: Plan) -> Counts:
     chance = Random(plan.seed)  # noqa: S311 -- the same each time
     if plan.shape == "full":
         plan = plan._replace(hubs=min(plan.hubs, _FULL_HUBS_LIMIT))
-    world = World(plan.hubs, cables_of(plan.shape, plan.hubs, chance), plan.seed)
+    world = World(plan.hubs, cables_of(plan.shape, plan.hubs, chance, even=plan.even), plan.seed)
     for site in range(plan.hubs):
         if chance.random() < 0.5:
             world.subscribe(site, chance.choice(PREFIXES))
