@@ -5,7 +5,8 @@ near somebody who does not agree, and a hub that is gone is out of the graph as 
 
 Owner: `Mesh`. Invariant: trees are made for what `links` was at the last change; none is kept beyond the next one.
 Cost: a change what the hub has links; a tree, when it is first asked for, 0.5 µs a link of the mesh; then one
-dictionary hit for each hub that wants a message. A hub with one link makes no tree but its own: nothing goes on from there.
+dictionary hit for each hub that wants a message. A hub with one link makes no tree but its own: nothing goes on from
+there.
 """
 
 from __future__ import annotations
