@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import os
 import re
+import shlex
 import struct
 import subprocess
 import termios
@@ -20,7 +21,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from peers.client import connect
-from tests.forked.program import HUB, PROJECT, Program, run
+from tests.forked import servers
+from tests.forked.program import HUB, MODULE, Program, run
+from tests.forked.servers import LAUNCHER, PROJECT
 
 __all__ = [
     "HUB",
@@ -28,6 +31,7 @@ __all__ = [
     "PROJECT",
     "RunningHub",
     "environment",
+    "environment_of_shell",
     "hub",
     "on_terminal",
     "plain",
@@ -54,6 +58,16 @@ class RunningHub:
 def environment(**variables: str) -> dict[str, str]:
     """The environment of a command: this one without any `HUB_*` but those given."""
     return {name: value for name, value in os.environ.items() if not name.startswith("HUB_")} | variables
+
+
+def environment_of_shell(folder: Path, **variables: str) -> dict[str, str]:
+    """The environment of a shell in which `hub` is a command, forked as others are; that is put into a folder."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "hub").write_text(f'#!/bin/sh\nexec {shlex.quote(LAUNCHER)} -m {MODULE} "$@"\n')
+    (programs / "hub").chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    return environment(PATH=path, **servers.of_commands().variables, **variables)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 from cyclopts import CycloptsError
 
 from peers.cli.commands import app
-from tests.cli.programs import HUB, PATIENCE_S, PROJECT, RunningHub, environment
+from tests.cli.programs import PATIENCE_S, PROJECT, RunningHub, environment_of_shell
 
 TEXT = (PROJECT / "docs" / "command-line.md").read_text()
 
@@ -46,10 +45,6 @@ def test_every_example_is_understood(line: str) -> None:
 @pytest.mark.parametrize("block", RUNNING)
 def test_examples_that_end_by_themselves_run(running_hub: RunningHub, tmp_path: Path, block: str) -> None:
     """As they stand, in a shell with a hub at HUB_URL, each succeeds and complains of nothing."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "hub").write_text(f'#!/bin/sh\nexec {shlex.join(HUB)} "$@"\n')
-    (programs / "hub").chmod(0o755)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n")
     records = [
         {"_path": path, "ts": 1521911720.5 + number / 10, "id.orig_h": "10.0.0.7"}
@@ -59,13 +54,10 @@ def test_examples_that_end_by_themselves_run(running_hub: RunningHub, tmp_path: 
     (tmp_path / "zeek.ndjson.gz").write_bytes(
         gzip.compress("".join(f"{json.dumps(one)}\n" for one in records).encode())
     )
-    variables = environment(
-        HUB_URL=running_hub.tcp, PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", PYTHONPATH=str(PROJECT)
-    )
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=tmp_path,
-        env=variables,
+        env=environment_of_shell(tmp_path, HUB_URL=running_hub.tcp),
         capture_output=True,
         timeout=PATIENCE_S,
         check=False,

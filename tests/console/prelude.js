@@ -29,6 +29,12 @@ globalThis.collect = ({ topic, value }) => {
   look();
 };
 
+// A handler that keeps messages in a list; a condition on a list that is filled in another way is not looked at again.
+globalThis.collectInto = (list) => (message) => {
+  list.push(message);
+  look();
+};
+
 globalThis.start = (options = {}) => {
   globalThis.client = connect(globalThis.url, { ...options, backoff: { random: () => 0, ...options.backoff } });
   for (const event of EVENTS) {

@@ -15,7 +15,7 @@ async def test_rules_and_labels(node: Node, real_hub: RealHub) -> None:
     result = await node.evaluate("""
         start();
         const seen = {topic: [], rule: [], both: []};
-        const into = (name) => (message) => seen[name].push(message);
+        const into = (name) => collectInto(seen[name]);
         await client.subscribe("/t", into("topic")).confirmed;
         const rule = client.subscribe({labels: ["b", "a", "b"]}, into("rule"));
         await rule.confirmed;
@@ -52,8 +52,8 @@ async def test_names(node: Node, real_hub: RealHub) -> None:
         const seen = [];
         const name = client.claim("org.example.Door");
         await name.whenOwned();
-        await client.subscribe({to: "org.example.Door"}, (message) => seen.push(message)).confirmed;
-        await client.subscribe({sender: "org.example.Door"}, (message) => seen.push(message)).confirmed;
+        await client.subscribe({to: "org.example.Door"}, collectInto(seen)).confirmed;
+        await client.subscribe({sender: "org.example.Door"}, collectInto(seen)).confirmed;
         await client.publish("/t", 1, {to: "org.example.Door", confirm: true});
         await client.publish("/t", 2, {sender: "org.example.Door", confirm: true});
         const refused = await failure(() => client.publish("/t", 3, {sender: "org.example.Wall", confirm: true}));

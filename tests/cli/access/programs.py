@@ -5,20 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
+from tests.cli.programs import PATIENCE_S, environment
+from tests.forked.program import run as run_program
 
 __all__ = ["run"]
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `hub` with some arguments to its end."""
-    return subprocess.run(
-        [*HUB, *arguments],
-        cwd=folder,
-        env=environment(PYTHONPATH=str(PROJECT), **variables),
-        capture_output=True,
-        timeout=PATIENCE_S,
-        check=False,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    done = run_program(*arguments, stdin=b"", timeout_s=PATIENCE_S, cwd=folder, env=environment(**variables))
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

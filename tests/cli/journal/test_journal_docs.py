@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.journal.journals import commit, opened
-from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
+from tests.cli.programs import PATIENCE_S, PROJECT, environment_of_shell
 
 BLOCKS = re.findall(
     r"^<!-- runs on a journal -->\n```sh\n(.*?)^```$",
@@ -25,14 +23,10 @@ def test_examples_on_a_journal_run(tmp_path: Path, block: str) -> None:
     """As they stand, beside a journal that is being written, each succeeds and complains of nothing."""
     store = opened(tmp_path / "journal.db")
     commit(store, *((f"/zeek/{('dns', 'ssl')[number % 2]}", {"n": number}) for number in range(300)))
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "hub").write_text(f'#!/bin/sh\nexec {shlex.join(HUB)} "$@"\n')
-    (programs / "hub").chmod(0o755)
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=tmp_path,
-        env=environment(PATH=f"{programs}{os.pathsep}{os.environ['PATH']}", PYTHONPATH=str(PROJECT)),
+        env=environment_of_shell(tmp_path),
         capture_output=True,
         timeout=PATIENCE_S,
         check=False,
