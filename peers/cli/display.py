@@ -143,5 +143,6 @@ async def count(messages: MessageStream, visible: Visible, stop: Stop, output: O
                 if batch:
                     give_up_s = now() + patience_s
     finally:
+        await output.flush()  # its thread may not have written yet, and the total is the last line
         print(f"{start}{tally.total(now())}", flush=True)
     return stop.exit_code(tally.messages)
