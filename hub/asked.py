@@ -12,9 +12,10 @@ Not here: who wants what (`hub.multimap`), the frames (`peers.links`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from hub.delivery import Delivery
+from hub.far_hub import FarHub
 from hub.filter import Change, Filter
 from hub.handler import Handler
 from hub.topics import check_prefix
@@ -43,13 +44,13 @@ class Asked:
         # None until `begin`; from then on it holds what each handler wants that counts.
         self._filter: Filter | None = None
         # Far side → the function that tells it; from `tell` until it leaves.
-        self._told: dict[Handler, OnFilter] = {}
+        self._told: dict[Hashable, OnFilter] = {}
 
     def __len__(self) -> int:
         """Return of how many prefixes `minimal` consists."""
         return len(self._filter.minimal) if self._filter is not None else 0
 
-    def begin(self, handlers: Iterable[Handler]) -> None:
+    def begin(self, handlers: Iterable[Handler | FarHub]) -> None:
         """Keep the filter from now on, if it is not kept already.
 
         Args:
@@ -65,21 +66,21 @@ class Asked:
                 if self._counts(handler.delivery, prefix):
                     self._filter.add(prefix)
 
-    def tell(self, handler: Handler, on_filter: OnFilter) -> None:
-        """Tell a far side what is asked of it, now and whenever that changes."""
-        self._told[handler] = on_filter
+    def tell(self, far_side: Hashable, on_filter: OnFilter) -> None:
+        """Tell a far side what is asked of it, now and whenever that changes: a handler, or the mesh as a whole."""
+        self._told[far_side] = on_filter
         on_filter(Change(self.minimal))
 
-    def forget(self, handler: Handler) -> None:
+    def forget(self, handler: Hashable) -> None:
         """Tell a far side nothing more, as it has left. This does no harm to others."""
         self._told.pop(handler, None)
 
-    def add(self, handler: Handler, prefix: str) -> None:
+    def add(self, handler: Handler | FarHub, prefix: str) -> None:
         """Take note that a handler wants a prefix."""
         if self._filter is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filter.add(prefix))
 
-    def discard(self, handler: Handler, prefix: str) -> None:
+    def discard(self, handler: Handler | FarHub, prefix: str) -> None:
         """Take note that a handler wants a prefix no more."""
         if self._filter is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filter.discard(prefix))

@@ -4,8 +4,8 @@ A batch is one or more MESSAGES frames back to back that share a route: in the u
 one read, cut from it in one slice. The hub does not look into the bodies. What a handler needs in another form (JSON
 text, a ready WebSocket frame) is made at most once and kept beside the frames for all handlers that need it.
 
-Invariants: immutable, `messages` ≥ 1, frames whole. A batch owns its bytes: it never keeps a larger receive buffer
-alive.
+Invariants: immutable but for its origin, `messages` ≥ 1, frames whole. A batch owns its bytes: it never keeps a larger
+receive buffer alive.
 
 Cost: making one is O(1) beside the slice. `split` walks the frames up to the cut and, inside a BATCH frame, the values.
 
@@ -34,6 +34,7 @@ from hub.frame import (
     encode_frame,
     iterate_frames,
 )
+from hub.origin import Origin
 
 __all__ = ["BATCH_OVERHEAD_BYTES", "Batch", "Message", "decode_values", "encode_values", "value_ends"]
 
@@ -80,7 +81,7 @@ class Message(NamedTuple):
 class Batch:
     """One or more frames of one route."""
 
-    __slots__ = ("_forms", "_is_sound", "frames", "messages", "size_bytes")
+    __slots__ = ("_forms", "_is_sound", "frames", "messages", "origin", "size_bytes")
 
     frames: bytes
     """Whole MESSAGES frames, ready for the wire."""
@@ -95,6 +96,9 @@ class Batch:
         self.frames = frames
         self.messages = messages
         self.size_bytes = len(frames) + BATCH_OVERHEAD_BYTES
+        # Where it has entered the mesh; None for a batch that goes to no peer hub. The core sets it before it is
+        # offered to anybody.
+        self.origin: Origin | None = None
         # None until somebody asks for another form; from then on each form that was made, by the function that makes
         # it.
         self._forms: dict[Callable[[Batch], Any], Any] | None = None
@@ -165,14 +169,19 @@ class Batch:
                 value_end = next(islice(self._value_ends(frame, position), messages - counted - 1, None), None)
                 if value_end is not None:
                     head, tail = _cut_frame(frame, messages - counted, value_end)
-                    rest = Batch(tail + frames[end:], self.messages - messages)
-                    rest._is_sound = True
-                    return Batch(frames[:position] + head, messages), rest
+                    rest = self._part(tail + frames[end:], self.messages - messages, is_sound=True)
+                    return self._part(frames[:position] + head, messages), rest
             counted += inside
             position = end
         if position == len(frames):
             return self, None
-        return Batch(frames[:position], counted), Batch(frames[position:], self.messages - counted)
+        return self._part(frames[:position], counted), self._part(frames[position:], self.messages - counted)
+
+    def _part(self, frames: bytes, messages: int, *, is_sound: bool = False) -> Batch:
+        part = Batch(frames, messages)
+        part.origin = self.origin
+        part._is_sound = is_sound
+        return part
 
     def messages_within(self, limit_messages: int, limit_bytes: int) -> int:
         """Return how many of the first messages, made a batch, stay within both limits; 0 if not even one does."""

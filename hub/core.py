@@ -37,15 +37,20 @@ from hub.drops import Drops
 from hub.entrance import Entrance
 from hub.errors import ClosedError
 from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
+from hub.far_hub import FarHub
+from hub.far_hubs import FarHubs
+from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import CoreLimits
 from hub.memory import Memory
+from hub.mesh.mesh import Mesh
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
+from hub.origin import Origin
 from hub.prefixes import PrefixSubscriptions
 from hub.publisher import is_decided_by_route
 from hub.quotas.quotas import Quotas
@@ -70,7 +75,7 @@ _domains = attrgetter("domains")
 
 
 def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
-    return receivers(source, route.handlers, route.near)
+    return receivers(source, route.handlers, route.of_origin(source.origin))
 
 
 def _any_prefix(_: str) -> bool:
@@ -80,6 +85,10 @@ def _any_prefix(_: str) -> bool:
 
 def _no_clock(_: int) -> None:
     """Stand in for a clock: nothing is timed out."""
+
+
+def _unasked() -> None:
+    """Stand in for whoever calls `Mesh.check`."""
 
 
 class Core:
@@ -94,7 +103,9 @@ class Core:
             answer for the same prefix.
         wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
             takes the place of an earlier one.
+        check_mesh: Called when `mesh.check` is to be called, at the end of this turn.
         hub_id: Of this hub, for what peers must tell apart.
+        hub_name: Of this hub, for people.
         memory: The budget of the process; without one there is no limit.
         quotas: What users hold; without one each has half of what has no end.
     """
@@ -107,7 +118,9 @@ class Core:
         asked_of_leaves: Iterable[str] = (),
         may_ask_leaves: Callable[[str], bool] = _any_prefix,
         wake_at: Callable[[int], object] = _no_clock,
+        check_mesh: Callable[[], object] = _unasked,
         hub_id: bytes = b"",
+        hub_name: str = "",
         memory: Memory | None = None,
         quotas: Quotas | None = None,
     ) -> None:
@@ -137,7 +150,19 @@ class Core:
         # What of what comes is refused, and who is told of it.
         self.refusals = Refusals()
         # Prefix → the handlers that subscribe to it, with those that are leaving.
-        multimap: PrefixMultimap[Handler] = PrefixMultimap()
+        multimap: PrefixMultimap[Handler | FarHub] = PrefixMultimap()
+        # Which other hubs there are, what they want, and which links lead to them.
+        self.mesh: Mesh[Handler] = Mesh(
+            hub_id,
+            hub_name,
+            on_trees=self._forget_ways,
+            on_interest=self._change_far,
+            on_due=self._tell_link,
+            on_check=check_mesh,
+            limits=limits.mesh,
+        )
+        # Link → what is called when it is to be told something of the mesh; from `link` until it leaves.
+        self._on_mesh: dict[Handler, Callable[[], object]] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler] = RuleIndex()
@@ -147,6 +172,7 @@ class Core:
             rules=rule_index,
             owner_of=register.owner,
             account=self.memory.account("routes"),
+            mesh=self.mesh,
         )
         self.prefixes = PrefixSubscriptions(
             multimap,
@@ -155,6 +181,8 @@ class Core:
             self.handlers,
             Asked(lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves),
         )
+        # What the other hubs of the mesh want.
+        self.far_hubs = FarHubs(self.prefixes, self._turn)
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
         self._departures = Departures(self._turn, self.prefixes, self.rules)
@@ -211,6 +239,19 @@ class Core:
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
+    def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object]) -> None:
+        """Make a link that is attached one of the mesh.
+
+        Args:
+            handler: Which.
+            hub: The id of the hub at its far side, to which there is no other link.
+            on_mesh: Called when the far side is to be told something: `mesh.take` has it.
+        """
+        if not self._on_mesh:
+            self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
+        self._on_mesh[handler] = on_mesh
+        self.mesh.link_up(handler, hub)
+
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""
         if self.handlers.pop(handler.id, None) is None:
@@ -218,6 +259,8 @@ class Core:
         handler.shut()
         self.requests.forget(handler)
         self.prefixes.tell_no_more(handler)
+        if self._on_mesh.pop(handler, None) is not None:
+            self.mesh.link_down(handler)
         self.refusals.forget(handler)
         self.authority.forget(handler)
         self._departures.leave(handler)
@@ -296,7 +339,7 @@ class Core:
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
-        What came over a link is not sent to any link: neither back nor on (one hop). What bears a name that `source`
+        What came over a link goes on to other hubs where the tree of its origin leads. What bears a name that `source`
         does not own, or is not granted to it, is refused (`refusals`).
         """
         if route.sender and not route.may_bring(source):
@@ -304,23 +347,33 @@ class Core:
             return
         if source.is_unbound:
             handlers = route.handlers
+            if route.leads_on:
+                batch.origin = self.mesh.origin
         else:
+            if source.is_link and not self._accepts(source, batch.messages):
+                return
             granted = source.publishes_in
             if granted is not None and route.domains not in granted:
                 allowed = self.refusals.granted(source, route, batch)
                 if allowed is None:
                     return
                 batch = allowed
-            handlers = route.handlers if source.is_plain else receivers(source, route.handlers, route.near)
+            handlers = route.handlers if source.is_plain else _receivers(source, route)
+            batch.origin = source.origin if source.is_link else self.mesh.origin
         source.published_messages += batch.messages
         for handler in handlers:
             handler.offer(batch)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
+        origin: Origin | None = self.mesh.origin
         if source.is_unbound:
             handlers_of, is_looked_at = _all_handlers, self.routes.has_senders
         else:
+            if source.is_link:
+                if not self._accepts(source, sum(stretch.messages)):
+                    return
+                origin = source.origin
             handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
             granted = source.publishes_in
             is_looked_at = self.routes.has_senders or (
@@ -335,8 +388,34 @@ class Core:
                 return
             handlers_of = self.refusals.granted_of(source, stretch, handlers_of)
         for handlers, batch in stretch.gathered(handlers_of):
+            batch.origin = origin
             for handler in handlers:
                 handler.offer(batch)
+
+    def _accepts(self, link: Handler, messages: int) -> bool:
+        """Return whether what a link brings is taken; otherwise count it.
+
+        A hub that says nothing of origins is believed: what it brings goes no further.
+        """
+        origin = link.origin
+        if origin is None or self.mesh.accepts(link, *origin):
+            return True
+        link.published_messages += messages  # they have arrived, as far as the link is concerned
+        self.mesh.refuse(link, origin, messages)
+        return False
+
+    # The mesh.
+
+    def _forget_ways(self) -> None:
+        self.routes.forget_all()
+
+    def _change_far(self, hub: bytes, change: Change) -> None:
+        self.far_hubs.change(hub, change)
+
+    def _tell_link(self, link: Handler) -> None:
+        on_mesh = self._on_mesh.get(link)
+        if on_mesh is not None:
+            on_mesh()
 
     def announce(self, event: Event) -> None:
         """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
@@ -379,6 +458,8 @@ class Core:
         self.requests.hub_services.begin_turn()
         self.end_read()
         self._entrance.turn_away()
+        if self.far_hubs.is_behind:
+            self.far_hubs.go_on()
         if self._departures.is_behind:
             self._departures.go_on()
         if self._queue_memory.batches.has_abandoned:
@@ -440,6 +521,6 @@ class Core:
         """The fewest prefixes that cover what clients, this process and links want: what a leaf is asked for."""
         return self.prefixes.of_leaves(self._everybody()).minimal
 
-    def _everybody(self) -> Iterable[Handler]:
-        """Return all who may have prefixes: those who are attached, and those who are leaving."""
-        return chain(self.handlers.values(), self._departures)
+    def _everybody(self) -> Iterable[Handler | FarHub]:
+        """Return all who may have prefixes: those who are attached, those who are leaving, and other hubs."""
+        return chain(self.handlers.values(), self._departures, self.far_hubs)

@@ -9,7 +9,7 @@ Does it get what it wants?
 |---|---|---|---|---|
 | a client | yes | yes, unless `reaches_leaves` is off | yes | yes, unless `hears_itself` is off |
 | a leaf | yes | yes, unless `reaches_leaves` is off | yes | no, unless `hears_itself` is on |
-| a link | yes | yes | no: one hop | no: one hop |
+| a link | yes | yes | as far as it leads on: see below | no |
 | this hub (topics under `$hub/`) | if it asks for `$hub/`, or `hears_hub` is on | no | no | |
 
 Whom does the hub ask for what is wanted here? It never asks for topics under `$hub/`, which stay in each hub.
@@ -18,7 +18,10 @@ Whom does the hub ask for what is wanted here? It never asks for topics under `$
 |---|---|---|
 | a client, this process | yes | yes, where the settings allow it |
 | a leaf | yes | no |
-| a link | no: one hop | yes, where the settings allow it |
+| a link, or another hub | no: it asks for that itself | yes, where the settings allow it |
+
+What came over a link says where it has entered the mesh, and that decides which links it goes on: `hub.routes`,
+`hub.mesh`. From a hub that does not say so, it goes to no link (one hop).
 
 In which form? Values in shared memory go as they are to those that take them (`takes_shared`), and as bytes to all
 others. Where other messages stand in the same memory, only those take it who may see everything (`takes_blocks`).
@@ -27,7 +30,7 @@ Owner: each `hub.handler.Handler` has one `Delivery`, which is a value: whoever 
 place. Cost: where everybody gets what is wanted (`is_plain`), which is asked once for each batch, nothing of this runs.
 
 Not here: who wants what (`hub.routes`), whether a publisher may use a name (`hub.routes`), and requests, which go over
-one link at most, too (`hub.requests.services`).
+one link at most (`hub.requests.services`).
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ class Role(Enum):
 
     CLIENT = "client"
     LINK = "link"
-    """A peer hub. What came from one link does not go to another (one hop)."""
+    """A peer hub. Whether what came from one link goes to another depends on where it has entered the mesh."""
     LEAF = "leaf"
     """An endpoint of a foreign network (Zeek). It is told what this hub wants, and says what it wants, like a link;
     but it hears what comes over links, and what comes from it goes over links, like a client."""
@@ -118,7 +121,7 @@ P = TypeVar("P", bound=_Party)
 
 
 def without_links(wanting: tuple[P, ...]) -> tuple[P, ...]:
-    """Return those of a route's handlers that are no links: who gets what came over a link."""
+    """Return those of a route's handlers that are no links."""
     near = tuple([one for one in wanting if one.delivery.role is not _LINK])
     return wanting if len(near) == len(wanting) else near
 
@@ -129,7 +132,7 @@ def receivers(source: P, wanting: tuple[P, ...], near: tuple[P, ...]) -> tuple[P
     Args:
         source: The handler that publishes it. Where it `is_plain`, there is no need to ask.
         wanting: All handlers that want it.
-        near: The same `without_links`, which the route remembers.
+        near: Where the handler is a link: who gets what it brings, which the route knows.
     """
     delivery = source.delivery
     if delivery.role is _LINK:

@@ -34,6 +34,7 @@ from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
 from hub.memory import Memory
+from hub.origin import Origin
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import QueueLimits, overrun_text
 from hub.policy.policy import Rights
@@ -98,6 +99,7 @@ class Handler:
         "limits",
         "name",
         "narrows",
+        "origin",
         "outlet",
         "poster",
         "prefixes",
@@ -144,6 +146,8 @@ class Handler:
         self.prefixes: dict[str, int] = {}
         # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
         self.closed = False
+        # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
+        self.origin: Origin | None = None
         # How many messages were taken from it; the core counts them.
         self.published_messages = 0
         # How much the outlet was given, bytes: messages, requests and replies.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["CoreLimits", "HandlerLimits", "NameLimits", "RequestLimits", "RouteLimits"]
+__all__ = ["CoreLimits", "HandlerLimits", "MeshLimits", "NameLimits", "RequestLimits", "RouteLimits"]
 
 
 class HandlerLimits(NamedTuple):
@@ -67,6 +67,19 @@ class RequestLimits(msgspec.Struct, frozen=True):
     """Longest time that a request may give, seconds; a longer one is cut to it."""
 
 
+class MeshLimits(NamedTuple):
+    """How much of a mesh one hub keeps. What is over a limit is refused, or left out, counted, and told in one line."""
+
+    hubs: int = 4_096
+    """Most hubs that are known, this one with them."""
+    neighbours: int = 1_024
+    """Most links that one hub may tell of."""
+    prefixes: int = 100_000
+    """Most prefixes that are kept of one hub; what it wants beyond them does not reach it by this hub."""
+    prefixes_total: int = 1_000_000
+    """Most prefixes that are kept of all hubs; about 0.5 KB each."""
+
+
 class CoreLimits(NamedTuple):
     """All limits of one core."""
 
@@ -77,3 +90,4 @@ class CoreLimits(NamedTuple):
     routes: RouteLimits = RouteLimits()
     names: NameLimits = NameLimits()
     requests: RequestLimits = RequestLimits()
+    mesh: MeshLimits = MeshLimits()

@@ -20,6 +20,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.delivery import Delivery
+from hub.far_hub import FarHub
+from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.multimap import PrefixMultimap
@@ -53,7 +55,7 @@ class PrefixSubscriptions:
 
     def __init__(
         self,
-        multimap: PrefixMultimap[Handler],
+        multimap: PrefixMultimap[Handler | FarHub],
         forget: Callable[[str], object],
         allowed: Allowance[str],
         attached: Container[int],
@@ -125,7 +127,20 @@ class PrefixSubscriptions:
             turn.spend(len(prefix) // _CHARACTERS_PER_STEP)
         return True
 
-    def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler]) -> None:
+    def changing(self, far: FarHub, change: Change) -> Iterator[None]:
+        """Another hub of the mesh wants something else than before: a step whenever one is asked for."""
+        held = far.prefixes
+        for prefix in change.removed:
+            if held.pop(prefix, None) is not None:
+                self._remove(far, prefix)
+                yield from _steps(prefix)
+        for prefix in change.added:
+            if prefix not in held:
+                held[prefix] = 1
+                self._add(far, prefix)
+                yield from _steps(prefix)
+
+    def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | FarHub]) -> None:
         """Tell a link or a leaf what it is asked for, now and whenever that changes.
 
         Args:
@@ -141,7 +156,7 @@ class PrefixSubscriptions:
         for asked in self._asked:
             asked.forget(handler)
 
-    def of_leaves(self, everybody: Iterable[Handler]) -> Asked:
+    def of_leaves(self, everybody: Iterable[Handler | FarHub]) -> Asked:
         """Return what leaves are asked for.
 
         Args:
@@ -153,13 +168,13 @@ class PrefixSubscriptions:
             self._asked.append(asked)
         return asked
 
-    def _add(self, handler: Handler, prefix: str) -> None:
+    def _add(self, handler: Handler | FarHub, prefix: str) -> None:
         self._multimap.add(prefix, handler)
         self._forget(prefix)
         for asked in self._asked:
             asked.add(handler, prefix)
 
-    def _remove(self, handler: Handler, prefix: str) -> None:
+    def _remove(self, handler: Handler | FarHub, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self._forget(prefix)
         for asked in self._asked:

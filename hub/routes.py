@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from typing import NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedList
@@ -33,11 +34,14 @@ from sortedcontainers import SortedList
 from hub.audience import Audience
 from hub.delivery import without_links
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.far_hub import FarHub
 from hub.frame import FLAG_TAGGED, KIND_MESSAGES
 from hub.handler import Handler
 from hub.limits import RouteLimits
 from hub.memory import Account, Memory
+from hub.mesh.mesh import Mesh
 from hub.multimap import PrefixMultimap
+from hub.origin import Origin
 from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
@@ -69,6 +73,9 @@ _LET_GO_AT_ONCE = 1_000
 _PLAIN_CHARGE_BYTES = 250
 """What a key without labels takes beside its text, which is there twice: two objects, places in a dict and a list."""
 
+_ORIGINS_LIMIT = 256
+"""For how many origins a route remembers who gets what has entered there."""
+
 _POLICY_CHARGE_BYTES = 350
 """What it takes more with a policy: each may have a route of its own, and another domain."""
 
@@ -78,16 +85,40 @@ def nobody(_: str) -> Handler | None:
     return None
 
 
+class Ways(NamedTuple):
+    """Where messages lead beyond this hub."""
+
+    mesh: Mesh[Handler]
+    far: tuple[bytes, ...]
+    """The other hubs that want them, ascending."""
+    barred: frozenset[Handler]
+    """Links that may not have them."""
+
+    def links(self, origin: bytes) -> tuple[Handler, ...]:
+        """Return the links on which a message goes on that has entered the mesh at `origin`."""
+        links = self.mesh.onward(origin, self.far)
+        return tuple(link for link in links if link not in self.barred) if self.barred else links
+
+    @property
+    def links_from_here(self) -> tuple[Handler, ...]:
+        """The same for what enters at this hub."""
+        return self.links(self.mesh.hub)
+
+
 class Route:
     """The handlers that get the messages of some routing keys."""
 
-    __slots__ = ("__weakref__", "domains", "handlers", "near", "sender", "source")
+    __slots__ = ("__weakref__", "_of_origin", "_ways", "domains", "handlers", "leads_on", "near", "sender", "source")
 
     handlers: tuple[Handler, ...]
-    """All handlers that want these messages."""
+    """Who gets these messages where they enter the mesh here: all handlers that want them, and the links that lead to
+    other hubs that do."""
 
     near: tuple[Handler, ...]
-    """Those of them that are no links: where messages go that came over a link."""
+    """Those of them that are no links."""
+
+    leads_on: bool
+    """Whether there is a link among them."""
 
     sender: str
     """The name that the messages bear; empty for none, which is what most have."""
@@ -104,12 +135,33 @@ class Route:
         sender: str = "",
         source: Handler | None = None,
         domains: Domains | None = None,
+        ways: Ways | None = None,
     ) -> None:
         self.handlers = handlers
         self.near = without_links(handlers)
+        self.leads_on = self.near is not handlers
+        # Where the messages lead beyond this hub; None: nowhere.
+        self._ways = ways
+        # Origin → who gets what has entered there; from the first such message on.
+        self._of_origin: dict[bytes, tuple[Handler, ...]] = {}
         self.sender = sender
         self.source = source
         self.domains = domains
+
+    def of_origin(self, origin: Origin | None) -> tuple[Handler, ...]:
+        """Return who gets what came over a link.
+
+        Args:
+            origin: Where it has entered the mesh; None where nobody has said it: then it goes no further.
+        """
+        if origin is None or self._ways is None:
+            return self.near
+        found = self._of_origin.get(origin.hub)
+        if found is None:
+            if len(self._of_origin) >= _ORIGINS_LIMIT:
+                self._of_origin.clear()
+            found = self._of_origin[origin.hub] = self.near + self._ways.links(origin.hub)
+        return found
 
     def may_bring(self, source: Handler) -> bool:
         """Return whether `source` may publish on this route, as far as its sender goes.
@@ -131,6 +183,7 @@ class Routes:
         rules: Handlers by rule.
         owner_of: Gives the handler that owns a name: a client, or the link to its hub.
         account: Is charged for what is remembered.
+        mesh: Says which links lead to other hubs.
     """
 
     __slots__ = (
@@ -139,6 +192,7 @@ class Routes:
         "_by_topic",
         "_charge_bytes",
         "_interned",
+        "_mesh",
         "_multimap",
         "_owner_of",
         "_policy",
@@ -154,14 +208,15 @@ class Routes:
         "table",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all that it asks
         self,
-        multimap: PrefixMultimap[Handler],
+        multimap: PrefixMultimap[Handler | FarHub],
         limits: RouteLimits = RouteLimits(),  # noqa: B008 -- frozen
         *,
         rules: RuleIndex[Handler] | None = None,
         owner_of: Callable[[str], Handler | None] = nobody,
         account: Account | None = None,
+        mesh: Mesh[Handler] | None = None,
     ) -> None:
         # Routing key → route. A key is there from its first miss until something changes who gets it, or all is
         # cleared.
@@ -182,6 +237,7 @@ class Routes:
         # What a key without labels is charged beside its text; it changes with the policy, when nothing is remembered.
         self._charge_bytes = _PLAIN_CHARGE_BYTES
         self._multimap = multimap
+        self._mesh = mesh
         self._rules: RuleIndex[Handler] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
@@ -223,7 +279,7 @@ class Routes:
 
     def find(self, topic: str) -> Route:
         """Return the route of a topic, without remembering it."""
-        return self._route(topic, self._admitted(topic, self._multimap.find(topic)))
+        return self._wanted_route(topic, self._multimap.find(topic))
 
     def find_tagged(self, envelope: Envelope) -> Route:
         """Return the route of a topic with labels and names, without remembering it.
@@ -233,13 +289,11 @@ class Routes:
         """
         topic, labels, sender, destination = envelope
         if destination:
-            handlers: tuple[Handler, ...] = (self._addressee(topic, destination),)
-        else:
-            found = self._multimap.find(topic)
-            if self._rules:
-                found |= self._rules.find(topic, labels, sender)
-            handlers = self._admitted(topic, found)
-        return self._route(topic, handlers, sender)
+            return self._route(topic, (self._addressee(topic, destination),), sender)
+        found = self._multimap.find(topic)
+        if self._rules:
+            found |= cast("dict[Handler | FarHub, None]", self._rules.find(topic, labels, sender))
+        return self._wanted_route(topic, found, sender)
 
     def _addressee(self, topic: str, name: str) -> Handler:
         """Return who gets what is for a name: its owner, whatever he may subscribe to; a peer hub what it may take.
@@ -254,22 +308,41 @@ class Routes:
             raise not_granted(owner.rights, owner.acts.seeing, topic)
         return owner
 
-    def _admitted(self, topic: str, found: Iterable[Handler]) -> tuple[Handler, ...]:
-        """Return those of the handlers found that may see a topic.
+    def _wanted_route(self, topic: str, found: Iterable[Handler | FarHub], sender: str = "") -> Route:
+        """Return the route to all who want a topic, as far as they may see it.
 
-        They are sorted, so that the same handlers are the same tuple, in whatever order their prefixes were found.
+        Handlers are sorted, so that the same ones are the same tuple, in whatever order their prefixes were found.
         """
-        if self.is_guarded:
-            found = filter(Audience(topic).admits, found)
-        return tuple(sorted(found, key=_by_id))
+        here: list[Handler] = []
+        far: list[bytes] = []
+        for one in found:
+            if type(one) is FarHub:
+                far.append(one.hub)
+            else:
+                here.append(cast("Handler", one))
+        admits = Audience(topic).admits if self.is_guarded else None
+        handlers = tuple(sorted(here if admits is None else filter(admits, here), key=_by_id))
+        if not far or self._mesh is None:
+            return self._route(topic, handlers, sender)
+        barred = frozenset() if admits is None else frozenset(link for link in self._mesh.links if not admits(link))
+        return self._route(topic, handlers, sender, Ways(self._mesh, tuple(sorted(far)), barred))
 
-    def _route(self, topic: str, handlers: tuple[Handler, ...], sender: str = "") -> Route:
+    def _route(
+        self,
+        topic: str,
+        handlers: tuple[Handler, ...],
+        sender: str = "",
+        ways: Ways | None = None,
+    ) -> Route:
         source = self._owner_of(sender) if sender else None
         domains = None if self._policy is None else self._policy.domains(topic)
-        identity = handlers if domains is None and not sender else (domains, sender, source, handlers)
+        if ways is not None:
+            handlers += tuple(link for link in ways.links_from_here if link not in handlers)
+        is_simple = domains is None and not sender and ways is None
+        identity = handlers if is_simple else (domains, sender, source, handlers, ways)
         route = self._interned.get(identity)
         if route is None:
-            route = self._interned[identity] = Route(handlers, sender, source, domains)
+            route = self._interned[identity] = Route(handlers, sender, source, domains, ways)
         return route
 
     def miss(self, key: bytes) -> Route:

@@ -366,6 +366,22 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 100_000
 
 
+class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much a hub keeps of the other hubs of its mesh."""
+
+    hubs: Annotated[
+        int,
+        _between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013)."),
+    ] = 4_096
+    links: Annotated[
+        int, _between("links", 1, 100_000, "Links that another hub may tell of; one with more is refused (1007).")
+    ] = 1_024
+    prefixes: Annotated[
+        int,
+        _between("prefixes", 1, 100_000_000, "Prefixes that are kept of all other hubs; further ones are left out."),
+    ] = 1_000_000
+
+
 class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What there is to be shared out among users, where no other key says it; see docs/quotas.md."""
 
@@ -519,6 +535,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     access: AccessSettings = AccessSettings()
     zeek: ZeekSettings = ZeekSettings()
     names: NamesSettings = NamesSettings()
+    mesh: MeshSettings = MeshSettings()
     quotas: QuotaSettings = QuotaSettings()
     journal: JournalSettings = JournalSettings()
     shm: SharedMemorySettings = SharedMemorySettings()

@@ -20,8 +20,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
+from hub.limits import MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Told, Wanted
-from hub.mesh.limits import MeshLimits
 from hub.mesh.outgoing import Outgoing
 from hub.mesh.record import Record
 
@@ -48,7 +48,7 @@ class Knowledge(Generic[L]):
         limits: How much there may be.
     """
 
-    __slots__ = ("_due", "_limits", "_links", "own", "records", "refused_total")
+    __slots__ = ("_due", "_limits", "_links", "own", "prefixes", "records", "refused_total")
 
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
@@ -59,6 +59,8 @@ class Knowledge(Generic[L]):
         self._links: dict[L, Outgoing] = {}
         # Those that there may be something for since `take`.
         self._due: dict[L, None] = {}
+        # How many prefixes of other hubs are kept.
+        self.prefixes = 0
         # How many announcements were refused, as there were too many hubs; nothing takes away from it.
         self.refused_total = 0
 
@@ -153,7 +155,9 @@ class Knowledge(Generic[L]):
             return None
         self._check_neighbours(announcement)
         base = record.seq
-        change = record.take(announcement, self._limits.prefixes)
+        room = self._limits.prefixes_total - self.prefixes + len(record.wants)
+        change = record.take(announcement, min(self._limits.prefixes, room))
+        self.prefixes += len(change.added) - len(change.removed)
         outgoing.heard(hub, seq, record.seq)
         told_neighbours = announcement.neighbours is not None
         self._spread(link, record, base, (*change.added, *change.removed), neighbours=told_neighbours)
@@ -162,6 +166,7 @@ class Knowledge(Generic[L]):
     def forget(self, hub: bytes) -> Change:
         """Forget a hub; return what it wanted."""
         record = self.records.pop(hub)
+        self.prefixes -= len(record.wants)
         for outgoing in self._links.values():
             outgoing.forget(hub)
         return Change(removed=tuple(record.wants))

@@ -28,18 +28,19 @@ Not here: the bytes (`peers.wire`), who gets a message at this hub (`hub.routes`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from hub.filter import Change
+from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.knowledge import Knowledge
-from hub.mesh.limits import MeshLimits
 from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 from hub.mesh.upstream import Upstreams
+from hub.origin import Origin
 
 __all__ = ["BURST", "EVERY_S", "FORGET_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
 
@@ -75,6 +76,7 @@ class Mesh(Generic[L]):
         on_due: Called with a link that is to be told something: `take` has it.
         on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
         on_change: Called with what has become of the graph, and the names of all hubs in that, for people who watch.
+        on_check: Called when `check` is to be called at the end of this turn; more than once, where more has come.
         limits: How much is kept.
     """
 
@@ -92,6 +94,7 @@ class Mesh(Generic[L]):
         "_links",
         "_look_s",
         "_on_change",
+        "_on_check",
         "_on_clash",
         "_on_due",
         "_on_interest",
@@ -99,8 +102,10 @@ class Mesh(Generic[L]):
         "_outbid",
         "_settle_s",
         "_upstreams",
-        "epoch",
         "hub",
+        "origin",
+        "overtaken_messages",
+        "repeated_messages",
     )
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
@@ -113,16 +118,18 @@ class Mesh(Generic[L]):
         on_due: Callable[[L], object],
         on_clash: Callable[[int], object] = lambda _: None,
         on_change: Callable[[GraphChange, Mapping[bytes, str]], object] = lambda *_: None,
+        on_check: Callable[[], object] = lambda: None,
         limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
     ) -> None:
         own = Record(hub)
         own.name = name
         own.seq = 1
         self.hub = hub
-        # The epoch of what enters the mesh here now; it only grows.
-        self.epoch = 1
+        # What is said of whatever enters the mesh here now; its epoch only grows.
+        self.origin = Origin(hub, 1)
         self._on_trees, self._on_interest, self._on_due, self._on_clash = on_trees, on_interest, on_due, on_clash
         self._on_change = on_change
+        self._on_check = on_check
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
         self._upstreams: Upstreams[L] = Upstreams()
@@ -143,6 +150,9 @@ class Mesh(Generic[L]):
         self._is_asked = False
         # When the graph has changed last; when it is next looked which hubs can be reached, infinite if that is known.
         self._changed_s, self._look_s = 0.0, math.inf
+        # How many messages were not taken since the start: some that a newer epoch has overtaken, so that they are lost
+        # here; others of which nobody can tell, as they may have come by another link.
+        self.overtaken_messages = self.repeated_messages = 0
         # When the next hub is to be forgotten; infinite while all can be reached.
         self._forget_s = math.inf
 
@@ -162,6 +172,7 @@ class Mesh(Generic[L]):
         self._link_changes = True
         self._relink(self.hub)
         self._on_due(link)
+        self._on_check()
 
     def link_down(self, link: L) -> None:
         """A link is gone; it does no harm if it was none."""
@@ -173,6 +184,7 @@ class Mesh(Generic[L]):
         self._upstreams.leave(link)
         self._link_changes = True
         self._relink(self.hub)
+        self._on_check()
 
     # What is wanted here.
 
@@ -185,6 +197,7 @@ class Mesh(Generic[L]):
                     changes.pop(prefix, None)  # it was taken back before anybody was told
                 else:
                     changes[prefix] = is_wanted
+        self._on_check()
 
     # What others say.
 
@@ -204,6 +217,7 @@ class Mesh(Generic[L]):
             case Announcement():
                 self._hear(link, told)
         self._tell()
+        self._on_check()
 
     def _hear(self, link: L, announcement: Announcement) -> None:
         if announcement.hub == self.hub:
@@ -237,7 +251,7 @@ class Mesh(Generic[L]):
             self._settle(now_s)
         while self._settle_s and self._settle_s[0] <= now_s:
             del self._settle_s[0]
-            self.epoch += 1
+            self._begin_epoch()
             self._ask_for_the_unknown()
         if self._look_s <= now_s:
             self._look()
@@ -284,12 +298,15 @@ class Mesh(Generic[L]):
 
     # The graph.
 
+    def _begin_epoch(self) -> None:
+        self.origin = Origin(self.hub, self.origin.epoch + 1)
+
     def _relink(self, hub: bytes) -> None:
         """A hub has told of its links: perhaps the same as before, but others may have believed otherwise meanwhile.
 
         All that follows for messages follows at once: the next one may be in the same read.
         """
-        self.epoch += 1
+        self._begin_epoch()
         self._has_new_links = True
         if self._graph.update(hub, self._knowledge.records) and self._is_asked:
             self._is_asked = False
@@ -344,6 +361,13 @@ class Mesh(Generic[L]):
         """Return whether a message that comes by a link is taken here, which its origin and epoch decide."""
         return origin != self.hub and origin in self._knowledge.records and self._upstreams.accepts(link, origin, epoch)
 
+    def refuse(self, link: L, origin: Origin, messages: int) -> None:
+        """Count messages that were not taken."""
+        if self.is_lost(link, *origin):
+            self.overtaken_messages += messages
+        else:
+            self.repeated_messages += messages
+
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that was not taken is lost here for sure, as a newer epoch has overtaken it."""
         return self._upstreams.is_lost(link, origin, epoch)
@@ -355,6 +379,16 @@ class Mesh(Generic[L]):
         return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
 
     # Looking at it.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of what enters the mesh here now."""
+        return self.origin.epoch
+
+    @property
+    def links(self) -> Collection[L]:
+        """The links of this hub."""
+        return self._links.values()
 
     @property
     def records(self) -> dict[bytes, Record]:

@@ -171,6 +171,8 @@ class Greeting:
             left_s = connection.watch.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None
+        if hello.mesh:
+            conversation.tell_origins()
         write = connection.writer.write
         conversation.link = Link(node, handler, conversation.session, write, hello, self._link_id, proof)
         self._begin(hello, handler, "peer linked")

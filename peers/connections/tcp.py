@@ -22,6 +22,9 @@ from typing import Protocol, cast
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
+from hub.handler import Handler
+from hub.mesh.announcement import Digest, Wanted
+from hub.origin import Origin
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Share
 from hub.request_frame import Item
@@ -30,14 +33,16 @@ from peers.connections.connection import Connection
 from peers.connections.door import renew
 from peers.connections.greeting import Greeting
 from peers.links.link import Link
+from peers.links.onward import Onward
 from peers.node.node import Node
 from peers.verbs.verbs import CHANGES, Verb, Verbs
 from peers.wire.account import Account
 from peers.wire.control import Notice, encode_notice
-from peers.wire.hello import Hello
+from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
 from peers.wire.last_messages import LastMessages
 from peers.wire.oversize import fitting
+from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Closing, Event, Pong, Session
 from peers.wire.token import Renewal
 
@@ -153,6 +158,7 @@ class TcpConversation:
         self._greeting: Greeting | None = Greeting(node, queue, self, connection, dialled=dialled)
         """How it opens; None once it is over."""
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
+        self.session.mesh = MESH_VERSION
 
     @property
     def scheme(self) -> str:
@@ -205,6 +211,10 @@ class TcpConversation:
                 return _GREETING_EVENTS
             case Notice():
                 self._take_notice(event)
+            case Origin():
+                cast("Handler", self._connection.handler).origin = event
+            case AnnouncementPart() | Digest() | Wanted():
+                cast("Link", self.link).hear_of_mesh(event)
             case Account():
                 if self.link is not None:  # none yet, if this side has closed a link that is one too many
                     self.link.hear(event)
@@ -244,6 +254,10 @@ class TcpConversation:
         if self._shared is not None:
             self.render = self._shared.render
         return self._shared
+
+    def tell_origins(self) -> None:
+        """Tell the far side, a hub of the mesh, where messages have entered it."""
+        self.render = Onward(self.render_plainly).render
 
     def be_asked(self, verbs: Verbs) -> None:
         """Do from now on what the far side asks for."""

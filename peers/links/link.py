@@ -1,7 +1,9 @@
 """`Link`: what this hub tells a peer hub by itself: what it wants, what is served here, rules and names, and accounts.
 
 ```
-core: filter, services, rules, names ─▶ changes, merged until they are told ─▶ SUBSCRIBE, SERVE, RULE, NAMES
+core: mesh                           ─▶ changes, merged until they are told ─▶ ROUTING
+core: services, rules, names         ─▶ the same                            ─▶ SERVE, RULE, NAMES
+core: filter, for hubs without mesh  ─▶ the same                            ─▶ SUBSCRIBE
 handler: messages sent and arrived   ─▶ once a second where some arrived, and before CLOSE ─▶ ACCOUNT
 ```
 
@@ -16,11 +18,14 @@ accounts are for (`peers.node.accounts`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from hub.errors import CloseCode
+from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
+from hub.mesh.announcement import Digest, Wanted
 from hub.routes import Route
 from peers.links.announcement import Announcement
+from peers.links.mesh_news import MeshNews
 from peers.links.names import LinkNames
 from peers.links.outbox import Outbox
 from peers.links.proof import LinkProof
@@ -31,6 +36,7 @@ from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
 
 __all__ = ["Link"]
@@ -54,6 +60,7 @@ class Link:
     """
 
     __slots__ = (
+        "_assembly",
         "_ended",
         "_handler",
         "_id",
@@ -100,6 +107,7 @@ class Link:
         self._proof = proof
         if proof is not None:
             proof.hold(hello.until, node.loop.time())
+        self._assembly = Assembly(node.settings.limits.prefixes_per_peer)
         self.confirmed = self._told_arrived = 0
         self._is_settled = False
         self._ended = None
@@ -111,13 +119,19 @@ class Link:
         limit_bytes = hello.frame
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
         numbers = outbox.numbers
-        wanted = Announcement(outbox.due, limit_bytes, numbers, tells_of_itself=True)
         rules = LinkRules(outbox.due, limit_bytes, numbers)
         names = LinkNames(outbox.due, limit_bytes, numbers, node.log)
         services = Announcement(outbox.due, limit_bytes, numbers, (Kind.SERVE, Kind.UNSERVE))
-        for part in (wanted, rules, names, services):
+        for part in (rules, names, services):
             outbox.add(part)
-        node.core.attach(handler, wanted.change)
+        if hello.mesh:
+            node.core.attach(handler)
+            news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler))
+            node.core.link(handler, hello.id, news.tell)
+        else:
+            wanted = Announcement(outbox.due, limit_bytes, numbers, tells_of_itself=True)
+            outbox.add(wanted)
+            node.core.attach(handler, wanted.change)
         node.core.rules.tell(handler, rules.change)
         node.core.names.link(handler, hello.id, names.change)
         node.core.requests.tell(handler, services.change)
@@ -141,6 +155,17 @@ class Link:
         again = self._outbox.refuse(notice.request, self._node.loop.time(), for_now=for_now) and for_now
         self._node.accounts.refused += again
         return again
+
+    # The mesh.
+
+    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted) -> None:
+        """The peer tells what it knows of the mesh; of what cannot be taken it is told why."""
+        try:
+            whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
+            if whole is not None:
+                self._node.core.mesh.hear(self._handler, whole)
+        except RejectedError as error:
+            self._session.reject(error)
 
     # Accounts.
 

@@ -1,7 +1,7 @@
 """`Outbox`: what this hub has to tell a peer hub by itself, written when a turn is over, in portions, while it reads.
 
 ```
-core: filter, rules, names, services ─▶ Announcement, LinkRules, LinkNames: merged changes ─▶ due(part)
+core: mesh, rules, names, services ─▶ MeshNews, LinkRules, LinkNames, Announcement: merged changes ─▶ due(part)
                                                             end of the turn: part.take() ─▶ write
 ```
 
@@ -24,7 +24,7 @@ from hub.handler import Handler
 from peers.links.attempts import Attempts
 from peers.transport.backoff import Backoff
 
-__all__ = ["PORTIONS_PER_TURN", "Outbox", "Part"]
+__all__ = ["PORTIONS_PER_TURN", "AnsweredPart", "Outbox", "Part"]
 
 PORTIONS_PER_TURN: Final = 4
 """What is written in one turn, so that a link that comes up does not hold up the rest: 2,000 names, 10 ms."""
@@ -44,14 +44,18 @@ _CALM_S: Final = 2 * _AGAIN_CAP_S
 class Part(Protocol):
     """Changes of one kind."""
 
-    attempts: Attempts[Any, Any]
-    """What the peer has not answered yet, and what it has refused."""
-
     def take(self) -> bytes:
         """Return the next portion, as frames, and forget it; nothing if there is nothing to tell any more.
 
         A part that has more than that says once more that it is due.
         """
+
+
+class AnsweredPart(Part, Protocol):
+    """Changes of one kind, which the peer may refuse."""
+
+    attempts: Attempts[Any, Any]
+    """What the peer has not answered yet, and what it has refused."""
 
     def refuse(self, number: int, *, for_now: bool) -> bool:
         """The peer has refused a frame of that number; return False if it is none of this part's."""
@@ -88,7 +92,7 @@ class Outbox:
     _refused_s: float
     """When the peer has refused something last."""
 
-    _parts: list[Part]
+    _parts: list[AnsweredPart]
     """Those that were told to `add`."""
 
     numbers: Iterator[int]
@@ -114,7 +118,7 @@ class Outbox:
         self._parts = []
         self.numbers = count(1)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: AnsweredPart) -> None:
         """Have a part told what the peer answers."""
         self._parts.append(part)
 

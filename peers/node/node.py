@@ -18,7 +18,7 @@ from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.events import messages_lost
 from hub.handler import Handler
-from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, RouteLimits
 from hub.memory import STAGED_PARTS, Memory
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
@@ -35,12 +35,13 @@ from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
+from peers.node.mesh_clock import MeshClock
 from peers.node.vacancies import Vacancies
 from peers.shm.sharing import SharedMemory
 from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import read_users
-from peers.wire.hello import Hello, QueueWish
+from peers.wire.hello import MESH_VERSION, Hello, QueueWish
 
 __all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
 
@@ -124,16 +125,7 @@ class Node:
         self.memory = Memory(memory_limit_bytes(settings.limits.memory_bytes), resident_bytes)
         self.held = self.memory.account("connections")
         """What connections hold beside queues: frames that are not complete, and what transports have not written."""
-        self.core = Core(
-            self._wake,
-            core_limits(settings),
-            asked_of_leaves=settings.zeek.topics,
-            may_ask_leaves=self._may_ask_zeeks,
-            wake_at=self._expire_at,
-            hub_id=self.id,
-            memory=self.memory,
-            quotas=Quotas(totals(settings, self.memory.limit_bytes)),
-        )
+        self.core = self._make_core()
         self.keepalive = Keepalive(self.loop.time())
         self.events = CommonShare(EVENTS_PER_TURN, self.after_turn)
         self.changes = CommonShare(CHANGES_PER_TURN, self.after_turn)
@@ -246,6 +238,25 @@ class Node:
             self._released = asyncio.Event()
             await self._released.wait()
 
+    def _make_core(self) -> Core:
+        """Return the core, with a clock for what it must do by time."""
+        settings = self.settings
+        clock = MeshClock(self.loop, self.after_turn)
+        core = Core(
+            self._wake,
+            core_limits(settings),
+            asked_of_leaves=settings.zeek.topics,
+            may_ask_leaves=self._may_ask_zeeks,
+            wake_at=self._expire_at,
+            check_mesh=clock.ask,
+            hub_id=self.id,
+            hub_name=self.name,
+            memory=self.memory,
+            quotas=Quotas(totals(settings, self.memory.limit_bytes)),
+        )
+        clock.watch(core.mesh)
+        return core
+
     def _make_audit(self) -> Audit:
         """Return what tells admins who was refused what; the core tells it of requests."""
         audit = Audit(self.core.announce, time.time)
@@ -286,6 +297,7 @@ class Node:
             journal=self.journal.id,
             link=link,
             token=token,
+            mesh=MESH_VERSION,
             until=None if until_s == math.inf else max(0.0, until_s),
         )
 
@@ -351,4 +363,5 @@ def core_limits(settings: Settings) -> CoreLimits:
         routes=RouteLimits(limits.routes, limits.routes_bytes),
         names=NameLimits(names.per_client, names.queue, names.total, names.per_peer),
         requests=settings.requests,
+        mesh=MeshLimits(settings.mesh.hubs, settings.mesh.links, limits.prefixes_per_peer, settings.mesh.prefixes),
     )

@@ -13,10 +13,23 @@ from hub.overflow import Overflow, QueueLimits
 from peers.wire.kinds import Kind
 from peers.wire.token import check_token
 
-__all__ = ["FRAME_LIMIT_BYTES", "ID_BYTES", "NAME_LIMIT_BYTES", "PROTOCOL", "SOFTWARE", "Hello", "QueueWish", "grant"]
+__all__ = [
+    "FRAME_LIMIT_BYTES",
+    "ID_BYTES",
+    "MESH_VERSION",
+    "NAME_LIMIT_BYTES",
+    "PROTOCOL",
+    "SOFTWARE",
+    "Hello",
+    "QueueWish",
+    "grant",
+]
 
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
+
+MESH_VERSION = 1
+"""What a hub says as `mesh`."""
 
 SOFTWARE = f"topichub {__version__}"
 

@@ -16,24 +16,15 @@ No state, no I/O. Not here: which messages of an epoch are taken (`hub.mesh`), a
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import encode_frame
+from hub.origin import Origin
 from peers.wire.kinds import Kind
 
-__all__ = ["Origin", "decode_origin", "encode_origin"]
+__all__ = ["decode_origin", "encode_origin"]
 
 _BODY = Struct(">16sI")
-
-
-class Origin(NamedTuple):
-    """Where the messages behind it have entered the mesh."""
-
-    hub: bytes
-    """The id of the hub, 16 bytes."""
-    epoch: int
-    """Its epoch, 0 to 2³² - 1; 0 is also that of a hub which knows nothing of the mesh."""
 
 
 def encode_origin(origin: Origin) -> bytes:

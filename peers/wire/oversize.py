@@ -25,6 +25,8 @@ def fitting(batches: list[Batch], limit_bytes: int) -> list[Batch | int]:
             fit.append(batch)
             continue
         for piece in _frames(batch, limit_bytes):
+            if isinstance(piece, Batch):
+                piece.origin = batch.origin
             if fit and isinstance(piece, int) and isinstance(fit[-1], int):
                 fit[-1] += piece
             else:

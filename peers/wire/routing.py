@@ -42,7 +42,7 @@ ENTRIES_PER_PART = 1_000
 """Most neighbours and prefixes together in one part: a turn's share of a connection, as with SUBSCRIBE."""
 
 HUBS_LIMIT = 10_000
-"""Most hubs in one digest, which then has 240 KB: more than a hub knows by default (`hub.mesh.limits`)."""
+"""Most hubs in one digest, which then has 240 KB: more than a hub knows by default (`hub.limits`)."""
 
 _HUB_BYTES = 24
 """The most that an id takes together with its number: 1 for the array, 18 for the id, 5 for the number."""

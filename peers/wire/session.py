@@ -47,6 +47,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
 from hub.mesh.announcement import Digest, Wanted
+from hub.origin import Origin
 from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.account import Account, decode_account
@@ -62,7 +63,7 @@ from peers.wire.control import (
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, NamesHeard, decode_claim, decode_names, decode_release, numbered
-from peers.wire.origin import Origin, decode_origin
+from peers.wire.origin import decode_origin
 from peers.wire.records import (
     Commit,
     Fetch,

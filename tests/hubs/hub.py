@@ -200,6 +200,10 @@ class Hub:
             prefix: count for handler in handlers if handler.name == name for prefix, count in handler.prefixes.items()
         }
 
+    def wanted_by(self, other: Hub) -> set[str]:
+        """What this hub knows that another hub of its mesh wants."""
+        return set(self.node.core.far_hubs.wanted_by(other.node.id))
+
     def later(self, seconds: float) -> None:
         """Put the clock forward, and do what is due then."""
         self.clock.ahead_s += seconds

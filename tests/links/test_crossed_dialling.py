@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -85,10 +84,6 @@ async def test_exactly_one_link_stays(*, wanted: bool) -> None:
         assert len(ours) == 1, seed
         assert len(scene.nodes[0].links) == len(scene.nodes[1].links) == 1
         if wanted:
-            assert [list(one.prefixes) for one in links(scene.nodes[0])] == [["/a"]]
-            assert [list(one.prefixes) for one in links(scene.nodes[1])] == [["/a"]]
-
-
-def links(node: Node) -> list[Any]:
-    """Handlers of its links."""
-    return [one for one in node.core.handlers.values() if one.role is Role.LINK]
+            assert [len(node.core.mesh.links) for node in scene.nodes] == [1, 1]
+            for node, far in zip(scene.nodes, reversed(scene.nodes), strict=True):
+                assert list(node.core.far_hubs.wanted_by(far.id)) == ["/a"]

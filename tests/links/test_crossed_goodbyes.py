@@ -57,8 +57,8 @@ def linked() -> tuple[Side, Side]:
     for side in (one, other):
         side.end.connection.connection_made(side.end)
     play(one, other, deque)
-    assert one.link.prefixes
-    assert other.link.prefixes
+    assert list(one.node.core.far_hubs.wanted_by(other.node.id)) == ["/"]
+    assert list(other.node.core.far_hubs.wanted_by(one.node.id)) == ["/"]
     return one, other
 
 

@@ -47,13 +47,13 @@ async def way(south: Hub) -> AsyncIterator[Way]:
 async def linked(north: Hub, south: Hub, *prefixes: str) -> None:
     """Wait until the link is up on both sides, and what is wanted is known."""
     await eventually(lambda: len(north.node.links) == len(south.node.links) == 1)
-    await eventually(lambda: has(north, "south", prefixes) and has(south, "north", ()))
+    await eventually(lambda: has(north, south, prefixes) and has(south, north, ()))
 
 
-def has(hub: Hub, name: str, prefixes: tuple[str, ...]) -> bool:
-    """Whether the hub of that name is linked and wants exactly this."""
-    found = [handler for handler in hub.node.core.handlers.values() if handler.name == name]
-    return len(found) == 1 and set(found[0].prefixes) == set(prefixes)
+def has(hub: Hub, other: Hub, prefixes: tuple[str, ...]) -> bool:
+    """Whether another hub is linked and wants exactly this."""
+    found = [handler for handler in hub.node.core.handlers.values() if handler.name == other.node.name]
+    return len(found) == 1 and hub.wanted_by(other) == set(prefixes)
 
 
 async def losses(watcher: RawClient, count: int) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.mesh.announcement import Wanted
 from hub.names.claim import Wish
+from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rule import Rule
 from peers.wire.account import Account, encode_account
@@ -16,7 +17,7 @@ from peers.wire.control import Notice, decode_close, encode_close, encode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
-from peers.wire.origin import Origin, encode_origin
+from peers.wire.origin import encode_origin
 from peers.wire.records import (
     Commit,
     Fetch,

@@ -196,7 +196,7 @@ async def test_a_peer_hub(start_hub: StartHub) -> None:
     recognise(west)
     watcher = Watcher(west, "")
     east.dial(west)
-    await eventually(lambda: "" in east.prefixes("west"))
+    await eventually(lambda: "" in east.wanted_by(west))
     with structlog.testing.capture_logs() as logs:
         client = await east.client()
         for topic in BRINGABLE:
@@ -215,7 +215,7 @@ async def test_what_a_peer_hub_takes(start_hub: StartHub) -> None:
     recognise(west)
     reader = await east.client("")
     east.dial(west)
-    await eventually(lambda: "" in west.prefixes("alice"))
+    await eventually(lambda: "" in west.wanted_by(east))
     client = await west.client()
     for topic in (*BRINGABLE, "/zeek/last"):
         await client.publish(topic, topic)

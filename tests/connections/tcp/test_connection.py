@@ -39,6 +39,7 @@ async def test_hello_is_answered(start_hub: StartHub) -> None:
         software=SOFTWARE,
         queue=QueueWish(8192, 64 << 20, Overflow.DROP_OLDEST),
         frame=16 << 20,
+        mesh=1,
     )
 
 

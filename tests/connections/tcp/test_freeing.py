@@ -81,7 +81,7 @@ async def link_and_part(dialling: Hub, dialled: Hub) -> None:
     dialling.dial(dialled)
     for hub, far in ((dialling, dialled), (dialled, dialling)):
         await eventually(lambda hub=hub: len(hub.node.links) == 1)  # type: ignore[misc]
-        await eventually(lambda hub=hub, far=far: "/a" in hub.handler(far.node.name).prefixes)  # type: ignore[misc]
+        await eventually(lambda hub=hub, far=far: "/a" in hub.wanted_by(far))  # type: ignore[misc]
     await readers[0].publish("/a", 1)
     for reader in readers:
         assert await reader.values(1) == [("/a", 1)]

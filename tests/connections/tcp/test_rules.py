@@ -174,7 +174,7 @@ async def test_rules_cross_a_link(start_hub: StartHub) -> None:
         await rule(client, "a", "b")
     link = south.handler("north")
     await eventually(lambda: set(south.node.core.rules.of(link)) == {check_rule(["a", "b"])})
-    await eventually(lambda: "/t" in link.prefixes)
+    await eventually(lambda: "/t" in south.wanted_by(north))
     await source.send(labelled(1, "a"), labelled(2, "a", "b", "c", topic="/u"), labelled(3, "a", "b"))
     assert values_of([await one.frame(), await one.frame()]) == [2, 3]
     assert values_of([await two.frame(), await two.frame(), await two.frame()]) == [1, 2, 3]

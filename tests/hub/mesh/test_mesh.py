@@ -10,9 +10,9 @@ import pytest
 
 from hub.errors import RejectedError
 from hub.filter import Change
+from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.graph_change import GraphChange
-from hub.mesh.limits import MeshLimits
 from hub.mesh.mesh import BURST, FORGET_S, OUTBID_LIMIT, SETTLE_S, Mesh
 
 
@@ -328,7 +328,7 @@ def test_a_number_that_leaves_no_room_above_it_is_not_outbid(seq: int) -> None:
 
 def test_hubs_links_and_prefixes_are_limited() -> None:
     """What is over a limit is left out or refused, and counted."""
-    limits = MeshLimits(hubs=3, neighbours=2, prefixes=2)
+    limits = MeshLimits(hubs=3, neighbours=2, prefixes=2, prefixes_total=3)
     a, b = Hub(1, limits), Hub(2)
     connect(a, b)
     settle(a, b, now_s=0)
@@ -336,11 +336,16 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     a.mesh.hear(link, Announcement(b"c" * 16, 0, 1, "", (), ("/1", "/2", "/3")))
     assert a.wanted[b"c" * 16] == {"/1", "/2"}
     assert a.mesh.records[b"c" * 16].left_out == 1
+    a.mesh.hear(link, Announcement(b.id, 1, 100, "", None, ("/4", "/5")))
+    assert a.wanted[b.id] == {"/4"}
+    a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", None, (), ("/1",)))
+    a.mesh.hear(link, Announcement(b.id, 1, 101, "", None, ("/5",)))
+    assert a.wanted[b.id] == {"/4", "/5"}
     with pytest.raises(RejectedError, match="3 hubs are known here, the limit is 3"):
         a.mesh.hear(link, Announcement(b"d" * 16, 0, 1))
     too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
     with pytest.raises(RejectedError, match="3 links, the limit is 2"):
-        a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", too_many))
+        a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, "", too_many))
 
 
 def test_a_hub_that_is_refused_is_not_known() -> None:

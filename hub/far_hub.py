@@ -1,0 +1,33 @@
+"""`FarHub`: another hub of the mesh, as one of those who want something.
+
+It stands in the multimap beside handlers. What it wants goes on the links that lead to it, and which these are depends
+on where a message has entered the mesh: see `hub.routes`.
+
+Owner: `hub.far_hubs`.
+"""
+
+from __future__ import annotations
+
+from hub.delivery import Delivery, Role
+
+__all__ = ["FarHub"]
+
+
+class FarHub:
+    """One hub.
+
+    Args:
+        hub: Its id.
+    """
+
+    __slots__ = ("delivery", "hub", "prefixes")
+
+    def __init__(self, hub: bytes) -> None:
+        self.hub = hub
+        # Links are not asked for what it wants, as it asks for that itself; leaves are.
+        self.delivery = Delivery.of(Role.LINK)
+        # What it wants, as far as it stands in the multimap.
+        self.prefixes: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<FarHub {self.hub.hex()}>"

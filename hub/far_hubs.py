@@ -1,0 +1,79 @@
+"""`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
+
+```
+mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap; routes forget what they touch
+```
+
+Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
+Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does not hold up anybody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from hub.far_hub import FarHub
+from hub.filter import Change
+from hub.prefixes import PrefixSubscriptions
+from hub.turn import Turn
+
+__all__ = ["FarHubs"]
+
+
+class FarHubs:
+    """The other hubs.
+
+    Args:
+        prefixes: Where their prefixes go.
+        turn: Gives the steps.
+    """
+
+    __slots__ = ("_hubs", "_prefixes", "_steps", "_turn")
+
+    def __init__(self, prefixes: PrefixSubscriptions, turn: Turn) -> None:
+        self._prefixes = prefixes
+        self._turn = turn
+        # Id → hub, from the first prefix that it wants to the last.
+        self._hubs: dict[bytes, FarHub] = {}
+        # What is still to be done, in the order in which it came.
+        self._steps: deque[Iterator[None]] = deque()
+
+    def __iter__(self) -> Iterator[FarHub]:
+        """Return those that want something."""
+        return iter(self._hubs.values())
+
+    def wanted_by(self, hub: bytes) -> Collection[str]:
+        """Return the prefixes that a hub wants, as far as they stand in the multimap."""
+        far = self._hubs.get(hub)
+        return far.prefixes.keys() if far is not None else ()
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether something is still to be done."""
+        return bool(self._steps)
+
+    def change(self, hub: bytes, change: Change) -> None:
+        """What a hub wants has changed."""
+        self._steps.append(self._changing(hub, change))
+        self._turn.request()
+
+    def go_on(self) -> None:
+        """Do what this turn has steps for."""
+        for _ in chain.from_iterable(self._left()):
+            if not self._turn.step():
+                return
+
+    def _left(self) -> Iterator[Iterator[None]]:
+        while self._steps:
+            yield self._steps[0]
+            self._steps.popleft()
+
+    def _changing(self, hub: bytes, change: Change) -> Iterator[None]:
+        far = self._hubs.get(hub)
+        if far is None:
+            far = self._hubs[hub] = FarHub(hub)
+        yield from self._prefixes.changing(far, change)
+        if not far.prefixes:
+            self._hubs.pop(hub, None)

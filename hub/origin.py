@@ -1,0 +1,20 @@
+"""`Origin`: where, and when, messages have entered the mesh.
+
+It stands beside the batches that a hub passes on, and in links in front of what it holds for (`peers.wire.origin`);
+what it is for says `hub.mesh.upstream`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Origin"]
+
+
+class Origin(NamedTuple):
+    """Where messages have entered the mesh."""
+
+    hub: bytes
+    """The id of the hub, 16 bytes."""
+    epoch: int
+    """Its epoch, 0 to 2³² - 1; 0 is also that of a hub which knows nothing of the mesh."""

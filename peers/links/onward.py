@@ -1,0 +1,50 @@
+"""`Onward`: messages on their way to a peer hub, with ORIGIN in front of what has entered the mesh elsewhere.
+
+```
+batches:  [origin A][origin A][origin B]  ─▶  ORIGIN A, frames, frames, ORIGIN B, frames      (A was not said yet)
+```
+
+Owner: one connection. Invariant: the far side knows the origin of everything that it is sent. Cost: a comparison a
+batch, and a frame of 28 bytes where the origin changes; messages are written as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+
+from hub.batch import Batch
+from hub.origin import Origin
+from peers.wire.origin import encode_origin
+
+__all__ = ["Onward"]
+
+_origin = attrgetter("origin")
+
+
+class Onward:
+    """What was said of origins on one link.
+
+    Args:
+        render: Returns batches as frames that the far side takes.
+    """
+
+    __slots__ = ("_render", "_said")
+
+    def __init__(self, render: Callable[[list[Batch]], list[bytes]]) -> None:
+        self._render = render
+        # What the far side takes for the origin of what comes next; None before the first.
+        self._said: Origin | None = None
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as frames, with ORIGIN where it changes."""
+        if len(batches) == 1 and batches[0].origin is self._said:  # most often
+            return self._render(batches)
+        frames: list[bytes] = []
+        for origin, some in groupby(batches, _origin):
+            if origin != self._said:
+                frames.append(encode_origin(origin))
+                self._said = origin
+            frames += self._render(list(some))
+        return frames
