@@ -122,8 +122,7 @@ class Handler:
         frame_limit_bytes: int = ANY_FRAME_BYTES,
         rights: Rights | None = None,
     ) -> None:
-        # 0 until the core gives the handler a number, as it is attached.
-        self.id = 0
+        self.id = 0  # until the core gives the handler a number, as it is attached
         # What it gets, what it may do, and what follows: the parts of its `Standing`, each an attribute of the handler,
         # since they are asked for with each batch and request. `restrict`, `take_shared` and new rights change them.
         self._stand(Delivery.of(role), rights)
@@ -148,8 +147,7 @@ class Handler:
         self.closed = False
         # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
         self.origin: Origin | None = None
-        # How many messages were taken from it; the core counts them.
-        self.published_messages = 0
+        self.published_messages = 0  # how many were taken from it; the core counts them
         # How much the outlet was given, bytes: messages, requests and replies.
         self.delivered_bytes = 0
         # Of the dropped messages, those that had no form in what the far side reads.
@@ -260,7 +258,8 @@ class Handler:
         self._pending_bytes += batch.size_bytes
         if not self._dirty:
             self._dirty = True
-            self._on_dirty(self)
+            on_dirty = self._on_dirty  # what is called right where it is looked up in a slot is looked up the slow way
+            on_dirty(self)
         if self._pending_bytes >= self._write_limit:
             self._write_early()
 

@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_core",
         "_is_dialled",
         "_liveness",
         "_now_s",
@@ -107,7 +108,7 @@ class Connection(asyncio.Protocol):
         """What it says last, and what happens then."""
         self.watch = Watch(self)
         """Whether it may stay."""
-        self._now_s, self._liveness = node.loop.time, self.watch.liveness  # here, too, since each read needs them
+        self._core, self._now_s, self._liveness = node.core, node.loop.time, self.watch.liveness  # each read needs them
         self.holding = Holding(node.held)
         """What is charged for what has come of a frame, and for what is written and not read."""
         self.share = OwnShare(self)
@@ -163,7 +164,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Route what came; act on the rest."""
-        self._liveness.heard_s = self._now_s()
+        now_s = self._now_s  # what is called right where it is looked up in a slot is looked up the slow way
+        self._liveness.heard_s = now_s()
         try:
             self.session.feed(data)
             cost = len(data) // BYTES_PER_EVENT
@@ -265,8 +267,8 @@ class Connection(asyncio.Protocol):
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
         """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session, share, node = self.session, self.share, self.node
-        core, journal = node.core, node.journal
+        session, share = self.session, self.share
+        core, journal = self._core, self.node.journal
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
         event: Any = NEED_DATA
@@ -288,12 +290,12 @@ class Connection(asyncio.Protocol):
                     left = share.do(event, left)
                 if not session.has_more:
                     break
-                if share.left - left >= node.events.left:
+                if share.left - left >= self.node.events.left:
                     left = share.use_up(left)
             if event is not NEED_DATA or left != share.left:
                 self.has_acted = True
             if share.left - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
-                node.events.spend(share.left - left)
+                self.node.events.spend(share.left - left)
             share.left = left
             if left < REFILL_BELOW:
                 share.end()

@@ -64,7 +64,7 @@ class Watch:
     def opened(self) -> None:
         """The far side has said who it is: from now on it must give signs of life, and its proof must last."""
         due_s = self.liveness.heard_s + self.connection.node.settings.limits.ping_after_s
-        self._look_at(min(due_s, self._now_s() + self.proof_left_s()))
+        self.look_in(min(due_s - self._now_s(), self.proof_left_s()))
 
     def proof_left_s(self) -> float:
         """Return how many seconds are left before what the far side has shown for who it is ends; inf for never."""
@@ -75,11 +75,9 @@ class Watch:
 
     def look_in(self, seconds: float) -> None:
         """Look at the connection after so long, unless its socket is closed by then."""
-        self._look_at(self.connection.node.loop.time() + seconds)
-
-    def _look_at(self, when_s: float) -> None:
-        if not self.connection.is_lost:
-            self.connection.node.keepalive.watch(self, when_s)
+        connection = self.connection
+        if not connection.is_lost:
+            connection.node.keepalive.watch(self, connection.node.loop.time() + seconds)
 
     def check(self, now_s: float) -> float:
         """Keep the time limits; return when to look again."""
