@@ -126,9 +126,7 @@ class Handler:
         # What it gets, what it may do, and what follows: the parts of its `Standing`, each an attribute of the handler,
         # since they are asked for with each batch and request. `restrict`, `take_shared` and new rights change them.
         self._stand(Delivery.of(role), rights)
-        # What `delivery` says, beside it for the same reason.
-        self.is_link = self.delivery.is_link
-        self.is_peer = self.delivery.is_peer
+        self.is_link, self.is_peer = self.delivery.is_link, self.delivery.is_peer  # beside it for the same reason
         self.name = name
         self.address = address
         self.limits = limits
@@ -148,8 +146,7 @@ class Handler:
         # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
         self.origin: Origin | None = None
         self.published_messages = 0  # how many were taken from it; the core counts them
-        # How much the outlet was given, bytes: messages, requests and replies.
-        self.delivered_bytes = 0
+        self.delivered_bytes = 0  # of messages, requests and replies that the outlet was given
         # Of the dropped messages, those that had no form in what the far side reads.
         self.unreadable_messages = 0
         # How many messages it was offered, without those that were thrown away with the connection.

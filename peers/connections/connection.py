@@ -6,16 +6,24 @@ socket ─ data_received ─▶ session.feed, next_event ─▶ Run, Stretch ─
 core ─ Handler.offer ... end_read ─▶ Writer.send ─▶ conversation.render ─▶ one write
 ```
 
-Purpose: all that does not depend on the protocol: reading within a turn's share, holding a sender back for the journal,
-signs of life, lingering, draining, and giving everything back. It is the last line of defence too: whatever goes wrong
-in a conversation ends its connection, and nobody else notices.
+Purpose: all that does not depend on the protocol. What is read, and why nothing is read, is here, and so is giving
+everything back; the rest is in parts, each with a state of its own:
 
-Owner: the event loop. Invariants: one write for what a read brought (uvloop makes it one system call for what all reads
-of a turn brought); a far side that feeds a journal which is behind is not read on until that has caught up, nor is one
-whose user is faster than he may be.
+| part | what it decides |
+|---|---|
+| `Writer` | what is written, and when; it is the outlet of the handler |
+| `OwnShare` | how much is done in a turn of the loop, and what waits |
+| `Charging` | what the user is charged, and how fast he may be |
+| `Watch` | whether it may stay: handshake, proof, signs of life, slow frames |
+| `Ending` | draining, the last word, lingering |
 
-Cost: per read, not per message. Not here: what is said (`peers.connections.conversation`), what is written, and when
-(`peers.connections.writer`).
+It is the last line of defence too: whatever goes wrong in a conversation ends its connection, and nobody else notices.
+
+Owner: the event loop. Invariants: it is read exactly while nothing stands in the way (`peers.connections.reading`); one
+write for what a read brought (uvloop makes it one system call for what all reads of a turn brought); once it is over,
+neither its conversation nor a part knows it, so that it is freed at once.
+
+Cost: per read, not per message. Not here: what is said (`peers.connections.conversation`).
 """
 
 from __future__ import annotations
