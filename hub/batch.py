@@ -66,6 +66,11 @@ class Message(NamedTuple):
         """Name to whose owner alone the message was sent; empty for none."""
         return ""
 
+    @property
+    def origin(self) -> bytes:
+        """Id of the hub where the message has entered the mesh; empty where the hub was not asked, or does not say."""
+        return b""
+
     def view(self) -> AbstractContextManager[memoryview]:
         """Look at a value that is bytes, for `with message.view() as memory`.
 

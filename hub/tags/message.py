@@ -22,6 +22,7 @@ class TaggedMessage(Message):
     """
 
     _envelope: Envelope
+    origin: bytes = b""
 
     def __new__(cls, envelope: Envelope, value: Any) -> TaggedMessage:  # noqa: PYI034 -- not of classes made of it
         """Make the pair of topic and value."""

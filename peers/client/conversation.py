@@ -55,6 +55,7 @@ class Introduction:
     token: str = field(default="", repr=False)
     queue: QueueWish | None = None
     narrow: bool = False
+    origins: bool = False
 
 
 class Conversation(Protocol):

@@ -223,7 +223,9 @@ class Exchange:
 
     async def _attempt(self) -> tuple[Connection, Hello]:
         settings = self.settings
-        introduction = Introduction(settings.name, await self._token.fresh(), settings.queue, settings.narrow)
+        introduction = Introduction(
+            settings.name, await self._token.fresh(), settings.queue, settings.narrow, settings.origins
+        )
         routes = self.subscriptions.routes
         told = (self.subscriptions.receive, self._told, self._write, self.services.flush)
 

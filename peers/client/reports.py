@@ -19,6 +19,7 @@ from typing import Any
 from hub.batch import Batch, Message
 from hub.errors import PeerError, RejectedError
 from hub.topics import printable
+from peers.client.origins import with_origin
 from peers.client.settings import ClientSettings
 from peers.client.values import BadMessage, decode_batch
 
@@ -71,7 +72,7 @@ class Reports:
         messages, bad = decode_batch(batch)
         for each in bad:
             self.bad(each)
-        return messages
+        return messages if batch.origin is None else with_origin(messages, batch.origin.hub)
 
     def call(self, function: Callable[[Any], object], argument: object) -> None:
         """Call one of the program's functions; what it raises is reported, not passed on."""

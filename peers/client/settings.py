@@ -38,6 +38,8 @@ class Options(TypedDict, total=False):
             connection, and again before the proof ends in one that goes on. A plain one must be quick.
         narrow: Whether a subscription to more than this client may see is taken, for the part that it may see. If not,
             it is refused.
+        origins: Whether messages say in `origin` by which hub they have entered the mesh. Hubs tell it over TCP and
+            Unix sockets.
         ca: Over TLS, the PEM file of the authorities that may vouch for the hub; the system's where left out.
         certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
         key: The PEM file of its key; left out where the certificate's file has it.
@@ -64,6 +66,7 @@ class Options(TypedDict, total=False):
     name: str
     token: Token
     narrow: bool
+    origins: bool
     ca: str
     certificate: str
     key: str
@@ -98,6 +101,7 @@ class ClientSettings:
     name: str = ""
     token: Token = field(default="", repr=False)
     narrow: bool = False
+    origins: bool = False
     ca: str = ""
     certificate: str = ""
     key: str = ""

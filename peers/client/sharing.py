@@ -306,6 +306,13 @@ class SharingConversation(WireConversation):
             self.use_ring(self._ring)
 
     def _messages(self, event: SharedMessages) -> Event:
+        """Take messages in shared memory."""
+        messages = self._messages_of(event)
+        if self._origins is not None and isinstance(messages, Run):
+            messages.origin = self._origins.now
+        return messages
+
+    def _messages_of(self, event: SharedMessages) -> Event:
         frame = event.frame
         route = self._routes.find(frame.routing_key)
         try:

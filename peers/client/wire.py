@@ -13,6 +13,7 @@ from hub.request_frame import Reply, Request
 from hub.stretch import Stretch
 from hub.tags.rule import Rule
 from peers.client.conversation import Event, Introduction, Unreadable
+from peers.client.origins import Origins
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
@@ -42,7 +43,7 @@ class WireConversation:
         frame_limit_bytes: Largest body taken from the hub.
     """
 
-    __slots__ = ("_frame_limit_bytes", "_introduction", "_session", "half_close")
+    __slots__ = ("_frame_limit_bytes", "_introduction", "_origins", "_session", "half_close")
 
     def __init__(
         self, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = _FRAME_LIMIT_BYTES
@@ -51,6 +52,9 @@ class WireConversation:
         self._introduction = introduction
         self._frame_limit_bytes = frame_limit_bytes
         self._session: Session[Route] = Session("client", routes, frame_limit_bytes)
+        self._session.origins = introduction.origins
+        # None where the client has not asked where messages have entered.
+        self._origins = Origins() if introduction.origins else None
 
     @property
     def closed(self) -> bool:
@@ -69,6 +73,7 @@ class WireConversation:
             name=who.name,
             token=who.token,
             narrow=who.narrow,
+            origins=who.origins,
             queue=who.queue,
             frame=self._frame_limit_bytes,
             shared=shared,
@@ -76,6 +81,10 @@ class WireConversation:
 
     def receive(self, data: bytes) -> Iterator[Event]:
         """Yield the things that the hub says."""
+        events = self._receive(data)
+        return events if self._origins is None else self._origins.mark(events)
+
+    def _receive(self, data: bytes) -> Iterator[Event]:
         session = self._session
         opening = session.phase is Phase.OPENING
         session.feed(data)

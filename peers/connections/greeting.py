@@ -132,10 +132,14 @@ class Greeting:
     def _greet_client(self, hello: Hello) -> None:
         """Take a client in, and tell it what it was granted."""
         node, conversation = self._node, self._conversation
+        if hello.origins:
+            conversation.tell_client_origins()
         shared = conversation.share_memory(hello.frame) if hello.shared else None
         limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)
         introduction = node.hello(limits, self._link_id, until_s=self._connection.watch.proof_left_s())
+        if hello.origins:
+            introduction = msgspec.structs.replace(introduction, origins=True)
         if shared is not None:
             handler.take_shared()
             introduction = msgspec.structs.replace(introduction, shared=shared.offered_bytes)

@@ -32,6 +32,7 @@ from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.door import renew
 from peers.connections.greeting import Greeting
+from peers.connections.told_origins import ToldOrigins
 from peers.links.link import Link
 from peers.links.onward import Onward
 from peers.node.node import Node
@@ -114,6 +115,7 @@ class TcpConversation:
         "_greeting",
         "_has_eof",
         "_node",
+        "_origins",
         "_share",
         "_shared",
         "_verbs",
@@ -149,6 +151,8 @@ class TcpConversation:
         self.render = self.render_plainly
         """Returns batches as the far side has them: the same, unless values are in shared memory. It is chosen once, by
         HELLO, since it is called for each write."""
+        self._origins: ToldOrigins | None = None
+        """What a client was told of where messages have entered the mesh; None for those that have not asked."""
         self._verbs: Verbs | None = None
         """What the far side may ask, from its HELLO on."""
         self.link: Link | None = None
@@ -259,6 +263,11 @@ class TcpConversation:
         """Tell the far side, a hub of the mesh, where messages have entered it."""
         self.render = Onward(self.render_plainly).render
 
+    def tell_client_origins(self) -> None:
+        """Tell a client, which wishes so, where messages have entered the mesh; before memory is shared with it."""
+        self._origins = ToldOrigins(self._node.id, self.render_plainly)
+        self.render = self.render_plainly = self._origins.render
+
     def be_asked(self, verbs: Verbs) -> None:
         """Do from now on what the far side asks for."""
         self._verbs = verbs
@@ -320,6 +329,10 @@ class TcpConversation:
                 self._connection.writer.lose(piece)
                 frames.append(self.render_gap(piece))
         return frames
+
+    def render_origin(self, batch: Batch) -> bytes:
+        """Return ORIGIN, where it must stand in front of a batch that is not rendered here; else nothing."""
+        return b"" if self._origins is None else self._origins.before(batch)
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Return requests and replies as frames."""
@@ -384,6 +397,7 @@ class TcpConversation:
         if self.link is not None:
             self.link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
         self._greeting = self._verbs = self._shared = self._share = self.link = None  # they know this conversation
+        self._origins = None
         self.render = self.render_plainly = as_they_came  # and so do others of these
 
 

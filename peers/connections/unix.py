@@ -244,6 +244,9 @@ class UnixValues:
     def _give_batch(self, batch: SharedBatch) -> None:
         if self._session.has_outgoing:  # answers stand before messages
             self._connection.writer.write_outgoing()
+        origin = self._conversation.render_origin(batch)
+        if origin:
+            self._connection.writer.write([origin])
         if batch.shared.handle.size_bytes > self._far_frame_limit:
             self._lose(batch)
         elif self._sharing.is_late(batch.shared) or (batch.is_block and not self._takes_blocks):

@@ -69,6 +69,7 @@ class SharedBatch(Batch):
         self.shared = shared
         self.shared_frame = encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_SHARED)
         self._forms = None
+        self.origin = None
         self._is_sound = False
         self._frame = frame
         # Empty until somebody needs the values as bytes; from then on the frame that holds them.

@@ -37,6 +37,7 @@ class SharedRun(Run[R]):
         self.route = route
         self.messages = frame.messages
         self.size_bytes = len(frame.key) + received.size_bytes + BATCH_OVERHEAD_BYTES
+        self.origin = None
         self._forms = None
         self._is_sound = False
         self._frame = frame

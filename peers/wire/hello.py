@@ -78,6 +78,8 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a hub: which version of the mesh it speaks, 0 for none. ORIGIN and ROUTING are said where both sides speak
     one."""
+    origins: bool = False
+    """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it will say it there."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a client, 1 if it takes shared memory, which works over a Unix socket only. From a hub that grants it, the
     size in bytes above which values should travel that way; 0 if it does not grant it."""

@@ -22,12 +22,14 @@ WITH_LINK                       ✓     ✓      ✓
 
               ACCOUNT  TOKEN  ORIGIN  ROUTING
 WITH_CLIENT               ✓
+WITH_HUB                         ✓
 WITH_LINK        ✓        ✓      ✓       ✓
 ```
 
 In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs. A client's
 MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are `SharedMessages`, if shared
-memory was granted. ORIGIN and ROUTING are expected only where both sides have said `mesh` in their HELLO.
+memory was granted. Between hubs, ORIGIN and ROUTING are expected only where both have said `mesh` in their HELLO; a
+client expects ORIGIN where both sides have said `origins`.
 
 A missing entry ends the connection with 1002, except for kinds that may be passed over (`IGNORABLE`). A connection
 feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`. The
@@ -215,6 +217,7 @@ class Session(Generic[R]):
         "has_more",
         "has_outgoing",
         "mesh",
+        "origins",
         "phase",
         "rejected_messages",
         "shared",
@@ -237,6 +240,8 @@ class Session(Generic[R]):
         """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
         self.mesh = 0
         """What this side has said as `mesh` in its HELLO; the owner sets it once, with that."""
+        self.origins = False
+        """Whether this side has said `origins` in its HELLO; a client sets it once, with that."""
         self._role = role
         self._awaits_last_word = False
         """True from the CLOSE of this side to the one of the peer hub, if that says one, too; with others never."""
@@ -571,6 +576,11 @@ class Session(Generic[R]):
     def _account(self, frame: Frame) -> Event:
         return decode_account(frame.body)
 
+    def _origin_from_hub(self, frame: Frame) -> Event:
+        if not (self.origins and self.far is not None and self.far.origins):
+            raise self._unexpected(Kind.ORIGIN)
+        return decode_origin(frame.body)
+
     def _origin(self, frame: Frame) -> Event:
         self._check_mesh(Kind.ORIGIN)
         return decode_origin(frame.body)
@@ -654,7 +664,7 @@ _RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] =
         *_ALIVE,
     ),
     Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
-    | {Kind.MESSAGES: Session._messages_from_hub},  # noqa: SLF001
+    | {Kind.MESSAGES: Session._messages_from_hub, Kind.ORIGIN: Session._origin_from_hub},  # noqa: SLF001
     Phase.WITH_LINK: _rules(
         Kind.SUBSCRIBE,
         Kind.UNSUBSCRIBE,

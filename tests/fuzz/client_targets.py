@@ -12,6 +12,7 @@ from hub.batch import Batch
 from hub.errors import JournalCorruptError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block
+from hub.origin import Origin
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from peers.client.conversation import Introduction
@@ -23,6 +24,7 @@ from peers.websocket.zeek.bridge_session import BridgeSession, Incoming, Opened
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
 from peers.wire.records import Records, records_parts
 from tests.client.test_routes import UNREADABLE
 from tests.fuzz.hub_targets import in_messages, messages_in, refitted_frames, zeek_messages
@@ -32,7 +34,7 @@ from tests.websocket.reading import events_of
 
 __all__ = ["CLIENT_TARGETS"]
 
-_HUB = Hello(protocol=1, role="hub", id=bytes(range(16)), name="hub").encode()
+_HUB = Hello(protocol=1, role="hub", id=bytes(range(16)), name="hub", origins=True).encode()
 _LIMIT_BYTES = 64 * 1024
 
 
@@ -64,9 +66,10 @@ def _read_block(block: bytes) -> None:
 
 
 def _run_wire(data: bytes) -> None:
-    conversation = WireConversation(Introduction(), LocalRoutes(UNREADABLE), _LIMIT_BYTES)
-    conversation.open()
     how, stream = data[:1] or b"\0", data[1:]
+    introduction = Introduction(origins=bool(how[0] & 0x40))
+    conversation = WireConversation(introduction, LocalRoutes(UNREADABLE), _LIMIT_BYTES)
+    conversation.open()
     _look_at(conversation.receive(stream if how[0] & 0x80 else _HUB + refitted_frames(stream)))
     conversation.take_outgoing()
 
@@ -89,7 +92,13 @@ def _wire_seeds() -> list[bytes]:
         encode_frame(Kind.PING, b"x"),
         encode_close(1001, "bye"),
     ]
-    return [*(b"\0" + frame for frame in frames), b"\0" + b"".join(frames), b"\x80" + _HUB + frames[0]]
+    origins = encode_origin(Origin(b"f" * 16, 1)) + frames[0] + frames[1] + encode_origin(Origin(b"g" * 16, 0))
+    return [
+        b"\x40" + origins + frames[0],
+        *(b"\0" + frame for frame in frames),
+        b"\0" + b"".join(frames),
+        b"\x80" + _HUB + frames[0],
+    ]
 
 
 # ---- WebSocket ----

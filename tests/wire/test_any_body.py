@@ -93,7 +93,7 @@ def test_a_failure_without_a_reason(size: int) -> None:
 
 
 def _hello(role: Any) -> bytes:
-    return Hello(protocol=1, role=role, id=b"x" * ID_BYTES, mesh=1).encode()
+    return Hello(protocol=1, role=role, id=b"x" * ID_BYTES, mesh=1, origins=True).encode()
 
 
 @pytest.mark.parametrize(("role", "far"), [("hub", "client"), ("hub", "hub"), ("client", "hub")])
@@ -121,6 +121,7 @@ def test_sessions(
     session: Session[Route] = Session(role, turn.core.routes, 1 << 16)
     session.shared = shared
     session.mesh = mesh
+    session.origins = bool(mesh)
     session.feed(_hello(far) + encode_frame(kind, body, key=key, flags=flags))
     found: list[Event] = []
     while (event := session.next_event()) is not NEED_DATA:

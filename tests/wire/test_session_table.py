@@ -63,7 +63,7 @@ WITH_LINK       .       .       ✓     ✓      ✓
               ACCOUNT  TOKEN  ORIGIN  ROUTING
 OPENING          .       .      .       .
 WITH_CLIENT      .       ✓      .       .
-WITH_HUB         .       .      .       .
+WITH_HUB         .       .      ✓       .
 WITH_LINK        ✓       ✓      ✓       ✓
 """
 """As documented; CLOSED is told apart: there nothing is read at all."""
@@ -128,13 +128,14 @@ def side_in(phase: Phase) -> Side:
         side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else MESH_HELLO).encode())
     side.session.shared = True
     side.session.mesh = 1
+    side.session.origins = True
     side.events.clear()
     side.session.take_outgoing()
     assert side.session.phase is phase
     return side
 
 
-MESH_HELLO = msgspec.structs.replace(HUB_HELLO, mesh=1)
+MESH_HELLO = msgspec.structs.replace(HUB_HELLO, mesh=1, origins=True)
 
 ALIVE = [phase for phase in Phase if phase is not Phase.CLOSED]
 
@@ -174,6 +175,15 @@ def test_the_mesh_is_for_those_who_both_speak_it(mesh: int, hello: Hello, kind: 
     assert side.closings == [
         Closing(CloseCode.PROTOCOL_ERROR, f"{kind.name} is not expected with a peer hub", by_far_side=False)
     ]
+
+
+@pytest.mark.parametrize(("origins", "hello"), [(False, MESH_HELLO), (True, HUB_HELLO), (False, HUB_HELLO)])
+def test_origins_are_told_to_whoever_asks(*, origins: bool, hello: Hello) -> None:
+    """And is told that they will be."""
+    side = side_of("client")
+    side.session.origins = origins
+    side.hear(hello.encode() + frame_of(Kind.ORIGIN))
+    assert side.closings == [Closing(CloseCode.PROTOCOL_ERROR, "ORIGIN is not expected with a hub", by_far_side=False)]
 
 
 @pytest.mark.parametrize("role", ["client", "hub"])

@@ -1,0 +1,167 @@
+"""By which hub a message has entered the mesh, for clients that ask."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.batch import Batch
+from hub.errors import CloseCode, ProtocolError
+from hub.frame import FLAG_TAGGED
+from hub.origin import Origin
+from hub.tags.envelope import Envelope
+from hub.tags.message import TaggedMessage
+from peers.client import Client, Message, MessageStream, connect
+from peers.client.blocking import connect as connect_blocking
+from peers.client.origins import OriginMessage, with_origin
+from peers.client.values import decode_batch
+from peers.wire.control import Notice, decode_subscription, encode_notice
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
+from tests.client.scripted import ScriptedHub
+from tests.client.told import Told
+
+FAR, FARTHER = b"f" * 16, b"g" * 16
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedHub]:
+    """A hub that tells origins to whoever asks."""
+    async with ScriptedHub() as hub:
+        hub.hello = msgspec.structs.replace(hub.hello, id=b"h" * 16, origins=True)
+        yield hub
+
+
+async def confirm(hub: ScriptedHub, kind: Kind = Kind.SUBSCRIBE) -> None:
+    """Grant the next subscription, or take note of the next end of one."""
+    request, _ = decode_subscription(kind, (await hub.next(kind)).body)
+    hub.send(encode_notice(Notice("confirmed", request=request)))
+
+
+async def subscribed(hub: ScriptedHub, client: Client) -> MessageStream:
+    """A stream of everything."""
+    stream = client.subscribe("")
+    opening = asyncio.ensure_future(stream.open())
+    await confirm(hub)
+    await opening
+    return stream
+
+
+def said(topic: str, *values: int) -> bytes:
+    """Messages as a hub delivers them."""
+    return Batch.of(topic, values).frames
+
+
+def entered(messages: list[Message]) -> list[tuple[Any, bytes]]:
+    """The value of each message, and where it has entered."""
+    return [(message.value, message.origin) for message in messages]
+
+
+async def received(stream: MessageStream, count: int) -> list[tuple[Any, bytes]]:
+    """So many messages of a stream: values and origins."""
+    return entered([await stream.receive() for _ in range(count)])
+
+
+async def test_each_message_says_where_it_has_entered(scripted: ScriptedHub) -> None:
+    """The hub itself, until the hub says another; single messages and batches, of one topic and of several."""
+    async with connect(scripted.url, origins=True) as client:
+        stream = await subscribed(scripted, client)
+        tagged = Batch.under(Envelope("/t", ("l",)).encode(), [4], FLAG_TAGGED).frames
+        scripted.send(said("/a", 1) + encode_origin(Origin(FAR, 3)) + said("/a", 2) + said("/b", 3) + tagged)
+        scripted.send(encode_origin(Origin(FARTHER, 0)) + said("/a", 5, 6) + encode_origin(Origin(b"h" * 16, 1)))
+        scripted.send(said("/a", 7))
+        mine = b"h" * 16
+        expected = [(1, mine), (2, FAR), (3, FAR), (4, FAR), (5, FARTHER), (6, FARTHER), (7, mine)]
+        assert await received(stream, 7) == expected
+
+
+async def test_whoever_does_not_ask_is_told_nothing(scripted: ScriptedHub) -> None:
+    """And says nothing of it in its HELLO; a hub that tells all the same breaks the rules."""
+    async with connect(scripted.url) as client:
+        assert not Hello.decode((await scripted.next(Kind.HELLO)).body).origins
+        stream = await subscribed(scripted, client)
+        scripted.send(said("/a", 1))
+        assert await received(stream, 1) == [(1, b"")]
+        scripted.send(encode_origin(Origin(FAR, 1)))
+        with pytest.raises(ProtocolError, match="ORIGIN is not expected with a hub") as error:
+            await client.wait_closed()
+        assert error.value.code == CloseCode.PROTOCOL_ERROR
+
+
+async def test_a_hub_that_does_not_tell(scripted: ScriptedHub) -> None:
+    """Nobody knows where its messages have entered; it cannot begin to tell without having said so."""
+    scripted.hello = msgspec.structs.replace(scripted.hello, origins=False)
+    async with connect(scripted.url, origins=True) as client:
+        assert Hello.decode((await scripted.next(Kind.HELLO)).body).origins
+        stream = await subscribed(scripted, client)
+        scripted.send(said("/a", 1))
+        assert await received(stream, 1) == [(1, b"")]
+        scripted.send(encode_origin(Origin(FAR, 1)))
+        with pytest.raises(ProtocolError, match="ORIGIN is not expected"):
+            await client.wait_closed()
+
+
+async def test_a_new_connection_begins_anew(scripted: ScriptedHub) -> None:
+    """What the last one has told holds no more, and it may be another hub."""
+    told = Told()
+    async with told.connect(scripted.url, origins=True) as client:
+        stream = await subscribed(scripted, client)
+        scripted.send(encode_origin(Origin(FAR, 1)) + said("/a", 1))
+        assert await received(stream, 1) == [(1, FAR)]
+        scripted.hello = msgspec.structs.replace(scripted.hello, id=b"i" * 16)
+        scripted.hang_up()
+        await told.disconnected.get()
+        await confirm(scripted)
+        scripted.send(said("/a", 2))
+        assert await received(stream, 1) == [(2, b"i" * 16)]
+
+
+async def test_functions_are_given_it_too(scripted: ScriptedHub) -> None:
+    """As streams are."""
+    got: asyncio.Queue[Message] = asyncio.Queue()
+    async with connect(scripted.url, origins=True) as client:
+        opening = asyncio.ensure_future(client.subscribe_callback("", got.put_nowait))
+        await confirm(scripted)
+        async with await opening:
+            scripted.send(encode_origin(Origin(FAR, 1)) + said("/a", 1))
+            assert (await got.get()).origin == FAR
+
+
+async def test_threads_have_it(scripted: ScriptedHub) -> None:
+    """With the same argument."""
+    found: list[tuple[Any, bytes]] = []
+
+    def read() -> None:
+        with connect_blocking(scripted.url, origins=True) as client, client.subscribe("") as stream:
+            found.extend(entered([stream.receive(), stream.receive()]))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    await confirm(scripted)
+    scripted.send(said("/a", 1) + encode_origin(Origin(FAR, 1)) + said("/a", 2))
+    await confirm(scripted, Kind.UNSUBSCRIBE)
+    await asyncio.to_thread(thread.join)
+    assert found == [(1, b"h" * 16), (2, FAR)]
+
+
+def test_a_message_with_an_origin() -> None:
+    """It is a pair like any other; it can be shown, compared, and sent to another process."""
+    envelope = Envelope("/t", ("l",))
+    tagged = decode_batch(Batch.under(envelope.encode(), [2], FLAG_TAGGED))[0]
+    plain, labelled = with_origin([Message("/a", 1), *tagged], FAR)
+    assert (plain, labelled) == (("/a", 1), ("/t", 2))
+    assert isinstance(plain, OriginMessage)
+    assert isinstance(labelled, TaggedMessage)
+    assert (labelled.labels, labelled.origin) == (("l",), FAR)
+    assert (plain.labels, plain.sender, plain.destination, plain.origin) == ((), "", "", FAR)
+    assert repr(plain) == f"OriginMessage(topic='/a', value=1, origin='{FAR.hex()}')"
+    again = pickle.loads(pickle.dumps(plain))  # noqa: S301 -- our own
+    assert (again, again.origin) == (plain, FAR)
+    assert Message("/a", 1).origin == TaggedMessage(envelope, 1).origin == b""

@@ -1,0 +1,89 @@
+"""What a client that has asked is told of where messages have entered the mesh."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch
+from hub.frame import iterate_frames
+from hub.origin import Origin
+from peers.connections.tcp import as_they_came
+from peers.connections.told_origins import ToldOrigins
+from peers.wire.kinds import Kind
+from peers.wire.origin import decode_origin
+
+HERE, FAR, FARTHER = b"h" * 16, b"f" * 16, b"g" * 16
+
+
+def batch(number: int, hub: bytes | None, epoch: int = 1) -> Batch:
+    """A message that has entered there; None for one that the core says nothing of."""
+    made = Batch.of("/a", [number])
+    made.origin = None if hub is None else Origin(hub, epoch)
+    return made
+
+
+def read(pieces: Sequence[bytes]) -> tuple[list[tuple[int, bytes]], int]:
+    """What a client makes of it: numbers and origins; and how often it was told of one."""
+    origin, told = HERE, 0
+    found = []
+    for frame in iterate_frames(b"".join(pieces)):
+        if frame.kind == Kind.ORIGIN:
+            origin = decode_origin(frame.body).hub
+            told += 1
+        else:
+            found.append((frame.body[0], origin))
+    return found, told
+
+
+def test_only_what_changes_is_told() -> None:
+    """Not a new epoch, and not the hub itself before another one; a batch without an origin is this hub's."""
+    origins = ToldOrigins(HERE, as_they_came)
+    hubs = [None, HERE, FAR, FAR, FARTHER, None, HERE]
+    batches = [batch(number, hub, epoch=number) for number, hub in enumerate(hubs)]
+    found, told = read(origins.render(batches[:4]) + origins.render(batches[4:]))
+    assert found == [(number, hub or HERE) for number, hub in enumerate(hubs)]
+    assert told == 3
+
+
+def test_what_is_rendered_as_it_came_is_written_as_it_came() -> None:
+    """As few pieces as before where nothing is to be told."""
+    asked: list[int] = []
+
+    def render(batches: list[Batch]) -> list[bytes]:
+        asked.append(len(batches))
+        return as_they_came(batches)
+
+    origins = ToldOrigins(HERE, render)
+    origins.render([batch(1, None), batch(2, None)])
+    origins.render([batch(1, FAR), batch(2, FAR)])
+    origins.render([batch(1, FAR), batch(2, HERE)])
+    assert asked == [2, 2, 1, 1]
+
+
+def test_what_is_written_elsewhere_counts() -> None:
+    """Values in shared memory are: what stood in front of them is not said again."""
+    origins = ToldOrigins(HERE, as_they_came)
+    assert origins.before(batch(1, HERE)) == b""
+    (frame,) = iterate_frames(origins.before(batch(1, FAR)))
+    assert decode_origin(frame.body) == (FAR, 1)
+    assert read(origins.render([batch(2, FAR)])) == ([(2, HERE)], 0)
+
+
+@given(st.lists(st.lists(st.sampled_from([None, HERE, FAR, FARTHER]), min_size=1, max_size=6), max_size=6))
+def test_each_message_is_read_with_its_origin(writes: list[list[bytes | None]]) -> None:
+    """However many are written at once; and no more is told than must be."""
+    origins = ToldOrigins(HERE, as_they_came)
+    pieces: list[bytes] = []
+    expected = []
+    for hubs in writes:
+        start = len(expected)
+        pieces += origins.render([batch(start + place, hub) for place, hub in enumerate(hubs)])
+        expected += [(start + place, hub or HERE) for place, hub in enumerate(hubs)]
+    found, told = read(pieces)
+    assert found == expected
+    ways = [HERE, *(hub for _, hub in expected)]
+    assert told == sum(one != other for one, other in itertools.pairwise(ways))
