@@ -36,7 +36,16 @@ from hub.departures import Departures
 from hub.drops import Drops
 from hub.entrance import Entrance
 from hub.errors import ClosedError
-from hub.events import AUDIT_TOPIC, Event, client_joined, client_left, name_event, peer_joined, peer_left
+from hub.events import (
+    AUDIT_TOPIC,
+    Event,
+    client_joined,
+    client_left,
+    mesh_changed,
+    name_event,
+    peer_joined,
+    peer_left,
+)
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
 from hub.filter import Change
@@ -159,6 +168,7 @@ class Core:
             on_interest=self._change_far,
             on_due=self._tell_link,
             on_check=check_mesh,
+            on_change=lambda change, names: self.announce(mesh_changed(change, names)),
             limits=limits.mesh,
         )
         # Link → what is called when it is to be told something of the mesh; from `link` until it leaves.

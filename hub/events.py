@@ -6,7 +6,7 @@
 | `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub, or a Zeek | the same |
 | `$hub/peers/added`, `/removed`, `/lost`, `/unavailable` | how a peering with a Zeek stands | see `peer_status` |
 | `$hub/links/lost` | messages were lost with a link to a peer hub, or turned out not to be | see `messages_lost` |
-| `$hub/mesh` | hubs or links of a mesh (`hub.mesh`) have come or gone; no hub is part of one yet | see `mesh_changed` |
+| `$hub/mesh` | hubs or links of the mesh have come or gone | see `mesh_changed` |
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/unreadable` | messages had no form in what a handler reads, once a second at most | and `lost`, `total` |
