@@ -39,7 +39,7 @@ class Options(TypedDict, total=False):
         narrow: Whether a subscription to more than this client may see is taken, for the part that it may see. If not,
             it is refused.
         origins: Whether messages say in `origin` by which hub they have entered the mesh. Hubs tell it over TCP and
-            Unix sockets.
+            Unix sockets, and not of what is in their journals.
         ca: Over TLS, the PEM file of the authorities that may vouch for the hub; the system's where left out.
         certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
         key: The PEM file of its key; left out where the certificate's file has it.

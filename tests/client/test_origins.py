@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import FLAG_TAGGED
 from hub.origin import Origin
+from hub.settings import JournalSettings, Settings
 from hub.tags.envelope import Envelope
 from hub.tags.message import TaggedMessage
 from peers.client import Client, Message, MessageStream, connect
@@ -27,6 +29,8 @@ from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from tests.client.scripted import ScriptedHub
 from tests.client.told import Told
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
 
 FAR, FARTHER = b"f" * 16, b"g" * 16
 
@@ -165,3 +169,16 @@ def test_a_message_with_an_origin() -> None:
     again = pickle.loads(pickle.dumps(plain))  # noqa: S301 -- our own
     assert (again, again.origin) == (plain, FAR)
     assert Message("/a", 1).origin == TaggedMessage(envelope, 1).origin == b""
+
+
+async def test_a_journal_does_not_say_it(start_hub: StartHub, tmp_path: Path) -> None:
+    """What is read from it has no origin; what comes live behind that has one."""
+    journal = JournalSettings(path=str(tmp_path / "hub.db"), topics=("/",))
+    hub = await start_hub("tcp://127.0.0.1:0", settings=Settings(journal=journal))
+    async with connect(hub.url, origins=True) as client:
+        await client.publish_confirmed("/a", 1)
+        async with client.subscribe("/a", from_offset=0) as stream:
+            assert await received(stream, 1) == [(1, b"")]
+            await eventually(lambda: stream.live)
+            await client.publish("/a", 2)
+            assert await received(stream, 1) == [(2, hub.node.id)]

@@ -84,3 +84,14 @@ async def test_over_websockets_nothing_is_told(start_hub: StartHub) -> None:
     hub = await start_hub("ws://127.0.0.1:0")
     async with connect(hub.url, origins=True) as reader, reader.subscribe("/a") as stream:
         assert await brought(stream, reader, 1) == (1, b"")
+
+
+async def test_a_hub_of_an_earlier_version(start_hub: StartHub) -> None:
+    """It is no part of the mesh: what it brings has entered here."""
+    hub = await start_hub()
+    async with connect(hub.url, origins=True) as reader, reader.subscribe("/a") as stream:
+        peer = await hub.raw()
+        assert (await peer.greet(role="hub", id=b"e" * 16, name="early")).mesh
+        await peer.publish("/a", 1)
+        message = await stream.receive()
+        assert (message.value, message.origin) == (1, hub.node.id)
