@@ -94,6 +94,9 @@ class Flags:
     names_queue: Annotated[str | None, _help("names.queue")] = None
     names_total: Annotated[str | None, _help("names.total")] = None
     names_per_peer: Annotated[str | None, _help("names.per_peer")] = None
+    mesh_hubs: Annotated[str | None, _help("mesh.hubs")] = None
+    mesh_links: Annotated[str | None, _help("mesh.links")] = None
+    mesh_prefixes: Annotated[str | None, _help("mesh.prefixes")] = None
     quotas_queued_bytes: Annotated[str | None, _help("quotas.queued_bytes")] = None
     quotas_in_transit_bytes: Annotated[str | None, _help("quotas.in_transit_bytes")] = None
     quotas_prefixes: Annotated[str | None, _help("quotas.prefixes")] = None
