@@ -118,13 +118,18 @@ class Knowledge(Generic[L]):
     # What is heard.
 
     def hear_digest(self, link: L, digest: Digest) -> None:
-        """The far side tells what it knows: whatever is newer here is due there."""
+        """The far side tells what it knows: whatever is newer here is due there.
+
+        Hubs that are lost are left out where the far side does not know them: else those who have forgotten one would
+        be told again by those who have not yet, and it would go around among them for ever.
+        """
         outgoing = self._links[link]
         outgoing.is_told = True
         self._due[link] = None
         known = dict(digest.known)
         for hub, record in self.records.items():
-            if record.seq > known.get(hub, 0):
+            seq = known.get(hub, 0)
+            if record.seq > seq and (seq or not record.is_lost):
                 outgoing.copy(hub)
 
     def hear_wanted(self, link: L, wanted: Wanted) -> None:

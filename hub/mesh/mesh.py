@@ -211,6 +211,7 @@ class Mesh(Generic[L]):
             return
         match told:
             case Digest():
+                self._find_the_lost()
                 self._knowledge.hear_digest(link, told)
             case Wanted():
                 self._knowledge.hear_wanted(link, told)
@@ -336,6 +337,14 @@ class Mesh(Generic[L]):
         for hub, record in records.items():
             record.lost_s = math.inf if hub in reached else min(record.lost_s, self._changed_s)
         self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
+
+    def _find_the_lost(self) -> None:
+        """Hubs that were lost may be reached again: then others are to be told of them at once."""
+        if self._forget_s < math.inf:
+            reached = self._graph.reached
+            for hub, record in self._knowledge.records.items():
+                if record.is_lost and hub in reached:
+                    record.lost_s = math.inf
 
     def _forget(self, now_s: float) -> None:
         """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""

@@ -37,6 +37,11 @@ class Record:
         # Since when it cannot be reached; infinite while it can.
         self.lost_s = math.inf
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it cannot be reached, as far as was looked."""
+        return self.lost_s < math.inf
+
     def take(self, announcement: Announcement, prefixes_limit: int) -> Change:
         """Take what a hub announces, which must be newer than what is known; return what it wants unlike before.
 

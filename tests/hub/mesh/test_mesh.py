@@ -263,6 +263,25 @@ def test_a_hub_that_others_have_not_forgotten_is_asked_for() -> None:
     assert ways(a, a, c) == {b}
 
 
+def test_nobody_is_told_of_a_hub_that_is_lost() -> None:
+    """Otherwise it would never be forgotten where hubs come often; but of one that is found again."""
+    a, b, c, d = Hub(1), Hub(2), Hub(3), Hub(4)
+    connect(a, b)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    disconnect(b, c)
+    settle(a, b, now_s=10)
+    settle(a, b, now_s=20)
+    connect(a, d)
+    settle(a, b, d, now_s=30)
+    assert b.id in d.mesh.records
+    assert c.id not in d.mesh.records
+    connect(b, c)
+    settle(a, b, c, d, now_s=40)
+    settle(a, b, c, d, now_s=40 + SETTLE_S[0])
+    assert ways(d, d, c) == {a}
+
+
 def test_what_an_announcement_changes_holds_for_a_message_behind_it_in_the_same_read() -> None:
     """Otherwise the first message of an epoch would go where no further one is sent."""
     a, b, c = Hub(1), Hub(2), Hub(3)
