@@ -29,6 +29,7 @@ def test_whatever_happens_the_mesh_does_what_it_promises(group: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_thousand_hubs_do_so_too() -> None:
     """In one history, in which a few links and hubs come and go."""
     gc.disable()  # there are millions of records, and nothing that goes in a circle
