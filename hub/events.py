@@ -116,7 +116,7 @@ def messages_lost(hub: str, name: str, address: str, fields: dict[str, Any]) -> 
         name: Its name, for people.
         address: Where it was.
         fields: `lost`, how many messages; `exactly`, whether so many, else at most; and `sent`, whether by this hub,
-            else to it.
+            else to it; `overtaken`, whether they came, and newer ones had come by another way of the mesh before.
     """
     return Event(f"{RESERVED}links/lost", {"hub": hub, "name": name, "address": address} | fields)
 

@@ -48,7 +48,17 @@ class Knowledge(Generic[L]):
         limits: How much there may be.
     """
 
-    __slots__ = ("_due", "_limits", "_links", "own", "prefixes", "records", "refused_total")
+    __slots__ = (
+        "_due",
+        "_limits",
+        "_links",
+        "left_out_total",
+        "own",
+        "prefixes",
+        "records",
+        "refused_total",
+        "taken_total",
+    )
 
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
@@ -61,8 +71,9 @@ class Knowledge(Generic[L]):
         self._due: dict[L, None] = {}
         # How many prefixes of other hubs are kept.
         self.prefixes = 0
-        # How many announcements were refused, as there were too many hubs; nothing takes away from it.
-        self.refused_total = 0
+        # Since the start: how many announcements have said something new; how many were refused, as there were too many
+        # hubs, or links of one; and how many prefixes were not kept, as they were too many.
+        self.taken_total = self.refused_total = self.left_out_total = 0
 
     # Links.
 
@@ -159,10 +170,12 @@ class Knowledge(Generic[L]):
         if seq <= record.seq:
             return None
         self._check_neighbours(announcement)
-        base = record.seq
+        base, left_out = record.seq, record.left_out
         room = self._limits.prefixes_total - self.prefixes + len(record.wants)
         change = record.take(announcement, min(self._limits.prefixes, room))
         self.prefixes += len(change.added) - len(change.removed)
+        self.taken_total += 1
+        self.left_out_total += record.left_out - left_out
         outgoing.heard(hub, seq, record.seq)
         told_neighbours = announcement.neighbours is not None
         self._spread(link, record, base, (*change.added, *change.removed), neighbours=told_neighbours)

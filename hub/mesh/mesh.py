@@ -39,6 +39,7 @@ from hub.mesh.graph_change import GraphChange
 from hub.mesh.knowledge import Knowledge
 from hub.mesh.pace import Pace
 from hub.mesh.record import Record
+from hub.mesh.statistics import MeshStatistics
 from hub.mesh.upstream import Upstreams
 from hub.origin import Origin
 
@@ -100,8 +101,10 @@ class Mesh(Generic[L]):
         "_on_interest",
         "_on_trees",
         "_outbid",
+        "_overtaken",
         "_settle_s",
         "_upstreams",
+        "clashes",
         "hub",
         "origin",
         "overtaken_messages",
@@ -153,6 +156,10 @@ class Mesh(Generic[L]):
         # How many messages were not taken since the start: some that a newer epoch has overtaken, so that they are lost
         # here; others of which nobody can tell, as they may have come by another link.
         self.overtaken_messages = self.repeated_messages = 0
+        # Link → how many messages it has brought that were overtaken, of those that nobody has asked for yet.
+        self._overtaken: dict[L, int] = {}
+        # How often somebody else has told of this hub since the start, as if it were this hub.
+        self.clashes = 0
         # When the next hub is to be forgotten; infinite while all can be reached.
         self._forget_s = math.inf
 
@@ -182,6 +189,7 @@ class Mesh(Generic[L]):
         del self._links[far], self._knowledge.own.neighbours[far]
         self._knowledge.discard(link)
         self._upstreams.leave(link)
+        self._overtaken.pop(link, None)
         self._link_changes = True
         self._relink(self.hub)
         self._on_check()
@@ -223,6 +231,7 @@ class Mesh(Generic[L]):
     def _hear(self, link: L, announcement: Announcement) -> None:
         if announcement.hub == self.hub:
             if announcement.seq > self._knowledge.own.seq:
+                self.clashes += 1
                 self._on_clash(announcement.seq)
                 if announcement.seq <= OUTBID_LIMIT:
                     self._outbid = max(self._outbid, announcement.seq)
@@ -374,12 +383,17 @@ class Mesh(Generic[L]):
         """Count messages that were not taken."""
         if self.is_lost(link, *origin):
             self.overtaken_messages += messages
+            self._overtaken[link] = self._overtaken.get(link, 0) + messages
         else:
             self.repeated_messages += messages
 
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that was not taken is lost here for sure, as a newer epoch has overtaken it."""
         return self._upstreams.is_lost(link, origin, epoch)
+
+    def take_overtaken(self, link: L) -> int:
+        """Return how many messages that a link has brought were lost since the last call, as they were overtaken."""
+        return self._overtaken.pop(link, 0)
 
     def onward(self, origin: bytes, wanting: Iterable[bytes]) -> tuple[L, ...]:
         """Return the links on which a message of `origin` goes on, so that it reaches the hubs that want it."""
@@ -388,6 +402,22 @@ class Mesh(Generic[L]):
         return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
 
     # Looking at it.
+
+    def statistics(self) -> MeshStatistics:
+        """Return what is known, and what was not taken."""
+        knowledge = self._knowledge
+        return MeshStatistics(
+            hubs=len(knowledge.records),
+            links=len(self._links),
+            prefixes=knowledge.prefixes,
+            epoch=self.epoch,
+            left_out_total=knowledge.left_out_total,
+            announcements_total=knowledge.taken_total,
+            refused_total=knowledge.refused_total,
+            overtaken_messages_total=self.overtaken_messages,
+            repeated_messages_total=self.repeated_messages,
+            clashes_total=self.clashes,
+        )
 
     @property
     def epoch(self) -> int:

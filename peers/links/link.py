@@ -177,14 +177,21 @@ class Link:
     def check(self, now_s: float) -> float:
         """Tell how many messages have arrived, show a fresh token, and tell again what the peer had no room for.
 
-        Each if it is time for that; return when to look again.
+        Each if it is time for that; and tell people what the mesh has overtaken. Return when to look again.
         """
         if self._id and self._arrived != self._told_arrived and self._handler.writable:
             self._write([self._account(last=False)])
         if self._proof is not None and (frame := self._proof.next(now_s, self._outbox.numbers)):
             self._write([frame])
         self._outbox.check(now_s)
+        self._tell_overtaken()
         return now_s + _TELL_EVERY_S
+
+    def _tell_overtaken(self) -> None:
+        """Tell people of messages that have come by this link and are lost here, as the mesh has overtaken them."""
+        overtaken = self._node.core.mesh.take_overtaken(self._handler)
+        if overtaken:
+            self._node.accounts.overtake(self._peer, overtaken)
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
@@ -214,6 +221,7 @@ class Link:
         if self._ended is not None:
             return
         self._node.keepalive.forget(self)
+        self._tell_overtaken()
         handler = self._handler
         ended = EndedLink(
             link=self._id,

@@ -83,6 +83,8 @@ class Loss(NamedTuple):
     """How many messages were lost, or may have been; 0 where messages in doubt have arrived after all."""
     exactly: bool
     """True if exactly so many were lost, False if at most so many were."""
+    is_overtaken: bool = False
+    """True for messages that have arrived, and were not taken: newer ones of their hub had come by another way."""
 
 
 class Remembered:
@@ -180,6 +182,10 @@ class Accounts:
         """Take note that a peer has told how many of its messages did not come, or will not come any more."""
         self.missed_messages += messages
         self._tell(Loss(peer, is_outward=False, messages=messages, exactly=True))
+
+    def overtake(self, peer: Peer, messages: int) -> None:
+        """Tell how many messages of a link were not taken, as a mesh has overtaken them: `hub.mesh` counts them."""
+        self._tell(Loss(peer, is_outward=False, messages=messages, exactly=True, is_overtaken=True))
 
     def check(self, now_s: float) -> float:
         """Give up on far sides that have not come back in time; return when to look again."""

@@ -25,6 +25,17 @@
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
 | `hub_links_refused_total` | counter | | times that a peer had no room for what it was told; told again later |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
+| `hub_mesh_hubs` | gauge | | hubs of the mesh that are known, this one with them |
+| `hub_mesh_hubs_limit` | gauge | | how many there may be |
+| `hub_mesh_links` | gauge | | links of this hub that are part of the mesh |
+| `hub_mesh_prefixes` | gauge | | prefixes of other hubs that are kept |
+| `hub_mesh_prefixes_limit` | gauge | | how many there may be |
+| `hub_mesh_prefixes_left_out_total` | counter | | prefixes of other hubs that were not kept, as there were too many |
+| `hub_mesh_epoch` | gauge | | of what enters here: it grows when links of the mesh come and go |
+| `hub_mesh_announcements_total` | counter | `outcome`: `taken`, `refused` | of other hubs: new ones; over a limit |
+| `hub_mesh_overtaken_messages_total` | counter | | lost here, as a newer epoch of their hub had overtaken them |
+| `hub_mesh_repeated_messages_total` | counter | | not taken: they came by another way than the rest |
+| `hub_mesh_clashes_total` | counter | | times that somebody else told of this hub, with its id |
 | `hub_strangers` | gauge | role | 1 if whoever shows nothing is let in, with this role; else 0, without a role |
 | `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
 | `hub_tls_handshakes_limit` | gauge | | how many there may be |
@@ -121,11 +132,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hub import __version__
 from hub.memory import MemoryStatistics
+from hub.mesh.statistics import MeshStatistics
 from hub.metrics import CoreStatistics
 from hub.names.names import NamesStatistics
 from hub.overflow import Overflow
 from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
+from hub.settings import MeshSettings
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.node import Node
@@ -206,6 +219,7 @@ class HubCollector:
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
         yield from _lost_with_links(node.accounts)
+        yield from _mesh(node.core.mesh.statistics(), node.settings.mesh)
         role = node.access.anonymous
         strangers = GaugeMetricFamily("hub_strangers", "Whether whoever shows nothing is let in.", labels=("role",))
         strangers.add_metric((role,), bool(role))
@@ -302,6 +316,27 @@ def _lost_with_links(accounts: Accounts) -> Iterator[Metric]:
     yield _gauge("hub_links_doubtful_messages", "Sent over links that have ended.", accounts.messages_in_doubt)
     yield _counter("hub_links_missed_messages", "Messages of peers that did not arrive.", accounts.missed_messages)
     yield _counter("hub_links_refused", "Times that a peer had no room for what this hub told it.", accounts.refused)
+
+
+def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:
+    yield _gauge("hub_mesh_hubs", "Hubs of the mesh that are known.", statistics.hubs)
+    yield _gauge("hub_mesh_hubs_limit", "How many there may be.", limits.hubs)
+    yield _gauge("hub_mesh_links", "Links of this hub that are part of the mesh.", statistics.links)
+    yield _gauge("hub_mesh_prefixes", "Prefixes of other hubs that are kept.", statistics.prefixes)
+    yield _gauge("hub_mesh_prefixes_limit", "How many there may be.", limits.prefixes)
+    yield _counter("hub_mesh_prefixes_left_out", "Prefixes of other hubs, not kept.", statistics.left_out_total)
+    yield _gauge("hub_mesh_epoch", "Of what enters the mesh here.", statistics.epoch)
+    announcements = CounterMetricFamily("hub_mesh_announcements", "Of other hubs, by outcome.", labels=("outcome",))
+    announcements.add_metric(("taken",), statistics.announcements_total)
+    announcements.add_metric(("refused",), statistics.refused_total)
+    yield announcements
+    yield _counter(
+        "hub_mesh_overtaken_messages", "Lost: a newer epoch came before.", statistics.overtaken_messages_total
+    )
+    yield _counter(
+        "hub_mesh_repeated_messages", "Came by another way than the rest.", statistics.repeated_messages_total
+    )
+    yield _counter("hub_mesh_clashes", "Times that somebody else had this hub's id.", statistics.clashes_total)
 
 
 def _messages(statistics: CoreStatistics) -> Iterator[Metric]:

@@ -270,7 +270,12 @@ class Node:
     def _tell_loss(self, loss: Loss) -> None:
         """Log and announce that messages were lost with a link, or, if their number is 0, that all have arrived."""
         hub, name, address = loss.peer.hub.hex(), loss.peer.name, loss.peer.address
-        fields = {"lost": loss.messages, "exactly": loss.exactly, "sent": loss.is_outward}
+        fields = {
+            "lost": loss.messages,
+            "exactly": loss.exactly,
+            "sent": loss.is_outward,
+            "overtaken": loss.is_overtaken,
+        }
         log = self.log.warning if loss.messages else self.log.info
         log("messages lost with a link", hub=hub, name=name, address=address, **fields)
         self.core.announce(messages_lost(hub, name, address, fields))

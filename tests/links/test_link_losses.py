@@ -9,11 +9,15 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame
+from hub.mesh.announcement import Announcement
+from hub.origin import Origin
 from hub.overflow import QueueLimits
 from peers.wire.account import Account, decode_account, encode_account
 from peers.wire.control import Notice, encode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
+from peers.wire.routing import encode_routing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -376,3 +380,42 @@ async def test_cut_again_and_again(north: Hub, south: Hub, way: Way) -> None:
     assert possibly == 0
     assert south.node.core.statistics().published_messages_total + lost == 3000
     await eventually(lambda: told(south)[2] == lost)
+
+
+# What a mesh has overtaken.
+
+
+async def mesh_peer(hub: Hub, number: int, *neighbours: bytes) -> RawClient:
+    """A hub of the mesh that is a socket of this test; it tells whom it is linked with."""
+    hub_id = bytes([number]) * 16
+    peer = await hub.raw()
+    await peer.greet(role="hub", id=hub_id, name=f"peer {number}", link=bytes([number]) * 8, mesh=1)
+    links = tuple((other, 1) for other in (hub.node.id, *neighbours))
+    await peer.send(*encode_routing(Announcement(hub_id, 0, 1, f"peer {number}", links, ()), 65_536))
+    await eventually(lambda: hub_id in hub.node.core.mesh.records)
+    return peer
+
+
+async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
+    """Those that come late, by the way that their hub has left, are lost; that is told once a second."""
+    watcher = await north.client("$hub/links/")
+    reader = await north.client("/a")
+    old, new = await mesh_peer(north, 7), await mesh_peer(north, 8)
+    before, now = Origin(b"\x07" * 16, 10), Origin(b"\x07" * 16, 11)
+    await old.send(encode_origin(before), numbered("/a", range(2)))
+    assert await reader.numbers_and_gaps(2) == [0, 1]
+    await new.send(encode_origin(now), numbered("/a", range(5, 6)))
+    assert await reader.numbers_and_gaps(6, start=5) == [5]
+    for numbers in (range(2, 4), range(4, 5)):
+        await old.send(numbered("/a", numbers))
+        await old.ping()
+    north.later(2.0)
+    assert await losses(watcher, 1) == [{"lost": 3, "exactly": True, "sent": False}]
+    north.later(2.0)
+    await old.send(numbered("/a", range(1)))
+    await old.ping()
+    old.reset()
+    ((_, last),) = await watcher.values(1)
+    assert (last["lost"], last["overtaken"], last["name"], last["hub"]) == (1, True, "peer 7", "07" * 16)
+    assert told(north) == (0, 0, 0, 0)
+    assert north.node.core.mesh.statistics().overtaken_messages_total == 4

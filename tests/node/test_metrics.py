@@ -17,6 +17,8 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import NotRecognisedError, RejectedError
 from hub.handler import Handler
+from hub.mesh.announcement import Announcement
+from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
 from hub.quotas.resource import Resource
@@ -29,7 +31,7 @@ from peers.node.node import Node
 from peers.users.proof import Proof
 from peers.users.users import Users
 from peers.wire.account import Account
-from tests.hub.fakes import FakeOutlet, publish
+from tests.hub.fakes import FakeOutlet, handler_of, publish
 
 
 class Sink:
@@ -266,6 +268,36 @@ async def test_messages_lost_with_links(node: Node) -> None:
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
     assert value(families, "hub_links_doubtful_messages") == 11
     assert value(families, "hub_links_missed_messages_total") == 2
+
+
+async def test_the_mesh(node: Node) -> None:
+    """What is known of other hubs, what was refused, and messages that were not taken."""
+    mesh, far = node.core.mesh, b"\x07" * 16
+    links = [handler_of(role=Role.LINK) for _ in range(2)]
+    for number, link in enumerate(links):
+        node.core.attach(link)
+        node.core.link(link, bytes([number + 1]) * 16, lambda: None)
+    mesh.hear(links[0], Announcement(far, 0, 1, "south", (), ("/a", "/b")))
+    mesh.hear(links[0], Announcement(node.id, 0, 1000, "twin", ()))
+    too_many = tuple((number.to_bytes(16, "big"), 1) for number in range(node.settings.mesh.links + 1))
+    with pytest.raises(RejectedError):
+        mesh.hear(links[0], Announcement(far, 1, 2, "", too_many))
+    for link, epoch in ((links[0], 1), (links[1], 2)):
+        assert mesh.accepts(link, far, epoch)
+    mesh.refuse(links[0], Origin(far, 1), 3)
+    mesh.refuse(links[1], Origin(far, 1), 2)
+    families = scrape(node)
+    assert value(families, "hub_mesh_hubs") == 2
+    assert value(families, "hub_mesh_hubs_limit") == 4096
+    assert value(families, "hub_mesh_links") == 2
+    assert value(families, "hub_mesh_prefixes") == 2
+    assert value(families, "hub_mesh_prefixes_left_out_total") == 0
+    assert value(families, "hub_mesh_epoch") == mesh.epoch > 1
+    assert value(families, "hub_mesh_announcements_total", outcome="taken") == 1
+    assert value(families, "hub_mesh_announcements_total", outcome="refused") == 1
+    assert value(families, "hub_mesh_overtaken_messages_total") == 3
+    assert value(families, "hub_mesh_repeated_messages_total") == 2
+    assert value(families, "hub_mesh_clashes_total") == 1
 
 
 async def test_users(node: Node) -> None:

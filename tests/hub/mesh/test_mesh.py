@@ -14,6 +14,7 @@ from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.mesh import BURST, FORGET_S, OUTBID_LIMIT, SETTLE_S, Mesh
+from hub.origin import Origin
 
 
 class Hub:
@@ -328,6 +329,7 @@ def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None
     b.mesh.hear(next(link for link, far in b.links.items() if far is c), told)
     settle(a, b, c, now_s=2)
     assert a.clashes
+    assert a.mesh.statistics().clashes_total == len(a.clashes)
     assert a.mesh.records[a.id].seq > 99
     assert b.wanted[a.id] == c.wanted[a.id] == {"/a"}
 
@@ -365,6 +367,41 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
     with pytest.raises(RejectedError, match="3 links, the limit is 2"):
         a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, "", too_many))
+    counted = a.mesh.statistics()
+    assert (counted.hubs, counted.links, counted.prefixes) == (3, 1, 3)
+    assert (counted.left_out_total, counted.refused_total) == (2, 2)
+
+
+def test_announcements_that_say_something_new_are_counted() -> None:
+    """What is known already is not."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    before = a.mesh.statistics().announcements_total
+    for _ in range(2):
+        a.mesh.hear(link, Announcement(b"c" * 16, 0, 1, "", (), ("/1", "/2")))
+    assert a.mesh.statistics().announcements_total == before + 1
+
+
+def test_messages_that_are_overtaken_are_told_of_their_link_once() -> None:
+    """Of those that came by yet another way nobody can tell; nothing is left of a link that is gone."""
+    a, b, c, d = (Hub(number) for number in range(1, 5))
+    for far in (b, c, d):
+        connect(a, far)
+    settle(a, b, c, d, now_s=0)
+    to_b, to_c, to_d = a.links
+    assert a.mesh.accepts(to_b, b.id, 10)
+    assert a.mesh.accepts(to_c, b.id, 11)
+    for link in (to_b, to_d, to_b):
+        assert not a.mesh.accepts(link, b.id, 10)
+        a.mesh.refuse(link, Origin(b.id, 10), 3)
+    counted = a.mesh.statistics()
+    assert (counted.overtaken_messages_total, counted.repeated_messages_total) == (6, 3)
+    assert [a.mesh.take_overtaken(link) for link in (to_b, to_b, to_d)] == [6, 0, 0]
+    a.mesh.refuse(to_b, Origin(b.id, 10), 1)
+    disconnect(a, b)
+    assert a.mesh.take_overtaken(to_b) == 0
 
 
 def test_a_hub_that_is_refused_is_not_known() -> None:

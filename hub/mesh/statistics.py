@@ -1,0 +1,35 @@
+"""`MeshStatistics`: what a hub knows of the mesh, and what it did not take, in numbers.
+
+Owner: nobody; it is a value.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["MeshStatistics"]
+
+
+class MeshStatistics(NamedTuple):
+    """What there is now; what ends with `_total` was counted since the start."""
+
+    hubs: int
+    """How many hubs are known, this one with them."""
+    links: int
+    """How many links this hub has to others of the mesh."""
+    prefixes: int
+    """How many prefixes of other hubs are kept."""
+    epoch: int
+    """The epoch of what enters the mesh here now."""
+    left_out_total: int
+    """How many prefixes of announcements were not kept, as there were too many."""
+    announcements_total: int
+    """How many announcements of other hubs were taken: those that said something new."""
+    refused_total: int
+    """How many announcements were refused, as there were too many hubs, or links of one hub."""
+    overtaken_messages_total: int
+    """How many messages were not taken because a newer epoch had overtaken them: they are lost here."""
+    repeated_messages_total: int
+    """How many messages were not taken because they came by another way than those of their epoch before."""
+    clashes_total: int
+    """How often somebody else has spoken in the name of this hub."""
