@@ -100,6 +100,10 @@ def _unasked() -> None:
     """Stand in for whoever calls `Mesh.check`."""
 
 
+def _unheard(_: int) -> None:
+    """Stand in for whoever is told that somebody else speaks in the name of this hub."""
+
+
 class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
@@ -113,6 +117,7 @@ class Core:
         wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
             takes the place of an earlier one.
         check_mesh: Called when `mesh.check` is to be called, at the end of this turn.
+        on_clash: Called when somebody else in the mesh has spoken in the name of this hub, with the number of that.
         hub_id: Of this hub, for what peers must tell apart.
         hub_name: Of this hub, for people.
         memory: The budget of the process; without one there is no limit.
@@ -128,6 +133,7 @@ class Core:
         may_ask_leaves: Callable[[str], bool] = _any_prefix,
         wake_at: Callable[[int], object] = _no_clock,
         check_mesh: Callable[[], object] = _unasked,
+        on_clash: Callable[[int], object] = _unheard,
         hub_id: bytes = b"",
         hub_name: str = "",
         memory: Memory | None = None,
@@ -167,6 +173,7 @@ class Core:
             on_trees=self._forget_ways,
             on_interest=self._change_far,
             on_due=self._tell_link,
+            on_clash=on_clash,
             on_check=check_mesh,
             on_change=lambda change, names: self.announce(mesh_changed(change, names)),
             limits=limits.mesh,

@@ -30,6 +30,7 @@ from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission
 from peers.node.audit import Audit
+from peers.node.clashes import Clashes
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
 from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
@@ -249,6 +250,7 @@ class Node:
             may_ask_leaves=self._may_ask_zeeks,
             wake_at=self._expire_at,
             check_mesh=clock.ask,
+            on_clash=Clashes(self.id, self._loop_s).tell,
             hub_id=self.id,
             hub_name=self.name,
             memory=self.memory,

@@ -7,16 +7,20 @@ import uuid
 from dataclasses import dataclass, field
 
 import pytest
+from structlog.testing import capture_logs
 
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.limits import CoreLimits
+from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Limits, Settings
+from peers.node.clashes import TOLD_EVERY_S
 from peers.node.node import Node, core_limits
-from peers.wire.hello import Hello, QueueWish
-from tests.hub.fakes import FakeOutlet, publish
+from peers.wire.hello import MESH_VERSION, Hello, QueueWish
+from tests.hub.fakes import FakeOutlet, handler_of, publish
+from tests.hubs.clock import ShiftedLoop
 
 
 @dataclass(eq=False)
@@ -87,7 +91,7 @@ async def test_identity(node: Node) -> None:
 
 async def test_hello(node: Node) -> None:
     """Says who this is and what it takes, and to a client what it was granted."""
-    assert node.hello() == Hello(protocol=1, role="hub", id=node.id, name="north", frame=5000)
+    assert node.hello() == Hello(protocol=1, role="hub", id=node.id, name="north", frame=5000, mesh=MESH_VERSION)
     granted = node.hello(QueueLimits(5, 6000, Overflow.DISCONNECT))
     assert granted.queue == QueueWish(5, 6000, Overflow.DISCONNECT)
 
@@ -125,3 +129,19 @@ async def test_the_id_is_a_uuid() -> None:
     for hub_id in ids:
         parsed = uuid.UUID(bytes=hub_id)
         assert (parsed.version, parsed.variant) == (4, uuid.RFC_4122)
+
+
+async def test_another_hub_with_the_same_id_is_logged_once_a_minute() -> None:
+    """Each time is counted: neither of the two gives way, so there are many."""
+    node, clock = Node(Settings(), name="north"), ShiftedLoop()
+    node.loop = clock  # type: ignore[assignment]
+    link = handler_of(role=Role.LINK)
+    node.core.attach(link)
+    node.core.link(link, b"\x01" * 16, lambda: None)
+    with capture_logs() as lines:
+        for ahead_s in (0.0, 1.0, TOLD_EVERY_S + 1, 1.0):
+            clock.ahead_s += ahead_s
+            node.core.mesh.hear(link, Announcement(node.id, 0, 1000, "twin", ()))
+    told = [line["hub"] for line in lines if line["event"].startswith("another hub has the id of this one")]
+    assert told == [node.id.hex()] * 2
+    assert node.core.mesh.statistics().clashes_total == 4
