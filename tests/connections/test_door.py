@@ -509,7 +509,7 @@ async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens
 
 
 @pytest.mark.slow
-async def test_ten_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
+async def test_three_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
     """They come, wait and are refused, and a quiet pair beside them gets everything, in order and without a gap."""
     caplog.set_level(logging.DEBUG)
     hub = await start_hub(settings=settings_of(newcomers=500))
@@ -525,12 +525,12 @@ async def test_ten_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCap
         await stream.drain()
         stream.close()
 
-    for number in range(100):
+    for number in range(30):
         await asyncio.gather(*(stranger() for _ in range(100)))
         await writer.publish("/quiet", number)
         assert await reader.values(1) == [("/quiet", number)]
         assert hub.node.admission.newcomers <= 500
-    await eventually(lambda: known.failures + hub.node.admission.evicted >= 10_000)
+    await eventually(lambda: known.failures + hub.node.admission.evicted >= 3_000)
     assert SECRET not in caplog.text
     assert hub.node.failed_connections == 0
 
