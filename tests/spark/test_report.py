@@ -80,6 +80,7 @@ messages_of_archives = st.lists(
 ).map(lambda messages: [message._replace(offset=offset) for offset, message in enumerate(messages)])
 
 
+@pytest.mark.timeout(600)  # five surveys of a dozen jobs each: beside much other work they take minutes
 @settings(max_examples=ROUND_TRIPS)
 @given(
     messages=messages_of_archives,
