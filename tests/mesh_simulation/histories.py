@@ -57,6 +57,8 @@ class Plan(NamedTuple):
     """At how many hubs."""
     even: bool = False
     """Whether all cables take the same time."""
+    costs: tuple[int, ...] = (1,)
+    """What links may cost."""
 
 
 def cables_of(shape: str, hubs: int, chance: Random, *, even: bool = False) -> Iterator[tuple[int, int, float]]:
@@ -195,7 +197,7 @@ def run(plan: Plan) -> Counts:
     chance = Random(plan.seed)  # noqa: S311 -- the same each time
     if plan.shape == "full":
         plan = plan._replace(hubs=min(plan.hubs, _FULL_HUBS_LIMIT))
-    world = World(plan.hubs, cables_of(plan.shape, plan.hubs, chance, even=plan.even), plan.seed)
+    world = World(plan.hubs, cables_of(plan.shape, plan.hubs, chance, even=plan.even), plan.seed, costs=plan.costs)
     for site in range(plan.hubs):
         if chance.random() < 0.5:
             world.subscribe(site, chance.choice(PREFIXES))

@@ -79,7 +79,7 @@ class Hub:
         if before is not None:
             before.close()
         self.ends[far] = end
-        self.mesh.link_up(end, far)
+        self.mesh.link_up(end, far, cost=end.link.cost)
 
     def link_down(self, end: End) -> None:
         """Take note that a link is gone."""

@@ -220,8 +220,9 @@ class End:
 class Link:
     """A connection of two nodes, from its first hello to its end. Whoever connects again has another link."""
 
-    def __init__(self, clock: Clock, nodes: tuple[Node, Node], delay_s: float) -> None:
+    def __init__(self, clock: Clock, nodes: tuple[Node, Node], delay_s: float, cost: int = 1) -> None:
         self.clock = clock
+        self.cost = cost
         self.ends = (End(nodes[0], self), End(nodes[1], self))
         for end, far in (self.ends, self.ends[::-1]):
             end.far = far

@@ -9,6 +9,9 @@ import pytest
 from tests.mesh_simulation.histories import SHAPES, Plan, run
 
 HISTORIES = 200
+COSTS = ((1,), (1,), (1, 2), (1, 2, 3, 10))
+"""Of links: in half of the meshes all cost the same."""
+
 GROUPS = 20
 """Of histories: each is one test."""
 
@@ -17,7 +20,8 @@ SIZES = (5, 8, 12, 20, 100, 5, 8, 12, 20, 8, 5, 8, 12, 20, 40, 5, 8, 12, 20, 8)
 
 
 def _plan(seed: int) -> Plan:
-    return Plan(seed, SIZES[seed % len(SIZES)], SHAPES[seed // len(SIZES) % len(SHAPES)], even=seed % 3 == 0)
+    shape = SHAPES[seed // len(SIZES) % len(SHAPES)]
+    return Plan(seed, SIZES[seed % len(SIZES)], shape, even=seed % 3 == 0, costs=COSTS[seed % len(COSTS)])
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

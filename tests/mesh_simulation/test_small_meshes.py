@@ -27,14 +27,17 @@ class SmallMesh(RuleBasedStateMachine):
         hubs=st.integers(3, 6),
         pairs=st.lists(st.tuples(_NUMBERS, _NUMBERS, _DELAYS_S), max_size=9),
         tree=st.lists(st.tuples(_NUMBERS, _DELAYS_S), min_size=5, max_size=5),
+        costs=st.sampled_from([(1,), (1, 2, 3)]),
     )
-    def begin(self, hubs: int, pairs: list[tuple[int, int, float]], tree: list[tuple[int, float]]) -> None:
-        """Make a graph that is connected: a tree, and cables across; and who wants all is at each hub."""
+    def begin(
+        self, hubs: int, pairs: list[tuple[int, int, float]], tree: list[tuple[int, float]], costs: tuple[int, ...]
+    ) -> None:
+        """Make a graph that is connected, a tree and cables across; and there are two who want much."""
         cables = {(before % site, site): delay_s for site, (before, delay_s) in enumerate(tree[: hubs - 1], 1)}
         for a, b, delay_s in pairs:
             if a % hubs < b % hubs:
                 cables.setdefault((a % hubs, b % hubs), delay_s)
-        self.world = World(hubs, ((a, b, delay_s) for (a, b), delay_s in cables.items()))
+        self.world = World(hubs, ((a, b, delay_s) for (a, b), delay_s in cables.items()), costs=costs)
         self.world.subscribe(0, "/a/")
         self.world.subscribe(hubs - 1, "/")
 

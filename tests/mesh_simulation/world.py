@@ -52,11 +52,13 @@ class Cable:
     Args:
         sites: Their numbers.
         delay_s: How long what is sent takes.
+        cost: What the link costs in the trees.
     """
 
-    def __init__(self, sites: tuple[int, int], delay_s: float) -> None:
+    def __init__(self, sites: tuple[int, int], delay_s: float, cost: int) -> None:
         self.sites = sites
         self.delay_s = delay_s
+        self.cost = cost
         self.link: Link | None = None
 
 
@@ -68,17 +70,23 @@ class World:
         cables: Between which of them, with delays in seconds.
         seed: Of ids and of the clocks of hubs.
         hub_type: What makes a hub.
+        costs: One of these is drawn for each cable.
     """
 
     def __init__(
-        self, hubs: int, cables: Iterable[tuple[int, int, float]], seed: int = 0, hub_type: type[Hub] = Hub
+        self,
+        hubs: int,
+        cables: Iterable[tuple[int, int, float]],
+        seed: int = 0,
+        hub_type: type[Hub] = Hub,
+        costs: Sequence[int] = (1,),
     ) -> None:
         self._hub_type = hub_type
         self.clock = Clock()
         self.truth = Truth()
         self._chance = Random(seed)  # noqa: S311 -- the same each time
         self.sites = [self._new_hub() for _ in range(hubs)]
-        self.cables = [Cable((a, b), delay_s) for a, b, delay_s in cables]
+        self.cables = [Cable((a, b), delay_s, self._chance.choice(costs)) for a, b, delay_s in cables]
         # All links that one end at least takes for open; also such as a cable has no more.
         self._links: list[Link] = []
         self._numbers: dict[tuple[bytes, int], tuple[int, int]] = {}
@@ -99,7 +107,7 @@ class World:
             return
         if cable.link is not None and not cable.link.is_loose:
             return
-        cable.link = Link(self.clock, (ends[0], ends[1]), cable.delay_s)
+        cable.link = Link(self.clock, (ends[0], ends[1]), cable.delay_s, cable.cost)
         self._links = [link for link in self._links if not link.is_over]
         self._links.append(cable.link)
 
