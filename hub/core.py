@@ -267,6 +267,7 @@ class Core:
         if not self._on_mesh:
             self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
         self._on_mesh[handler] = on_mesh
+        handler.wanted_there = self.far_hubs.wanted_by(hub)
         self.mesh.link_up(handler, hub)
 
     def detach(self, handler: Handler, reason: str) -> None:

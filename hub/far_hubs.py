@@ -11,7 +11,7 @@ Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
 from hub.far_hub import FarHub
@@ -20,6 +20,35 @@ from hub.prefixes import PrefixSubscriptions
 from hub.turn import Turn
 
 __all__ = ["FarHubs"]
+
+
+class WantedThere(Collection[str]):
+    """The prefixes that one hub wants, as far as they stand in the multimap; it changes with them.
+
+    Args:
+        hubs: The hubs that want something.
+        hub: The id of this one.
+    """
+
+    __slots__ = ("_hub", "_hubs")
+
+    def __init__(self, hubs: Mapping[bytes, FarHub], hub: bytes) -> None:
+        self._hubs = hubs
+        self._hub = hub
+
+    def __contains__(self, prefix: object) -> bool:
+        return prefix in self._prefixes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._prefixes)
+
+    def __len__(self) -> int:
+        return len(self._prefixes)
+
+    @property
+    def _prefixes(self) -> Collection[str]:
+        far = self._hubs.get(self._hub)
+        return far.prefixes.keys() if far is not None else ()
 
 
 class FarHubs:
@@ -45,9 +74,8 @@ class FarHubs:
         return iter(self._hubs.values())
 
     def wanted_by(self, hub: bytes) -> Collection[str]:
-        """Return the prefixes that a hub wants, as far as they stand in the multimap."""
-        far = self._hubs.get(hub)
-        return far.prefixes.keys() if far is not None else ()
+        """Return the prefixes that a hub wants, now and as they change."""
+        return WantedThere(self._hubs, hub)
 
     @property
     def is_behind(self) -> bool:

@@ -25,7 +25,7 @@ Not here: the bytes (`peers.connections`), which batches come here (`hub.core`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 from hub.backlog import WRITE_LIMIT_BYTES, drop_waiting, hold, write_waiting
@@ -107,6 +107,7 @@ class Handler:
         "publishes_in",
         "share",
         "unreadable_messages",
+        "wanted_there",
         "writable",
     )
 
@@ -141,6 +142,8 @@ class Handler:
         self.share: Share | None = None
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
+        # Of a link of the mesh: what the hub at its other end wants, which stands for itself; None for all others.
+        self.wanted_there: Collection[str] | None = None
         # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
         self.closed = False
         # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
@@ -234,6 +237,11 @@ class Handler:
         self.has_rights, self.is_plain, self.is_unbound = standing[4:]
 
     # What it has got, and has not.
+
+    @property
+    def shown_prefixes(self) -> Collection[str]:
+        """What people are shown as its prefixes."""
+        return self.prefixes if self.wanted_there is None else self.wanted_there
 
     @property
     def dropped_messages(self) -> int:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     from hub.delivery import Role
     from hub.overflow import QueueLimits
@@ -34,7 +34,7 @@ class _Counted(Protocol):
     @property
     def role(self) -> Role: ...
     @property
-    def prefixes(self) -> Mapping[str, int]: ...
+    def shown_prefixes(self) -> Collection[str]: ...
     @property
     def delivered_messages(self) -> int: ...
     @property
@@ -77,8 +77,8 @@ class HandlerStatistics(NamedTuple):
             role=handler.role.value,
             name=handler.name,
             address=handler.address,
-            prefixes=len(handler.prefixes),
-            sample=tuple(islice(handler.prefixes, SAMPLE_PREFIXES)),
+            prefixes=len(handler.shown_prefixes),
+            sample=tuple(islice(handler.shown_prefixes, SAMPLE_PREFIXES)),
             published_messages=handler.published_messages,
             delivered_messages=handler.delivered_messages,
             delivered_bytes=handler.delivered_bytes,

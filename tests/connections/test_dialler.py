@@ -38,7 +38,7 @@ async def test_a_link_heals(start_hub: StartHub) -> None:
         ((topic, value),) = await watcher.values(1)
         assert (topic, value["name"], value["address"]) == ("$hub/peer/joined", "far", url)
         reader, publisher = await far.client("/a"), await near.client()
-        await eventually(lambda: set(near.handler("far").prefixes) == {"/a"})
+        await eventually(lambda: set(near.handler("far").shown_prefixes) == {"/a"})
         await publisher.publish("/a", 1)
         assert await reader.values(1) == [("/a", 1)]
 
@@ -64,7 +64,7 @@ async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
     far = await start_hub(f"unix://{tmp_path}/far.sock", name="far")
     reader = await far.client("/a")
     near.dial(far)
-    await eventually(lambda: len(near.node.links) == 1 and set(near.handler("far").prefixes) == {"/a"})
+    await eventually(lambda: len(near.node.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
     await (await near.client()).publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
     assert near.handler("far").address == f"unix://{tmp_path}/far.sock"
@@ -139,7 +139,7 @@ async def test_a_link_drains(start_hub: StartHub) -> None:
     reader = await far.client("/a")
     dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
     task = asyncio.ensure_future(dialler.run())
-    await eventually(lambda: len(near.node.links) == 1 and set(near.handler("far").prefixes) == {"/a"})
+    await eventually(lambda: len(near.node.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
     publisher = await near.client()
     await publisher.send(*(publication("/a", number) for number in range(5000)))
     await publisher.ping()
