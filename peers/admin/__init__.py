@@ -1,8 +1,9 @@
-"""What admins ask of a hub, as services of the hub itself under `$hub/`.
+"""What admins ask of a hub, and others by the policy, as services of the hub itself under `$hub/`.
 
 | file | |
 |---|---|
 | `who`, `users` | who is connected; which users there are |
+| `graph` | the hubs and links of the mesh |
 | `kick` | connections that are closed |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |

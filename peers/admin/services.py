@@ -1,8 +1,12 @@
-"""`add_services`: what an admin may ask of every hub. Owner: the core, which keeps them."""
+"""`add_services`: what may be asked of every hub, by admins, or by whom the policy grants it.
+
+Owner: the core, which keeps them.
+"""
 
 from __future__ import annotations
 
 from hub.topics import RESERVED
+from peers.admin.graph import graph
 from peers.admin.kick import kick
 from peers.admin.users import users
 from peers.admin.who import who
@@ -12,8 +16,9 @@ __all__ = ["add_services"]
 
 
 def add_services(node: Node) -> None:
-    """Let a node answer admins."""
+    """Let a node answer them."""
     services = node.core.requests.hub_services
     services.add(RESERVED + "who", who(node), for_admins=True)
     services.add(RESERVED + "users", users(node), for_admins=True)
     services.add(RESERVED + "kick", kick(node), for_admins=True)
+    services.add(RESERVED + "mesh/graph", graph(node))

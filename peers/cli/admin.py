@@ -1,4 +1,4 @@
-"""What the commands for admins have in common: one request to the hub itself, or a page after the other.
+"""What commands that ask the hub itself have in common: one request to the hub itself, or a page after the other.
 
 Owner: nobody. Not here: what the hub answers (`peers.admin`), who may ask (its policy).
 """
@@ -35,7 +35,12 @@ def ask(command: str, hub: HubFlags, value: Any) -> Any:
 
 
 def ask_pages(
-    command: str, hub: HubFlags, value: dict[str, Any], after: Callable[[dict[str, Any]], Any]
+    command: str,
+    hub: HubFlags,
+    value: dict[str, Any],
+    after: Callable[[dict[str, Any]], Any],
+    *,
+    topic: str = "",
 ) -> list[dict[str, Any]]:
     """Ask for one page after the other until one is empty; return all rows.
 
@@ -44,6 +49,7 @@ def ask_pages(
         hub: As for `ask`.
         value: What to ask with, beside `after`.
         after: Gives the `after` of the next page, from the last row.
+        topic: Of the requests, under `$hub/`, where that is not the name of the command.
 
     Raises:
         RequestError, UsageError, PeerError: As `ask`.
@@ -54,7 +60,7 @@ def ask_pages(
         async with _connected(command, hub) as client:
             while True:
                 place = {"after": after(rows[-1])} if rows else {}
-                found = await client.request(RESERVED + command, value | place)
+                found = await client.request(RESERVED + (topic or command), value | place)
                 rows += found
                 if not found:
                     return rows

@@ -1,0 +1,83 @@
+"""`hub mesh`: the hubs and links of a mesh, as one hub knows them: two tables, JSON, or a graph for Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from peers.cli.admin import ask_pages, json_lines
+from peers.cli.columns import Cell, columns
+from peers.cli.errors import FlagError
+from peers.cli.texts import escaped
+from peers.cli.url import HubFlags
+
+__all__ = ["mesh"]
+
+_HUBS = ("hub", "name", "prefixes", "links", "reachable")
+_LINKS = ("link between", "name", "and", "name", "cost")
+
+
+def mesh(
+    *,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    json: Annotated[bool, Parameter(help="A JSON object a line, for each hub with its links.", negative=())] = False,
+    dot: Annotated[bool, Parameter(help="A graph for Graphviz: hub mesh --dot | dot -Tsvg.", negative=())] = False,
+) -> None:
+    """Show the hubs of a mesh and their links, as the hub that is asked knows them."""
+    if json and dot:
+        raise FlagError("--json and --dot exclude each other")
+    rows = ask_pages("mesh", hub, {}, lambda row: row["hub"], topic="mesh/graph")
+    lines = json_lines(rows) if json else _graph(rows) if dot else _tables(rows)
+    for line in lines:
+        print(line)
+
+
+def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Write hubs, and behind an empty line links, if there are any."""
+    yield from columns(_HUBS, [_cells(row) for row in rows])
+    links = columns(_LINKS, list(_links(rows)))
+    if links:
+        yield ""
+        yield from links
+
+
+def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
+    return row["hub"], row["name"], row["prefixes"], len(row["links"]), _reachable(row)
+
+
+def _reachable(row: dict[str, Any]) -> str:
+    if row["own"]:
+        return "this hub"
+    if row["lost"] is None:
+        return "yes"
+    return f"no, since {datetime.fromtimestamp(row['lost'], UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _links(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str, int]]:
+    """Return each link once, although both of its hubs have it; one of them may be unknown since its page was made."""
+    names = {row["hub"]: row["name"] for row in rows}
+    for row in rows:
+        one = row["hub"]
+        for other, cost in row["links"].items():
+            if one < other or other not in names:
+                yield one, names[one], other, names.get(other, ""), cost
+
+
+def _graph(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Write the graph in the language of Graphviz: this hub is bold, hubs that cannot be reached are dashed."""
+    yield "graph mesh {"
+    for row in rows:
+        style = "bold" if row["own"] else "solid" if row["lost"] is None else "dashed"
+        label = f'{_quoted(row["name"] or row["hub"])}, tooltip="{row["prefixes"]} prefixes"'
+        yield f'  "{row["hub"]}" [label={label}, style={style}];'
+    for one, _, other, _, cost in _links(rows):
+        yield f'  "{one}" -- "{other}" [label="{cost}"];'
+    yield "}"
+
+
+def _quoted(text: str) -> str:
+    """Write a text as Graphviz reads it, where a backslash and what follows may stand for something else."""
+    return '"' + escaped(text).replace("\\", "\\\\").replace('"', '\\"') + '"'

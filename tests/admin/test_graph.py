@@ -1,0 +1,108 @@
+"""`$hub/mesh/graph`: the mesh as a hub knows it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hub.delivery import Role
+from hub.errors import NotAllowedError, RequestFailedError
+from hub.handler import Handler
+from hub.mesh.announcement import Announcement
+from hub.policy.language import read_policy
+from peers.admin import graph as graph_module
+from peers.admin.services import add_services
+from peers.client import Client, connect
+from tests.hub.fakes import FakeOutlet
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+
+
+async def whole(client: Client) -> list[dict[str, Any]]:
+    """All pages."""
+    rows: list[dict[str, Any]] = []
+    while page := await client.request("$hub/mesh/graph", {"after": rows[-1]["hub"]} if rows else None):
+        rows += page
+    return rows
+
+
+async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
+    """Ids, names, how much is wanted, links with their costs; and since when one cannot be reached."""
+    hubs = [await start_hub(name=name, hub_id=bytes([number]) * 16) for number, name in enumerate(("a", "b", "c"), 1)]
+    near, middle, far = hubs
+    add_services(near.node)
+    near.dial(middle)
+    middle.dial(far)
+    await far.client("/x", "/y")
+    await eventually(lambda: near.wanted_by(far) == {"/x", "/y"})
+    ids = [hub.node.id.hex() for hub in hubs]
+    async with connect(near.url) as client:
+        rows = await whole(client)
+        assert [(row["hub"], row["name"], row["own"], row["prefixes"]) for row in rows] == [
+            (ids[0], "a", True, 0),
+            (ids[1], "b", False, 0),
+            (ids[2], "c", False, 2),
+        ]
+        assert [row["links"] for row in rows] == [{ids[1]: 1}, {ids[0]: 1, ids[2]: 1}, {ids[1]: 1}]
+        assert [(row["lost"], row["left_out"]) for row in rows] == [(None, 0)] * 3
+        await far.crash()
+        await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)
+        lost = (await whole(client))[2]
+        assert (lost["hub"], lost["links"]) == (ids[2], {})
+        assert 0 <= time.time() - lost["lost"] < 60
+
+
+async def test_pages_hold_about_so_many_hubs_and_links(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, each hub and each of its links comes once, and each page has a hub at least."""
+    others = [bytes([number]) * 16 for number in range(1, 20)]
+    mesh = hub.node.core.mesh
+    link = Handler(FakeOutlet(), role=Role.LINK, limits=hub.node.settings.queue)
+    hub.node.core.attach(link)
+    hub.node.core.link(link, others[0], lambda: None)
+    for one in others:
+        links = tuple((other, 1) for other in (*others, hub.node.id) if other != one)
+        mesh.hear(link, Announcement(one, 0, 1, "", links, ()))
+    sizes = []
+    for page_size in (1, 50, 1000):
+        monkeypatch.setattr(graph_module, "PAGE", page_size)
+        async with connect(hub.url) as client:
+            first = await client.request("$hub/mesh/graph", None)
+            sizes.append(len(first))
+            rows = await whole(client)
+        assert [row["hub"] for row in rows] == sorted(one.hex() for one in (*others, hub.node.id))
+        assert sum(len(row["links"]) for row in rows) == 19 * 18 + 2
+    assert sizes == [1, 3, 20]
+
+
+@pytest.mark.parametrize("value", [7, {"before": ""}, {"after": 1}, {"after": "no id"}])
+async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
+    """It fails, with one line that says what is expected."""
+    async with connect(hub.url) as client:
+        with pytest.raises(RequestFailedError, match="expected null, or a map with `after`") as failed:
+            await client.request("$hub/mesh/graph", value)
+        assert "\n" not in str(failed.value)
+
+
+POLICY = read_policy(
+    {
+        "roles": {"watcher": {"request": ["$hub/mesh"]}},
+        "users": {"ada": ["admin"], "bob": ["member"], "wes": ["watcher"]},
+    },
+    "a test",
+)
+
+
+@pytest.mark.parametrize(("user", "may"), [("ada", True), ("wes", True), ("bob", False)])
+async def test_who_may_ask(hub: Hub, user: str, may: bool) -> None:  # noqa: FBT001 -- of a table
+    """Admins, and those whom the policy grants it."""
+    async with connect(hub.url, name=user) as client:
+        (handler,) = hub.node.core.handlers.values()
+        handler.rights = POLICY.rights(user)
+        if may:
+            assert [row["own"] for row in await whole(client)] == [True]
+        else:
+            with pytest.raises(NotAllowedError):
+                await whole(client)

@@ -1,0 +1,77 @@
+"""`hub mesh` against real hubs, and how it writes a mesh that has seen better days."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from peers.cli.mesh import _graph, _tables
+from tests.cli.programs import PATIENCE_S, hub, run_hub
+
+
+def printed(url: str, *arguments: str) -> list[str]:
+    """The lines that a command prints."""
+    result = hub("mesh", *arguments, url=url)
+    assert (result.returncode, result.stderr) == (0, b"")
+    return result.stdout.decode().splitlines()
+
+
+def test_two_hubs(tmp_path: Path) -> None:
+    """A table of hubs and one of links; an object for each hub; a graph."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with (
+        run_hub(tmp_path / "a", "--name", "first") as first,
+        run_hub(tmp_path / "b", "--name", "second", "--peer", first.tcp) as second,
+    ):
+        until_s = time.monotonic() + PATIENCE_S
+        while sum(len(json.loads(line)["links"]) for line in printed(second.tcp, "--json")) < 2:
+            assert time.monotonic() < until_s, "the hubs are not linked"
+        rows = {row["name"]: row for row in map(json.loads, printed(second.tcp, "--json"))}
+        one, other = rows["first"]["hub"], rows["second"]["hub"]
+        assert rows["first"]["links"] == {other: 1}
+        assert (rows["first"]["own"], rows["second"]["own"]) == (False, True)
+        lines = printed(second.tcp)
+        assert lines[0].split() == ["hub", "name", "prefixes", "links", "reachable"]
+        assert sorted(line.split()[:2] for line in lines[1:3]) == sorted([[one, "first"], [other, "second"]])
+        assert sorted(line.split(maxsplit=4)[4] for line in lines[1:3]) == ["this hub", "yes"]
+        assert lines[3] == ""
+        assert len(lines) == 6
+        lower, higher = sorted([(one, "first"), (other, "second")])
+        assert lines[5].split() == [*lower, *higher, "1"]
+        graph = printed(second.tcp, "--dot")
+        assert f'  "{lower[0]}" -- "{higher[0]}" [label="1"];' in graph
+        refused = hub("mesh", "--json", "--dot", url=second.tcp)
+        assert (refused.returncode, refused.stdout) == (2, b"")
+        assert refused.stderr == b"hub: --json and --dot exclude each other\n"
+
+
+def row(hub_id: str, name: str, *, lost: float | None = None, own: bool = False, **links: int) -> dict[str, Any]:
+    """A hub as the hub tells of it."""
+    return {"hub": hub_id, "name": name, "own": own, "prefixes": 1200, "left_out": 0, "lost": lost, "links": links}
+
+
+def test_a_hub_that_cannot_be_reached() -> None:
+    """It is said since when; a name cannot steer a terminal, nor Graphviz; a link to a hub of no page is shown."""
+    rows = [row("aa", 'n"\\\n', own=True, bb=3), row("bb", "", aa=3, ab=1), row("cc", "c", lost=1_795_000_000.0)]
+    assert list(_tables(rows)) == [
+        "hub  name       prefixes  links  reachable",
+        'aa   n"\\\\u000a     1,200      1  this hub',
+        "bb   -             1,200      2  yes",
+        "cc   c             1,200      0  no, since 2026-11-18 11:06:40 UTC",
+        "",
+        "link between  name       and  name  cost",
+        'aa            n"\\\\u000a  bb   -        3',
+        "bb            -          ab   -        1",
+    ]
+    assert list(_graph(rows)) == [
+        "graph mesh {",
+        '  "aa" [label="n\\"\\\\\\\\u000a", tooltip="1200 prefixes", style=bold];',
+        '  "bb" [label="bb", tooltip="1200 prefixes", style=solid];',
+        '  "cc" [label="c", tooltip="1200 prefixes", style=dashed];',
+        '  "aa" -- "bb" [label="3"];',
+        '  "bb" -- "ab" [label="1"];',
+        "}",
+    ]
