@@ -81,7 +81,7 @@ async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -
     far = await start_daemon()
     near = await start_daemon(peers=[far.endpoints[0].location])
     reader = await connect(far.endpoints[0], "/a")
-    await eventually(lambda: any(list(one.prefixes) == ["/a"] for one in near.node.core.handlers.values()))
+    await eventually(lambda: list(near.node.core.far_hubs.wanted_by(far.node.id)) == ["/a"])
     publisher = await connect(near.endpoints[0])
     await publisher.publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
