@@ -199,7 +199,7 @@ class Core:
             Asked(lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves),
         )
         # What the other hubs of the mesh want.
-        self.far_hubs = FarHubs(self.prefixes, self._turn)
+        self.far_hubs = FarHubs(self.prefixes, self._turn, self.memory.account("mesh"))
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
         self._departures = Departures(self._turn, self.prefixes, self.rules)
@@ -267,6 +267,7 @@ class Core:
         if not self._on_mesh:
             self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
         self._on_mesh[handler] = on_mesh
+        handler.origin = Origin(hub, 0)
         handler.wanted_there = self.far_hubs.wanted_by(hub)
         self.mesh.link_up(handler, hub)
 
@@ -413,7 +414,7 @@ class Core:
     def _accepts(self, link: Handler, messages: int) -> bool:
         """Return whether what a link brings is taken; otherwise count it.
 
-        A hub that says nothing of origins is believed: what it brings goes no further.
+        A hub that is no part of the mesh says nothing of origins, and is believed: what it brings goes no further.
         """
         origin = link.origin
         if origin is None or self.mesh.accepts(link, *origin):
@@ -425,7 +426,7 @@ class Core:
     # The mesh.
 
     def _forget_ways(self) -> None:
-        self.routes.forget_all()
+        self.routes.forget_ways()
 
     def _change_far(self, hub: bytes, change: Change) -> None:
         self.far_hubs.change(hub, change)

@@ -16,10 +16,14 @@ from itertools import chain
 
 from hub.far_hub import FarHub
 from hub.filter import Change
+from hub.memory import Account
 from hub.prefixes import PrefixSubscriptions
 from hub.turn import Turn
 
 __all__ = ["FarHubs"]
+
+_PREFIX_BYTES = 500
+"""What a prefix of another hub takes, about: in the multimap, and in what is known of that hub."""
 
 
 class WantedThere(Collection[str]):
@@ -57,11 +61,15 @@ class FarHubs:
     Args:
         prefixes: Where their prefixes go.
         turn: Gives the steps.
+        account: Is charged for them.
     """
 
-    __slots__ = ("_hubs", "_prefixes", "_steps", "_turn")
+    __slots__ = ("_account", "_held", "_hubs", "_prefixes", "_steps", "_turn")
 
-    def __init__(self, prefixes: PrefixSubscriptions, turn: Turn) -> None:
+    def __init__(self, prefixes: PrefixSubscriptions, turn: Turn, account: Account) -> None:
+        self._account = account
+        # How many prefixes they want together.
+        self._held = 0
         self._prefixes = prefixes
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
@@ -102,6 +110,9 @@ class FarHubs:
         far = self._hubs.get(hub)
         if far is None:
             far = self._hubs[hub] = FarHub(hub)
+        before = len(far.prefixes)
         yield from self._prefixes.changing(far, change)
+        self._held += len(far.prefixes) - before
+        self._account.update(self._held * _PREFIX_BYTES)
         if not far.prefixes:
             self._hubs.pop(hub, None)

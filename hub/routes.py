@@ -467,6 +467,14 @@ class Routes:
         else:
             self._clear_table()
 
+    def forget_ways(self) -> None:
+        """Forget all routes, and what they know of the mesh: messages take other ways to other hubs than before.
+
+        Whoever holds a route still gets another one for the same handlers when it asks again.
+        """
+        self.forget_all()
+        self._interned = WeakValueDictionary()
+
     def clear(self) -> None:
         """Forget all routes, and let go of their memory, as there is too little of it."""
         self._clear_table()

@@ -378,7 +378,12 @@ class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 1_024
     prefixes: Annotated[
         int,
-        _between("prefixes", 1, 100_000_000, "Prefixes that are kept of all other hubs; further ones are left out."),
+        _between(
+            "prefixes",
+            1,
+            100_000_000,
+            "Prefixes kept of all other hubs, at most one for each 8 KiB of memory; further ones are left out.",
+        ),
     ] = 1_000_000
 
 

@@ -183,11 +183,12 @@ class Mesh(Generic[L]):
 
     def link_down(self, link: L) -> None:
         """A link is gone; it does no harm if it was none."""
-        far = next((hub for hub, one in self._links.items() if one is link), None)
-        if far is None:
+        if link not in self._knowledge:
             return
-        del self._links[far], self._knowledge.own.neighbours[far]
         self._knowledge.discard(link)
+        far = next((hub for hub, one in self._links.items() if one is link), None)
+        if far is not None:  # otherwise another link has taken its place
+            del self._links[far], self._knowledge.own.neighbours[far]
         self._upstreams.leave(link)
         self._overtaken.pop(link, None)
         self._link_changes = True

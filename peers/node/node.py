@@ -245,7 +245,7 @@ class Node:
         clock = MeshClock(self.loop, self.after_turn)
         core = Core(
             self._wake,
-            core_limits(settings),
+            core_limits(settings, self.memory.limit_bytes),
             asked_of_leaves=settings.zeek.topics,
             may_ask_leaves=self._may_ask_zeeks,
             wake_at=self._expire_at,
@@ -361,14 +361,15 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
     }
 
 
-def core_limits(settings: Settings) -> CoreLimits:
-    """Return the limits of the core that the settings ask for."""
+def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
+    """Return the limits of the core that the settings ask for, in a hub that has so much memory."""
     limits, names = settings.limits, settings.names
+    prefixes = min(settings.mesh.prefixes, memory_bytes // _PREFIX_PARTS // _HELD_BYTES)
     return CoreLimits(
         client=HandlerLimits(limits.prefixes_per_client, limits.rules_per_client, limits.services_per_client),
         peer=HandlerLimits(limits.prefixes_per_peer, limits.rules_per_peer, limits.services_per_peer),
         routes=RouteLimits(limits.routes, limits.routes_bytes),
         names=NameLimits(names.per_client, names.queue, names.total, names.per_peer),
         requests=settings.requests,
-        mesh=MeshLimits(settings.mesh.hubs, settings.mesh.links, limits.prefixes_per_peer, settings.mesh.prefixes),
+        mesh=MeshLimits(settings.mesh.hubs, settings.mesh.links, limits.prefixes_per_peer, prefixes),
     )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from hub.delivery import Role
 from hub.filter import Change
+from hub.mesh.announcement import Announcement
+from hub.origin import Origin
 from hub.overflow import Overflow
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import FarSide, Turn, handler_of
+
+HERE, THERE = b"h" * 16, b"t" * 16
 
 # Links.
 
@@ -67,6 +71,22 @@ def test_links_alone_make_no_topic_wanted() -> None:
     turn.join("/a", role=Role.LOCAL)
     assert turn.core.is_wanted("/a/b")
     assert not turn.core.is_wanted("/")
+
+
+def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
+    """Whoever asks again after the mesh has changed gets a route that knows the new ways."""
+    turn = Turn(hub_id=HERE)
+    link = handler_of(role=Role.LINK)
+    turn.core.attach(link)
+    turn.core.link(link, THERE, lambda: None)
+    turn.core.mesh.hear(link, Announcement(THERE, 0, 1, "", ((HERE, 1),), ("/a",)))
+    turn.core.flush()
+    kept = turn.core.routes.find("/a")
+    assert kept.handlers == (link,)
+    assert kept.of_origin(Origin(THERE, 1)) == ()
+    turn.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ()))
+    assert turn.core.routes.find("/a") is not kept
+    assert turn.core.routes.find("/a").handlers == ()
 
 
 # The hub's own messages.

@@ -118,8 +118,9 @@ async def test_limits_reach_the_core() -> None:
     """They are bounded as the settings say, and the defaults of both are the same numbers."""
     node = Node(Settings(limits=Limits(routes=7, prefixes_per_client=3)))
     assert node.core.routes.limit == 7
-    assert core_limits(Settings(limits=Limits(prefixes_per_client=3, rules_per_peer=4))).client.prefixes == 3
-    assert core_limits(Settings()) == CoreLimits()
+    assert core_limits(Settings(limits=Limits(prefixes_per_client=3, rules_per_peer=4)), 1 << 40).client.prefixes == 3
+    assert core_limits(Settings(), 1 << 40) == CoreLimits()
+    assert core_limits(Settings(), 256 << 20).mesh.prefixes_total == 32_768
 
 
 async def test_the_id_is_a_uuid() -> None:

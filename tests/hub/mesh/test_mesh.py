@@ -454,3 +454,18 @@ def test_whoever_watches_is_told_of_hubs_and_links() -> None:
     settle(a, b, c, now_s=100)
     assert [hub for change, _ in a.changes for hub in change.appeared] == [c.id]
     assert [link for change, _ in a.changes for link in change.linked] == [(b.id, c.id, 1)]
+
+
+def test_a_link_whose_place_another_one_has_taken_leaves_nothing_behind() -> None:
+    """The newer one stays."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    (older,) = a.links
+    newer = Link(b)
+    a.mesh.link_up(newer, b.id)
+    a.mesh.link_down(older)
+    a.mesh.check(1)
+    assert a.mesh.take(older) == []
+    assert a.mesh.take(newer)
+    assert list(a.mesh.links) == [newer]
