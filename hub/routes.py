@@ -148,6 +148,16 @@ class Route:
         self.source = source
         self.domains = domains
 
+    @property
+    def far(self) -> tuple[bytes, ...]:
+        """The other hubs of the mesh that want the messages, ascending."""
+        return () if self._ways is None else self._ways.far
+
+    @property
+    def barred(self) -> frozenset[Handler]:
+        """The links that may not have them, although they may lead to somebody who wants them."""
+        return frozenset() if self._ways is None else self._ways.barred
+
     def of_origin(self, origin: Origin | None) -> tuple[Handler, ...]:
         """Return who gets what came over a link.
 

@@ -31,7 +31,7 @@ class Graph:
         hub: This hub.
     """
 
-    __slots__ = ("_before", "_hub", "_links", "_onward", "_reached")
+    __slots__ = ("_before", "_hub", "_links", "_onward", "_reached", "_tree")
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
@@ -43,6 +43,8 @@ class Graph:
         self._reached: set[bytes] | None = None
         # Origin → hub beneath this one → the neighbour that leads there; made when it is asked for.
         self._onward: dict[bytes, dict[bytes, bytes]] = {}
+        # The tree of this hub, for people; None until it is asked for.
+        self._tree: dict[bytes, bytes] | None = None
 
     def update(self, hub: bytes, records: Mapping[bytes, Record]) -> bool:
         """A hub has told of its links, or is forgotten; return whether that has changed the graph."""
@@ -56,7 +58,7 @@ class Graph:
             self._note(hub)
             del self._links[hub]
         self._onward.clear()
-        self._reached = None
+        self._reached = self._tree = None
         return True
 
     def _replace(self, hub: bytes, before: Mapping[bytes, int], links: Mapping[bytes, int]) -> None:
@@ -98,6 +100,13 @@ class Graph:
         if self._reached is None:
             self._reached = reached(self._hub, self._links)
         return self._reached
+
+    @property
+    def tree(self) -> Mapping[bytes, bytes]:
+        """Each hub that can be reached → the one before it on the way from this hub, nearest first (`parents`)."""
+        if self._tree is None:
+            self._tree = parents(self._hub, self._links)
+        return self._tree
 
     def next_hops(self, origin: bytes, wanting: Iterable[bytes]) -> set[bytes]:
         """Return the neighbours to which a message of `origin` goes on, so that it reaches the hubs that want it."""

@@ -3,7 +3,7 @@
 | file | |
 |---|---|
 | `who`, `users` | who is connected; which users there are |
-| `graph` | the hubs and links of the mesh |
+| `graph`, `trace` | the hubs and links of the mesh; the ways of a topic |
 | `kick` | connections that are closed |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |

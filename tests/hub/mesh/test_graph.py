@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange, difference
 from hub.mesh.record import Record
-from hub.mesh.tree import Links
+from hub.mesh.tree import Links, parents
 
 HUBS = [bytes([number]) * 16 for number in range(5)]
 ME = HUBS[0]
@@ -46,6 +46,7 @@ def test_it_is_what_both_hubs_of_each_link_tell(rounds: list[list[tuple[bytes, d
                 records.pop(hub, None)
             assert graph.update(hub, records) == (links != _mutual(records))
             assert graph.links == _mutual(records)
+            assert list(graph.tree.items()) == list(parents(ME, graph.links).items())
         change = difference(before, graph.links)
         assert graph.take_change() == (None if before == graph.links else change)
         assert graph.take_change() is None
