@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Literal
 
 from hub.asked import Asked, OnFilter
@@ -84,7 +84,7 @@ _domains = attrgetter("domains")
 
 
 def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
-    return receivers(source, route.handlers, route.of_origin(source.origin))
+    return receivers(source, route.handlers)
 
 
 def _any_prefix(_: str) -> bool:
@@ -178,6 +178,7 @@ class Core:
             on_change=lambda change, names: self.announce(mesh_changed(change, names)),
             limits=limits.mesh,
         )
+        self._upstreams = self.mesh.upstreams
         # Link → what is called when it is to be told something of the mesh; from `link` until it leaves.
         self._on_mesh: dict[Handler, Callable[[], object]] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
@@ -267,7 +268,7 @@ class Core:
         if not self._on_mesh:
             self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
         self._on_mesh[handler] = on_mesh
-        handler.origin = Origin(hub, 0)
+        handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self.far_hubs.wanted_by(hub)
         self.mesh.link_up(handler, hub)
 
@@ -369,7 +370,8 @@ class Core:
             if route.leads_on:
                 batch.origin = self.mesh.origin
         else:
-            if source.is_link and not self._accepts(source, batch.messages):
+            is_known = not source.is_link or source.accepted_at == self._upstreams.turnover
+            if not (is_known or self._accepts(source, batch.messages)):
                 return
             granted = source.publishes_in
             if granted is not None and route.domains not in granted:
@@ -377,8 +379,12 @@ class Core:
                 if allowed is None:
                     return
                 batch = allowed
-            handlers = route.handlers if source.is_plain else _receivers(source, route)
-            batch.origin = source.origin if source.is_link else self.mesh.origin
+            if source.is_link:
+                batch.origin = source.origin
+                handlers = route.of_origin(source.origin)
+            else:
+                batch.origin = self.mesh.origin
+                handlers = route.handlers if source.is_plain else receivers(source, route.handlers)
         source.published_messages += batch.messages
         for handler in handlers:
             handler.offer(batch)
@@ -390,10 +396,12 @@ class Core:
             handlers_of, is_looked_at = _all_handlers, self.routes.has_senders
         else:
             if source.is_link:
-                if not self._accepts(source, sum(stretch.messages)):
+                if source.accepted_at != self._upstreams.turnover and not self._accepts(source, sum(stretch.messages)):
                     return
                 origin = source.origin
-            handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
+                handlers_of = methodcaller("of_origin", origin)
+            else:
+                handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
             granted = source.publishes_in
             is_looked_at = self.routes.has_senders or (
                 granted is not None and not granted.issuperset(map(_domains, stretch.places))
@@ -418,6 +426,7 @@ class Core:
         """
         origin = link.origin
         if origin is None or self.mesh.accepts(link, *origin):
+            link.accepted_at = self._upstreams.turnover
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         self.mesh.refuse(link, origin, messages)

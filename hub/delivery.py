@@ -126,17 +126,14 @@ def without_links(wanting: tuple[P, ...]) -> tuple[P, ...]:
     return wanting if len(near) == len(wanting) else near
 
 
-def receivers(source: P, wanting: tuple[P, ...], near: tuple[P, ...]) -> tuple[P, ...]:
-    """Return who gets what a handler publishes, where that is not simply everybody who wants it.
+def receivers(source: P, wanting: tuple[P, ...]) -> tuple[P, ...]:
+    """Return who gets what a client or a leaf publishes, where that is not simply everybody who wants it.
 
     Args:
         source: The handler that publishes it. Where it `is_plain`, there is no need to ask.
         wanting: All handlers that want it.
-        near: Where the handler is a link: who gets what it brings, which the route knows.
     """
     delivery = source.delivery
-    if delivery.role is _LINK:
-        return near
     if not delivery.hears_itself:
         wanting = tuple([one for one in wanting if one is not source])
     if not delivery.reaches_leaves:

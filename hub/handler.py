@@ -84,6 +84,7 @@ class Handler:
         "_waiting",
         "_write_limit",
         "_writing",
+        "accepted_at",
         "acts",
         "address",
         "closed",
@@ -148,6 +149,8 @@ class Handler:
         self.closed = False
         # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
         self.origin: Origin | None = None
+        # The turnover of upstreams when this origin was last found to be taken from it; -1 before.
+        self.accepted_at = -1
         self.published_messages = 0  # how many were taken from it; the core counts them
         self.delivered_bytes = 0  # of messages, requests and replies that the outlet was given
         # Of the dropped messages, those that had no form in what the far side reads.
@@ -183,6 +186,11 @@ class Handler:
 
     def __repr__(self) -> str:
         return f"<Handler {self.id} {self.role.value} {self.name or self.address!r}>"
+
+    def bring_from(self, origin: Origin) -> None:
+        """Take note of where what a link brings from now on has entered the mesh."""
+        self.origin = origin
+        self.accepted_at = -1
 
     def attach(
         self,

@@ -103,12 +103,12 @@ class Mesh(Generic[L]):
         "_outbid",
         "_overtaken",
         "_settle_s",
-        "_upstreams",
         "clashes",
         "hub",
         "origin",
         "overtaken_messages",
         "repeated_messages",
+        "upstreams",
     )
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
@@ -135,7 +135,7 @@ class Mesh(Generic[L]):
         self._on_check = on_check
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
-        self._upstreams: Upstreams[L] = Upstreams()
+        self.upstreams: Upstreams[L] = Upstreams()
         # The id of a neighbour → the link to it, while that is up.
         self._links: dict[bytes, L] = {}
         # Prefix → whether it is wanted here now, of those that were not announced yet.
@@ -189,7 +189,7 @@ class Mesh(Generic[L]):
         far = next((hub for hub, one in self._links.items() if one is link), None)
         if far is not None:  # otherwise another link has taken its place
             del self._links[far], self._knowledge.own.neighbours[far]
-        self._upstreams.leave(link)
+        self.upstreams.leave(link)
         self._overtaken.pop(link, None)
         self._link_changes = True
         self._relink(self.hub)
@@ -361,7 +361,7 @@ class Mesh(Generic[L]):
         known = dict(self._knowledge.records)
         for record in known.values():
             if record.lost_s + FORGET_S <= now_s:
-                self._upstreams.forget(record.hub)
+                self.upstreams.forget(record.hub)
                 change = self._knowledge.forget(record.hub)
                 self._graph.update(record.hub, self._knowledge.records)
                 if change.removed:
@@ -378,7 +378,7 @@ class Mesh(Generic[L]):
 
     def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that comes by a link is taken here, which its origin and epoch decide."""
-        return origin != self.hub and origin in self._knowledge.records and self._upstreams.accepts(link, origin, epoch)
+        return origin != self.hub and origin in self._knowledge.records and self.upstreams.accepts(link, origin, epoch)
 
     def refuse(self, link: L, origin: Origin, messages: int) -> None:
         """Count messages that were not taken."""
@@ -390,7 +390,7 @@ class Mesh(Generic[L]):
 
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that was not taken is lost here for sure, as a newer epoch has overtaken it."""
-        return self._upstreams.is_lost(link, origin, epoch)
+        return self.upstreams.is_lost(link, origin, epoch)
 
     def take_overtaken(self, link: L) -> int:
         """Return how many messages that a link has brought were lost since the last call, as they were overtaken."""

@@ -37,9 +37,13 @@ class _Upstream(Generic[L]):
 class Upstreams(Generic[L]):
     """The upstream of each origin."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_of", "turnover")
+
+    turnover: int
+    """Grows with each change of an upstream: while it is the same, what was taken from a link is taken still."""
 
     def __init__(self) -> None:
+        self.turnover = 0
         # Origin → its upstream, from the first message until the origin is forgotten.
         self._of: dict[bytes, _Upstream[L]] = {}
 
@@ -48,10 +52,12 @@ class Upstreams(Generic[L]):
         upstream = self._of.get(origin)
         if upstream is None:
             self._of[origin] = _Upstream(epoch, link)
+            self.turnover += 1
             return True
         if epoch > upstream.epoch:
             upstream.before = None if upstream.link is None else (upstream.epoch, upstream.link)
             upstream.epoch, upstream.link = epoch, link
+            self.turnover += 1
             return True
         return epoch == upstream.epoch and upstream.link is link
 
@@ -65,6 +71,7 @@ class Upstreams(Generic[L]):
 
     def leave(self, link: L) -> None:
         """A link is gone. Nothing more of the epochs in which it was upstream is taken from others."""
+        self.turnover += 1
         for upstream in self._of.values():
             if upstream.link is link:
                 upstream.link = None
@@ -73,4 +80,5 @@ class Upstreams(Generic[L]):
 
     def forget(self, origin: bytes) -> None:
         """A hub is forgotten."""
+        self.turnover += 1
         self._of.pop(origin, None)

@@ -216,7 +216,7 @@ class TcpConversation:
             case Notice():
                 self._take_notice(event)
             case Origin():
-                cast("Handler", self._connection.handler).origin = event
+                cast("Handler", self._connection.handler).bring_from(event)
             case AnnouncementPart() | Digest() | Wanted():
                 cast("Link", self.link).hear_of_mesh(event)
             case Account():

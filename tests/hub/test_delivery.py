@@ -19,7 +19,7 @@ def who_gets(source: Handler, *others: Handler) -> tuple[Handler, ...]:
     wanting = (source, *others)
     if source.is_plain:
         return wanting
-    return receivers(source, wanting, without_links(wanting))
+    return without_links(wanting) if source.is_link else receivers(source, wanting)
 
 
 @pytest.mark.parametrize(
