@@ -426,6 +426,11 @@ class Mesh(Generic[L]):
         return self.origin.epoch
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all epochs have begun that the last change of links has led to."""
+        return not (self._has_new_links or self._settle_s)
+
+    @property
     def links(self) -> Collection[L]:
         """The links of this hub."""
         return self._links.values()

@@ -1,0 +1,124 @@
+"""`Shape`: real hubs, linked as a test wants them, with a way between each two that the test may cut and heal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import combinations
+
+from hub.overflow import QueueLimits
+from peers.wire.hello import QueueWish
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient
+from tests.hubs.settings import settings_of
+from tests.links.way import Way
+
+__all__ = ["CHAIN", "FULL", "RING", "SHAPES", "STAR", "Edges", "Shape"]
+
+Edges = tuple[tuple[int, int], ...]
+
+CHAIN: Edges = ((0, 1), (1, 2), (2, 3))
+STAR: Edges = ((0, 1), (0, 2), (0, 3))
+RING: Edges = ((0, 1), (1, 2), (2, 3), (3, 4), (4, 0))
+FULL: Edges = tuple(combinations(range(4), 2))
+SHAPES = {"chain": CHAIN, "star": STAR, "ring": RING, "full": FULL}
+
+_ROOMY = QueueLimits(messages=1_000_000)
+
+
+class Shape:
+    """Hubs, numbered from 0, and the ways between them: the first of each two dials the second."""
+
+    def __init__(self, hubs: list[Hub]) -> None:
+        self.hubs = hubs
+        self.ways: dict[tuple[int, int], Way] = {}
+
+    @classmethod
+    async def start(cls, start_hub: StartHub, edges: Edges) -> Shape:
+        """Start as many hubs as are named, and link them."""
+        settings = settings_of(queue=_ROOMY, ping_after_s=2.0, ping_timeout_s=1.0)
+        count = 1 + max(max(edge) for edge in edges)
+        shape = cls([await start_hub(name=f"hub-{number}", settings=settings) for number in range(count)])
+        for edge in edges:
+            await shape.lay(*edge)
+        await shape.whole()
+        return shape
+
+    async def lay(self, near: int, far: int) -> Way:
+        """Link two hubs by a way."""
+        way = self.ways[near, far] = await Way(self.hubs[far].endpoint).start()
+        self.hubs[near].dial(way)
+        return way
+
+    async def remove(self, number: int) -> None:
+        """Stop the last hub, without a word, and wait until the others are settled without it."""
+        gone = self.hubs.pop(number)
+        assert number == len(self.hubs), "hubs keep their numbers"
+        for edge in [edge for edge in self.ways if number in edge]:
+            await self.ways.pop(edge).stop()
+        await gone.stop()
+        await self.settled()
+
+    async def stop(self) -> None:
+        """Take the ways away."""
+        for hub in self.hubs:
+            await hub.stop_dialling()
+        for way in self.ways.values():
+            await way.stop()
+
+    def is_linked(self, near: int, far: int) -> bool:
+        """Whether two hubs both have a link to the other one."""
+        ends = ((self.hubs[near], self.hubs[far]), (self.hubs[far], self.hubs[near]))
+        return all(other.node.id in hub.node.core.mesh.records[hub.node.id].neighbours for hub, other in ends)
+
+    async def whole(self) -> None:
+        """Wait until all links are up, every hub knows of all of them, and what each hub wants has come everywhere."""
+        await eventually(self._is_whole)
+
+    def _is_whole(self) -> bool:
+        ids = [hub.node.id for hub in self.hubs]
+        links = {(ids[near], ids[far]) for near, far in self.ways}
+        both = links | {(far, near) for near, far in links}
+        for hub in self.hubs:
+            graph = hub.node.core.mesh.graph
+            known = {(near, far) for near in graph.reached for far in graph.links[near]}
+            others = [other for other in self.hubs if other is not hub]
+            if known != both or any(hub.wanted_by(other) != wants(other) for other in others):
+                return False
+        return True
+
+    async def subscribers(self, *prefixes: str, at: Iterable[int] | None = None) -> list[RawClient]:
+        """Clients with roomy queues, one at each hub; what they want is known everywhere."""
+        numbers = range(len(self.hubs)) if at is None else at
+        queue = QueueWish(messages=1_000_000, bytes=1 << 30)
+        clients = [await self.hubs[number].client(*prefixes, queue=queue) for number in numbers]
+        await self.whole()
+        return clients
+
+    async def settled(self) -> None:
+        """Wait until all is whole, and every hub has begun the last epoch that it begins after a change of links."""
+        await self.whole()
+        await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in self.hubs))
+
+    async def silence(self, near: int, far: int) -> None:
+        """Let a way swallow everything, until both hubs have given the link up, and have another one."""
+        ends = self.hubs[near], self.hubs[far]
+        before = self._link(*ends), self._link(*ends[::-1])
+        way = self.ways[near, far]
+        way.hold()
+        way.replace()
+        while self._link(*ends) in {before[0], None} or self._link(*ends[::-1]) in {before[1], None}:
+            for hub in ends:
+                hub.later(1.0)
+            await asyncio.sleep(0.01)
+
+    @staticmethod
+    def _link(hub: Hub, other: Hub) -> object:
+        return hub.node.links.find(other.node.id)
+
+
+def wants(hub: Hub) -> set[str]:
+    """The fewest prefixes that cover what is wanted at a hub."""
+    return set(hub.node.core.prefixes.asked_of_links.minimal)
