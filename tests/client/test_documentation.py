@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +79,25 @@ def test_blocking_example(hub: Hub) -> None:
     assert lines[-1] == "9 squared is 81"
     assert len(lines) == 10
     assert process.returncode == 0
+
+
+def test_three_sites() -> None:
+    """Three hubs in a row: what is published at one end comes three times at the other, and everything ends."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        urls = [f"tcp://127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    where = dict(zip(("EAST", "MIDDLE", "WEST"), urls, strict=True))
+    program = Path(sys.executable).with_name("hub")
+    done = subprocess.run(
+        ["bash", str(ROOT / "examples/three-sites/run.sh")],
+        env=os.environ | where | {"HUB": str(program), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('{"topic":"/weather/now","value":{"sky":"clear"}}\n') == 3
+    assert done.stdout.endswith("three messages have crossed two hops\n")
 
 
 def test_examples_without_a_hub() -> None:
