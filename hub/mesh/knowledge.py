@@ -15,6 +15,7 @@ Not here: what follows from it (`hub.mesh.graph`, `hub.mesh.mesh`), bytes (`peer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -49,6 +50,7 @@ class Knowledge(Generic[L]):
     """
 
     __slots__ = (
+        "_asking",
         "_due",
         "_limits",
         "_links",
@@ -69,6 +71,8 @@ class Knowledge(Generic[L]):
         self._links: dict[L, Outgoing] = {}
         # Those that there may be something for since `take`.
         self._due: dict[L, None] = {}
+        # Those whose far side has asked for something, and is not answered yet.
+        self._asking: dict[L, None] = {}
         # How many prefixes of other hubs are kept.
         self.prefixes = 0
         # Since the start: how many announcements have said something new; how many were refused, as there were too many
@@ -86,6 +90,7 @@ class Knowledge(Generic[L]):
         """A link is gone."""
         del self._links[link]
         self._due.pop(link, None)
+        self._asking.pop(link, None)
 
     def __contains__(self, link: L) -> bool:
         return link in self._links
@@ -129,25 +134,36 @@ class Knowledge(Generic[L]):
     # What is heard.
 
     def hear_digest(self, link: L, digest: Digest) -> None:
-        """The far side tells what it knows: whatever is newer here is due there.
-
-        Hubs that are lost are left out where the far side does not know them: else those who have forgotten one would
-        be told again by those who have not yet, and it would go around among them for ever.
-        """
+        """The far side tells what it knows: whatever is newer here is due there, at once where it is its first."""
         outgoing = self._links[link]
-        outgoing.is_told = True
-        self._due[link] = None
-        known = dict(digest.known)
-        for hub, record in self.records.items():
-            seq = known.get(hub, 0)
-            if record.seq > seq and (seq or not record.is_lost):
-                outgoing.copy(hub)
+        is_first = not outgoing.is_told
+        outgoing.ask_newer(digest)
+        if is_first:
+            outgoing.answer(self.records)
+            self._due[link] = None
+        else:
+            self._asking[link] = None
 
     def hear_wanted(self, link: L, wanted: Wanted) -> None:
         """The far side wants a full copy."""
         if wanted.hub in self.records:
-            self._links[link].copy(wanted.hub)
+            self._links[link].ask_copy(wanted.hub)
+            self._asking[link] = None
+
+    def answer(self, now_s: float) -> float:
+        """Make that due which far sides have asked for, as often as each may; return when to call again, or inf."""
+        again_s = math.inf
+        for link in list(self._asking):
+            outgoing = self._links[link]
+            ready_s = outgoing.answers.ready_s(now_s)
+            if ready_s > now_s:
+                again_s = min(again_s, ready_s)
+                continue
+            outgoing.answers.use(now_s)
+            del self._asking[link]
+            outgoing.answer(self.records)
             self._due[link] = None
+        return again_s
 
     def hear(self, link: L, announcement: Announcement) -> Heard | None:
         """Take an announcement of another hub; return what it has changed, None if it was known, or one is missing.
@@ -160,6 +176,7 @@ class Knowledge(Generic[L]):
         record = self.records.get(hub)
         if record is None or announcement.base > record.seq:
             if announcement.base:
+                self._check_room(outgoing.wanted if record is None else 0)
                 outgoing.want(hub)
                 self._due[link] = None
                 return None
@@ -192,11 +209,11 @@ class Knowledge(Generic[L]):
     def _spread(self, but: L | None, record: Record, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
         for link, outgoing in self._links.items():
             if link is not but:
-                outgoing.change(record.hub, base, touched, neighbours=neighbours)
+                outgoing.change(record, base, touched, neighbours=neighbours)
                 self._due[link] = None
 
-    def _check_room(self) -> None:
-        if len(self.records) >= self._limits.hubs:
+    def _check_room(self, wanted: int = 0) -> None:
+        if len(self.records) + wanted >= self._limits.hubs:
             self.refused_total += 1
             text = f"{len(self.records)} hubs are known here, the limit is {self._limits.hubs}"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)

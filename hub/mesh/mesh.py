@@ -268,8 +268,9 @@ class Mesh(Generic[L]):
             self._look()
         if self._forget_s <= now_s:
             self._forget(now_s)
+        answer_s = self._knowledge.answer(now_s)
         self._tell()
-        due_s = [self._forget_s, self._look_s, *self._settle_s[:1]]
+        due_s = [answer_s, self._forget_s, self._look_s, *self._settle_s[:1]]
         if self._changes:
             due_s.append(self._interest_pace.ready_s(now_s))
         if self._link_changes or self._outbid:

@@ -17,9 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 
 __all__ = ["Outgoing"]
+
+_ANSWERS_AT_ONCE = 8
+_ANSWER_EVERY_S = 1.0
+"""How often a far side gets what it asks for: so many times at once, and as often in the long run. Two small frames
+that ask would otherwise bring it all that is known, as often as it likes."""
+
+_TOUCHED_LIMIT = 1_000
+"""More prefixes than these, and than a hub wants, are not told one by one: a full copy is less."""
 
 
 class _Due:
@@ -39,7 +48,7 @@ class _Due:
 class Outgoing:
     """One link."""
 
-    __slots__ = ("_digest", "_due", "_wanted", "is_told")
+    __slots__ = ("_asked_hubs", "_compared", "_digest", "_due", "_wanted", "answers", "is_told")
 
     def __init__(self, digest: Digest) -> None:
         self._digest: Digest | None = digest
@@ -49,6 +58,11 @@ class Outgoing:
         self._due: dict[bytes, _Due] = {}
         # Hubs of which a full copy is to be asked for.
         self._wanted: dict[bytes, None] = {}
+        # What the far side has asked for since the last `answer`: hubs, and the last digest that it has told.
+        self._asked_hubs: dict[bytes, None] = {}
+        self._compared: Digest | None = None
+        # How often it is answered.
+        self.answers = Pace(_ANSWERS_AT_ONCE, _ANSWER_EVERY_S)
 
     def __bool__(self) -> bool:
         """Return whether there is something to be told."""
@@ -58,16 +72,48 @@ class Outgoing:
         """A full copy of what is known of a hub is due."""
         self._due[hub] = _Due(0)
 
-    def change(self, hub: bytes, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
+    def change(self, record: Record, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
         """Something has changed at a hub, of which the far side knows what stood at `base`."""
         if not self.is_told:
             return  # the digest of the far side will be compared with what is known by then
+        hub = record.hub
         due = self._due.get(hub)
         if due is None:
             due = self._due[hub] = _Due(base)
         due.neighbours = due.neighbours or neighbours
         if due.base:
             due.touched.update(dict.fromkeys(touched))
+            if len(due.touched) > max(_TOUCHED_LIMIT, len(record.wants)):
+                self.copy(hub)
+
+    # What the far side asks for.
+
+    def ask_copy(self, hub: bytes) -> None:
+        """The far side wants a full copy of a hub that is known."""
+        self._asked_hubs[hub] = None
+
+    def ask_newer(self, digest: Digest) -> None:
+        """The far side wants whatever is newer than what it knows."""
+        self.is_told = True
+        self._compared = digest
+
+    def answer(self, records: dict[bytes, Record]) -> None:
+        """Have that told which the far side has asked for.
+
+        Hubs that are lost are left out where the far side does not know them: else those who have forgotten one would
+        be told again by those who have not yet, and it would go around among them for ever.
+        """
+        for hub in self._asked_hubs:
+            if hub in records:
+                self.copy(hub)
+        self._asked_hubs.clear()
+        if self._compared is not None:
+            known = dict(self._compared.known)
+            self._compared = None
+            for hub, record in records.items():
+                seq = known.get(hub, 0)
+                if record.seq > seq and (seq or not record.is_lost):
+                    self.copy(hub)
 
     def heard(self, hub: bytes, seq: int, known: int) -> None:
         """The far side has told of a hub up to `seq` itself; here `known` is known."""
@@ -77,6 +123,11 @@ class Outgoing:
     def tell_digest(self, digest: Digest) -> None:
         """Tell what is known here; the far side answers with what it knows beyond that."""
         self._digest = digest
+
+    @property
+    def wanted(self) -> int:
+        """Of how many hubs a full copy is to be asked for."""
+        return len(self._wanted)
 
     def want(self, hub: bytes) -> None:
         """Ask for a full copy of a hub."""

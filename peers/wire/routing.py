@@ -25,6 +25,7 @@ Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -124,19 +125,24 @@ class _Lists(NamedTuple):
 
 def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[AnnouncementPart]:
     hub, base, seq, name, neighbours, *_ = announcement
-    cut = list(_cut(announcement, limit_bytes))
-    for part, lists in enumerate(cut):
+    cut = _cut(announcement, limit_bytes)
+    lists: _Lists | None = next(cut)
+    for part in count():
+        if lists is None:
+            return
+        following = next(cut, None)
         yield AnnouncementPart(
             hub,
             base,
             seq,
             part,
-            last=part == len(cut) - 1,
+            last=following is None,
             name="" if part else name,
             neighbours=None if neighbours is None else tuple(lists.neighbours),
             added=tuple(lists.added),
             removed=tuple(lists.removed),
         )
+        lists = following
 
 
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:

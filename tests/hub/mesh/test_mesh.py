@@ -469,3 +469,51 @@ def test_a_link_whose_place_another_one_has_taken_leaves_nothing_behind() -> Non
     assert a.mesh.take(older) == []
     assert a.mesh.take(newer)
     assert list(a.mesh.links) == [newer]
+
+
+def test_who_asks_again_and_again_is_answered_a_few_times_and_then_once_a_second() -> None:
+    """Full copies for two small frames are paced; the first digest is answered at once, and the last one in the end."""
+    a, b = Hub(1), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    answers = []
+    for number in range(100):
+        a.mesh.hear(link, Wanted(a.id) if number % 2 else Digest(()))
+        again_s = a.mesh.check(10 + number / 1_000)
+        answers.append(bool(a.mesh.take(link)))
+    assert 0 < sum(answers) <= BURST + 1
+    assert again_s < 12
+    a.mesh.check(again_s)
+    assert a.id in {told.hub for told in a.mesh.take(link) if isinstance(told, Announcement)}
+
+
+def test_what_comes_and_goes_leaves_nothing_for_a_link_that_does_not_read() -> None:
+    """Of a hub that wants ever new prefixes, a link that is not told of them holds no more than a full copy."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    link = next(iter(b.links))
+    seq = a.mesh.records[a.id].seq
+    for number in range(100):
+        seq += 1
+        added = tuple(f"/{number}/{one}" for one in range(100))
+        removed = tuple(f"/{number - 1}/{one}" for one in range(100))
+        b.mesh.hear(link, Announcement(a.id, seq - 1, seq, "", None, added, removed))
+    to_c = next(link for link, far in b.links.items() if far is c)
+    (told,) = [told for told in b.mesh.take(to_c) if isinstance(told, Announcement)]
+    assert (told.base, told.seq, len(told.added), len(told.removed)) == (0, seq, 100, 0)
+
+
+def test_no_more_hubs_are_asked_for_than_there_may_be() -> None:
+    """Of hubs that are not known, each is asked for once while that was not told; further ones are refused."""
+    a, b = Hub(1, MeshLimits(hubs=5)), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    for number in range(3, 6):
+        a.mesh.hear(link, Announcement(bytes([number]) * 16, 5, 6))
+    with pytest.raises(RejectedError, match="the limit is 5"):
+        a.mesh.hear(link, Announcement(bytes([6]) * 16, 5, 6))
+    assert sum(isinstance(told, Wanted) for told in a.mesh.take(link)) == 3

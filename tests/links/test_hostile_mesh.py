@@ -1,0 +1,196 @@
+"""Peers that say of the mesh whatever they like, over a real socket: all of it is bounded, and a quiet pair goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hub.frame import Frame, encode_frame
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
+from hub.origin import Origin
+from hub.settings import MeshSettings, Settings
+from peers.wire.control import decode_notice
+from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
+from peers.wire.routing import AnnouncementPart, decode_routing, encode_routing
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.settings import settings_of
+
+_PEER, _OTHER = b"peer" * 4, b"else" * 4
+_HUBS_LIMIT = 100
+_PREFIXES_LIMIT = 5_000
+_FRAME_BYTES = 1 << 20
+
+
+class QuietPair:
+    """A publisher at one hub and a subscriber at another one, who want nothing to do with what else is said."""
+
+    def __init__(self, near: Hub, far: Hub, reader: RawClient, writer: RawClient) -> None:
+        self.near, self.far = near, far
+        self._reader, self._writer = reader, writer
+        self._published = 0
+
+    async def exchange(self) -> None:
+        """Each message arrives, once and in order."""
+        for _ in range(10):
+            await self._writer.publish("/quiet", self._published)
+            assert await self._reader.values(1) == [("/quiet", self._published)]
+            self._published += 1
+
+
+@pytest.fixture
+async def pair(start_hub: StartHub) -> AsyncIterator[QuietPair]:
+    """Two hubs that are linked, with a quiet pair; strangers come to the first."""
+    limits = settings_of(prefixes_per_peer=_PREFIXES_LIMIT).limits
+    settings = Settings(limits=limits, mesh=MeshSettings(hubs=_HUBS_LIMIT))
+    near, far = [await start_hub(name=name, settings=settings) for name in ("near", "far")]
+    reader = await far.client("/quiet")
+    near.dial(far)
+    await eventually(lambda: near.wanted_by(far) == {"/quiet"})
+    pair = QuietPair(near, far, reader, await near.client())
+    await pair.exchange()
+    yield pair
+    await pair.exchange()
+
+
+async def linked(hub: Hub) -> RawClient:
+    """A peer that speaks of the mesh, and knows of nobody but the hub that it is linked with."""
+    peer = await hub.client(role="hub", id=_PEER, name="peer", mesh=1)
+    await peer.send(*told(Digest(())), *told(Announcement(_PEER, 0, 1, "peer", ((hub.node.id, 1),))))
+    await eventually(lambda: _PEER in hub.node.core.mesh.graph.reached)
+    await peer.ping()
+    return peer
+
+
+def told(*items: Told) -> list[bytes]:
+    """Frames."""
+    return [frame for item in items for frame in encode_routing(item, _FRAME_BYTES)]
+
+
+def routing(frames: list[Frame]) -> list[AnnouncementPart | Digest | Wanted]:
+    """What was told of the mesh, among other things."""
+    return [decode_routing(frame.body) for frame in frames if frame.kind == Kind.ROUTING]
+
+
+def other(number: int) -> bytes:
+    """The id of a hub that does not exist."""
+    return number.to_bytes(16, "big")
+
+
+async def test_origins_that_cannot_be(pair: QuietPair) -> None:
+    """The hub's own id, unknown ones, and an older epoch than one before: refused, counted, and nothing else."""
+    hub = pair.near
+    reader = await hub.client("/a")
+    peer = await linked(hub)
+    said = (
+        (Origin(hub.node.id, 5), False),
+        (Origin(_OTHER, 5), False),
+        (Origin(_PEER, 7), True),
+        (Origin(_PEER, SEQ_LIMIT), True),
+        (Origin(_PEER, 8), False),
+        (Origin(_PEER, 7), False),
+        (Origin(_PEER, SEQ_LIMIT), True),
+    )
+    for number, (origin, _) in enumerate(said):
+        await peer.send(encode_origin(origin), publication("/a", number))
+    taken = [number for number, (_, is_taken) in enumerate(said) if is_taken]
+    assert await reader.values(len(taken)) == [("/a", number) for number in taken]
+    mesh = hub.node.core.mesh
+    assert (mesh.repeated_messages, mesh.overtaken_messages) == (3, 1)
+    await peer.send(encode_frame(Kind.ORIGIN, b"short"))
+    assert await peer.end() == (1002, "ORIGIN: 5 bytes, expected 20")
+
+
+@pytest.mark.parametrize("asks", ["digests", "wishes"])
+async def test_small_frames_that_ask_for_large_ones(pair: QuietPair, asks: str) -> None:
+    """A peer that asks again and again for all that is known gets it a few times at once, and then once a second."""
+    hub = pair.near
+    await hub.client(*(f"/{number:03}" for number in range(900)))
+    peer = await linked(hub)
+    copies = 0
+    for _ in range(30):
+        await peer.send(*told(Digest(()) if asks == "digests" else Wanted(hub.node.id)))
+        copies += sum(
+            isinstance(one, AnnouncementPart) and one.hub == hub.node.id for one in routing(await peer.ping())
+        )
+    assert 0 < copies < 15
+
+
+async def test_gaps_without_end(pair: QuietPair) -> None:
+    """News of hubs that nobody has heard of before: no more are asked for than there may be."""
+    hub = pair.near
+    peer = await linked(hub)
+    for first in range(1, 20_000, 1_000):
+        news = [Announcement(other(number), 5, 6, "", None, ("/a",)) for number in range(first, first + 1_000)]
+        await peer.send(*told(*news))
+    frames = await peer.ping()
+    assert 0 < sum(isinstance(one, Wanted) for one in routing(frames)) <= 20_000
+    assert len(hub.node.core.mesh.records) == 3
+    await pair.exchange()
+
+
+async def test_a_hundred_thousand_hubs(pair: QuietPair) -> None:
+    """As many are known as the limit says, here and at others; of the rest the peer is told, and they are counted."""
+    hub = pair.near
+    peer = await linked(hub)
+    for first in range(1, 20_001, 1_000):
+        news = [Announcement(other(number), 0, 1, "x", ((_PEER, 1),)) for number in range(first, first + 1_000)]
+        await peer.send(*told(*news))
+    frames = await peer.ping()
+    notices = [decode_notice(frame.body).text for frame in frames if frame.kind == Kind.NOTICE]
+    assert any(f"{_HUBS_LIMIT} hubs are known here, the limit is {_HUBS_LIMIT}" in text for text in notices)
+    assert hub.node.core.mesh.statistics().refused_total == 20_000 - (_HUBS_LIMIT - 3)
+    assert len(hub.node.core.mesh.records) == _HUBS_LIMIT
+    await pair.exchange()
+    assert len(pair.far.node.core.mesh.records) <= _HUBS_LIMIT
+
+
+async def test_a_filter_without_end(pair: QuietPair) -> None:
+    """Of a hundred thousand prefixes as many are kept as a hub may have; those that come and go leave nothing."""
+    hub = pair.near
+    peer = await linked(hub)
+    wanted = tuple(f"/{number}" for number in range(100_000))
+    await peer.send(*told(Announcement(_PEER, 1, 2, "", None, wanted)))
+    await peer.ping()
+    await pair.exchange()
+    assert len(hub.node.core.mesh.records[_PEER].wants) == _PREFIXES_LIMIT
+    await peer.send(*told(Announcement(_PEER, 2, 3, "", None, (), wanted[:_PREFIXES_LIMIT])))
+    await peer.ping()
+    await eventually(lambda: not pair.far.node.core.mesh.records[_PEER].wants)
+    await eventually(lambda: not hub.node.core.far_hubs.is_behind)
+
+
+async def test_links_that_change_all_the_time(pair: QuietPair) -> None:
+    """A thousand changes of neighbours, then the highest number that there is: nothing else is heard of that hub."""
+    hub = pair.near
+    peer = await linked(hub)
+    for number in range(2, 1_002):
+        links = ((hub.node.id, 1 + number % 3), *((other(one), 1) for one in range(number % 7)))
+        await peer.send(*told(Announcement(_PEER, number - 1, number, "", links)))
+        if not number % 100:
+            await pair.exchange()
+    await peer.send(*told(Announcement(_PEER, 0, SEQ_LIMIT, "peer", ((hub.node.id, 1),), ("/last",))))
+    await peer.send(*told(Announcement(_PEER, 0, 2_000, "peer", ((hub.node.id, 1),), ("/later",))))
+    await peer.ping()
+    assert list(hub.node.core.mesh.records[_PEER].wants) == ["/last"]
+    await eventually(lambda: pair.far.node.core.mesh.records[_PEER].seq == SEQ_LIMIT)
+
+
+async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
+    """They hear of it and say it better, so that everybody believes them again; it is counted."""
+    hub, far = pair.near, pair.far
+    peer = await linked(hub)
+    seq = hub.node.core.mesh.records[far.node.id].seq
+    for lie in range(1, 4):
+        await peer.send(*told(Announcement(far.node.id, 0, seq + 10 * lie, "liar", ())))
+        await peer.ping()
+        await eventually(lambda: hub.wanted_by(far) == {"/quiet"} and far.node.id in hub.node.core.mesh.graph.reached)
+        await pair.exchange()
+    assert far.node.core.mesh.clashes == 3
+    await peer.send(*told(Announcement(hub.node.id, 0, 1_000, "liar", (), ("/everything",))))
+    await eventually(lambda: hub.node.core.mesh.records[hub.node.id].seq > 1_000)
+    assert not far.wanted_by(hub)
