@@ -48,7 +48,7 @@ def _changes_the_upstream_within_an_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def _takes_its_own(patch: pytest.MonkeyPatch) -> None:
     def accepts(self: Mesh[object], link: object, origin: bytes, epoch: int) -> bool:
-        return self._upstreams.accepts(link, origin, epoch)
+        return self.upstreams.accepts(link, origin, epoch)
 
     patch.setattr(Mesh, "accepts", accepts)
     patch.setattr(Upstreams, "accepts", lambda *_: True)
