@@ -55,6 +55,7 @@ class Knowledge(Generic[L]):
         "_limits",
         "_links",
         "left_out_total",
+        "neighbours",
         "own",
         "prefixes",
         "records",
@@ -75,6 +76,8 @@ class Knowledge(Generic[L]):
         self._asking: dict[L, None] = {}
         # How many prefixes of other hubs are kept.
         self.prefixes = 0
+        # How many links other hubs tell of.
+        self.neighbours = 0
         # Since the start: how many announcements have said something new; how many were refused, as there were too many
         # hubs, or links of one; and how many prefixes were not kept, as they were too many.
         self.taken_total = self.refused_total = self.left_out_total = 0
@@ -181,16 +184,18 @@ class Knowledge(Generic[L]):
                 self._due[link] = None
                 return None
             self._check_room()
-            self._check_neighbours(announcement)
+            self._check_neighbours(announcement, 0)
             record = self.records[hub] = Record(hub)
         outgoing.heard(hub, seq, record.seq)
         if seq <= record.seq:
             return None
-        self._check_neighbours(announcement)
+        neighbours = len(record.neighbours)
+        self._check_neighbours(announcement, neighbours)
         base, left_out = record.seq, record.left_out
         room = self._limits.prefixes_total - self.prefixes + len(record.wants)
         change = record.take(announcement, min(self._limits.prefixes, room))
         self.prefixes += len(change.added) - len(change.removed)
+        self.neighbours += len(record.neighbours) - neighbours
         self.taken_total += 1
         self.left_out_total += record.left_out - left_out
         outgoing.heard(hub, seq, record.seq)
@@ -202,6 +207,7 @@ class Knowledge(Generic[L]):
         """Forget a hub; return what it wanted."""
         record = self.records.pop(hub)
         self.prefixes -= len(record.wants)
+        self.neighbours -= len(record.neighbours)
         for outgoing in self._links.values():
             outgoing.forget(hub)
         return Change(removed=tuple(record.wants))
@@ -218,9 +224,16 @@ class Knowledge(Generic[L]):
             text = f"{len(self.records)} hubs are known here, the limit is {self._limits.hubs}"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
 
-    def _check_neighbours(self, announcement: Announcement) -> None:
+    def _check_neighbours(self, announcement: Announcement, before: int) -> None:
         told = announcement.neighbours
-        if told is not None and len(told) > self._limits.neighbours:
+        if told is None:
+            return
+        hub, limits = announcement.hub.hex(), self._limits
+        if len(told) > limits.neighbours:
             self.refused_total += 1
-            text = f"hub {announcement.hub.hex()}: {len(told)} links, the limit is {self._limits.neighbours}"
-            raise RejectedError(CloseCode.BAD_DATA, text)
+            raise RejectedError(CloseCode.BAD_DATA, f"hub {hub}: {len(told)} links, the limit is {limits.neighbours}")
+        total = self.neighbours - before + len(told)
+        if total > limits.neighbours_total:
+            self.refused_total += 1
+            text = f"hub {hub}: all hubs together would have {total} links, the limit is {limits.neighbours_total}"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)

@@ -517,3 +517,20 @@ def test_no_more_hubs_are_asked_for_than_there_may_be() -> None:
     with pytest.raises(RejectedError, match="the limit is 5"):
         a.mesh.hear(link, Announcement(bytes([6]) * 16, 5, 6))
     assert sum(isinstance(told, Wanted) for told in a.mesh.take(link)) == 3
+
+
+def test_links_of_all_hubs_together_are_limited() -> None:
+    """What would be over it is refused and counted; what goes makes room."""
+    a, b = Hub(1, MeshLimits(neighbours_total=5)), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    link = next(iter(a.links))
+    two = ((a.id, 1), (b.id, 1))
+    for number in (3, 4):
+        a.mesh.hear(link, Announcement(bytes([number]) * 16, 0, 1, "", two))
+    with pytest.raises(RejectedError, match="all hubs together would have 7 links, the limit is 5"):
+        a.mesh.hear(link, Announcement(bytes([5]) * 16, 0, 1, "", two))
+    assert a.mesh.statistics().refused_total == 1
+    a.mesh.hear(link, Announcement(bytes([4]) * 16, 1, 2, "", ()))
+    a.mesh.hear(link, Announcement(bytes([5]) * 16, 0, 1, "", two))
+    assert bytes([5]) * 16 in a.mesh.records
