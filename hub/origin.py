@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Origin"]
+__all__ = ["EPOCH_LIMIT", "Origin"]
+
+EPOCH_LIMIT = 2**32 - 1
+"""The last epoch. A hub comes there after days of peers that change their links all the time, and stays in it."""
 
 
 class Origin(NamedTuple):

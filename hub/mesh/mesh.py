@@ -41,7 +41,7 @@ from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 from hub.mesh.statistics import MeshStatistics
 from hub.mesh.upstream import Upstreams
-from hub.origin import Origin
+from hub.origin import EPOCH_LIMIT, Origin
 
 __all__ = ["BURST", "EVERY_S", "FORGET_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
 
@@ -311,7 +311,7 @@ class Mesh(Generic[L]):
     # The graph.
 
     def _begin_epoch(self) -> None:
-        self.origin = Origin(self.hub, self.origin.epoch + 1)
+        self.origin = Origin(self.hub, min(self.origin.epoch + 1, EPOCH_LIMIT))
 
     def _relink(self, hub: bytes) -> None:
         """A hub has told of its links: perhaps the same as before, but others may have believed otherwise meanwhile.

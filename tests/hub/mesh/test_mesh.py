@@ -14,7 +14,7 @@ from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.mesh import BURST, FORGET_S, OUTBID_LIMIT, SETTLE_S, Mesh
-from hub.origin import Origin
+from hub.origin import EPOCH_LIMIT, Origin
 
 
 class Hub:
@@ -534,3 +534,12 @@ def test_links_of_all_hubs_together_are_limited() -> None:
     a.mesh.hear(link, Announcement(bytes([4]) * 16, 1, 2, "", ()))
     a.mesh.hear(link, Announcement(bytes([5]) * 16, 0, 1, "", two))
     assert bytes([5]) * 16 in a.mesh.records
+
+
+def test_the_last_epoch_is_not_left() -> None:
+    """There is no number for a further one on the wire."""
+    a, b = Hub(1), Hub(2)
+    a.mesh.origin = Origin(a.id, EPOCH_LIMIT - 1)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    assert a.mesh.origin == Origin(a.id, EPOCH_LIMIT)
