@@ -48,11 +48,11 @@ from hub.events import (
 )
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
-from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import CoreLimits
 from hub.memory import Memory
+from hub.mesh.announcement import Interests
 from hub.mesh.mesh import Mesh
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
@@ -183,7 +183,7 @@ class Core:
         self._on_mesh: dict[Handler, Callable[[], object]] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
-        rule_index: RuleIndex[Handler] = RuleIndex()
+        rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
         self.routes = Routes(
             multimap,
             limits.routes,
@@ -199,10 +199,10 @@ class Core:
             self.handlers,
             Asked(lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves),
         )
-        # What the other hubs of the mesh want.
-        self.far_hubs = FarHubs(self.prefixes, self._turn, self.memory.account("mesh"))
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
+        # What the other hubs of the mesh want.
+        self.far_hubs = FarHubs(self.prefixes, self.rules, self._turn, self.memory.account("mesh"))
         self._departures = Departures(self._turn, self.prefixes, self.rules)
         self.names = Names(
             hub_id,
@@ -267,6 +267,7 @@ class Core:
         """
         if not self._on_mesh:
             self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
+            self.rules.tell(self.mesh, self._change_rule)
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self.far_hubs.wanted_by(hub)
@@ -437,7 +438,10 @@ class Core:
     def _forget_ways(self) -> None:
         self.routes.forget_ways()
 
-    def _change_far(self, hub: bytes, change: Change) -> None:
+    def _change_rule(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- as `OnRule` has it
+        self.mesh.change(Interests((rule,)) if added else Interests(removed=(rule,)))
+
+    def _change_far(self, hub: bytes, change: Interests) -> None:
         self.far_hubs.change(hub, change)
 
     def _tell_link(self, link: Handler) -> None:

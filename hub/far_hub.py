@@ -9,6 +9,7 @@ Owner: `hub.far_hubs`.
 from __future__ import annotations
 
 from hub.delivery import Delivery, Role
+from hub.tags.rule import Rule
 
 __all__ = ["FarHub"]
 
@@ -20,14 +21,15 @@ class FarHub:
         hub: Its id.
     """
 
-    __slots__ = ("delivery", "hub", "prefixes")
+    __slots__ = ("delivery", "hub", "prefixes", "rules")
 
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
         # Links are not asked for what it wants, as it asks for that itself; leaves are.
         self.delivery = Delivery.of(Role.LINK)
-        # What it wants, as far as it stands in the multimap.
+        # What it wants, as far as it stands in the multimap, and in the index of rules.
         self.prefixes: dict[str, int] = {}
+        self.rules: dict[Rule, None] = {}
 
     def __repr__(self) -> str:
         return f"<FarHub {self.hub.hex()}>"

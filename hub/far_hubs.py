@@ -1,7 +1,7 @@
 """`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
 
 ```
-mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap; routes forget what they touch
+mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules; routes forget what they touch
 ```
 
 Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
@@ -11,19 +11,29 @@ Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from hub.far_hub import FarHub
-from hub.filter import Change
 from hub.memory import Account
+from hub.mesh.announcement import Interest, Interests
 from hub.prefixes import PrefixSubscriptions
+from hub.tags.rule import Rule
+from hub.tags.subscriptions import RuleSubscriptions
 from hub.turn import Turn
 
 __all__ = ["FarHubs"]
 
-_PREFIX_BYTES = 500
-"""What a prefix of another hub takes, about: in the multimap, and in what is known of that hub."""
+_INTEREST_BYTES = 500
+"""What a prefix or a rule of another hub takes, about: in its index, and in what is known of that hub."""
+
+
+def _prefixes(interests: Iterable[Interest]) -> list[str]:
+    return [one for one in interests if isinstance(one, str)]
+
+
+def _rules(interests: Iterable[Interest]) -> list[Rule]:
+    return [one for one in interests if not isinstance(one, str)]
 
 
 class WantedThere(Collection[str]):
@@ -60,17 +70,19 @@ class FarHubs:
 
     Args:
         prefixes: Where their prefixes go.
+        rules: Where their rules go.
         turn: Gives the steps.
         account: Is charged for them.
     """
 
-    __slots__ = ("_account", "_held", "_hubs", "_prefixes", "_steps", "_turn")
+    __slots__ = ("_account", "_held", "_hubs", "_prefixes", "_rules", "_steps", "_turn")
 
-    def __init__(self, prefixes: PrefixSubscriptions, turn: Turn, account: Account) -> None:
+    def __init__(self, prefixes: PrefixSubscriptions, rules: RuleSubscriptions, turn: Turn, account: Account) -> None:
         self._account = account
-        # How many prefixes they want together.
+        # How many prefixes and rules they want together.
         self._held = 0
         self._prefixes = prefixes
+        self._rules = rules
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
         self._hubs: dict[bytes, FarHub] = {}
@@ -90,7 +102,12 @@ class FarHubs:
         """Return whether something is still to be done."""
         return bool(self._steps)
 
-    def change(self, hub: bytes, change: Change) -> None:
+    def rules_of(self, hub: bytes) -> Collection[Rule]:
+        """Return the rules of subscribers of a hub, as far as they stand in the index."""
+        far = self._hubs.get(hub)
+        return far.rules.keys() if far is not None else ()
+
+    def change(self, hub: bytes, change: Interests) -> None:
         """What a hub wants has changed."""
         self._steps.append(self._changing(hub, change))
         self._turn.request()
@@ -106,13 +123,14 @@ class FarHubs:
             yield self._steps[0]
             self._steps.popleft()
 
-    def _changing(self, hub: bytes, change: Change) -> Iterator[None]:
+    def _changing(self, hub: bytes, change: Interests) -> Iterator[None]:
         far = self._hubs.get(hub)
         if far is None:
             far = self._hubs[hub] = FarHub(hub)
-        before = len(far.prefixes)
-        yield from self._prefixes.changing(far, change)
-        self._held += len(far.prefixes) - before
-        self._account.update(self._held * _PREFIX_BYTES)
-        if not far.prefixes:
+        before = len(far.prefixes) + len(far.rules)
+        yield from self._prefixes.changing(far, _prefixes(change.added), _prefixes(change.removed))
+        yield from self._rules.changing(far, _rules(change.added), _rules(change.removed))
+        self._held += len(far.prefixes) + len(far.rules) - before
+        self._account.update(self._held * _INTEREST_BYTES)
+        if not (far.prefixes or far.rules):
             self._hubs.pop(hub, None)

@@ -75,9 +75,9 @@ class MeshLimits(NamedTuple):
     neighbours: int = 1_024
     """Most links that one hub may tell of."""
     prefixes: int = 100_000
-    """Most prefixes that are kept of one hub; what it wants beyond them does not reach it by this hub."""
+    """Most prefixes and rules that are kept of one hub; what it wants beyond them does not reach it by this hub."""
     prefixes_total: int = 1_000_000
-    """Most prefixes that are kept of all hubs; about 0.5 KB each."""
+    """Most prefixes and rules that are kept of all hubs; about 0.5 KB each."""
     neighbours_total: int = 262_144
     """Most links that all other hubs may tell of together, each counted at both of its hubs: 512 hubs, everybody with
     everybody. About 0.1 KB each."""

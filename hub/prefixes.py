@@ -21,7 +21,6 @@ from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.delivery import Delivery
 from hub.far_hub import FarHub
-from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.multimap import PrefixMultimap
@@ -127,14 +126,14 @@ class PrefixSubscriptions:
             turn.spend(len(prefix) // _CHARACTERS_PER_STEP)
         return True
 
-    def changing(self, far: FarHub, change: Change) -> Iterator[None]:
-        """Another hub of the mesh wants something else than before: a step whenever one is asked for."""
+    def changing(self, far: FarHub, added: Iterable[str], removed: Iterable[str]) -> Iterator[None]:
+        """Another hub of the mesh wants other prefixes than before: a step whenever one is asked for."""
         held = far.prefixes
-        for prefix in change.removed:
+        for prefix in removed:
             if held.pop(prefix, None) is not None:
                 self._remove(far, prefix)
                 yield from _steps(prefix)
-        for prefix in change.added:
+        for prefix in added:
             if prefix not in held:
                 held[prefix] = 1
                 self._add(far, prefix)

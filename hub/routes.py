@@ -223,7 +223,7 @@ class Routes:
         multimap: PrefixMultimap[Handler | FarHub],
         limits: RouteLimits = RouteLimits(),  # noqa: B008 -- frozen
         *,
-        rules: RuleIndex[Handler] | None = None,
+        rules: RuleIndex[Handler | FarHub] | None = None,
         owner_of: Callable[[str], Handler | None] = nobody,
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
@@ -248,7 +248,7 @@ class Routes:
         self._charge_bytes = _PLAIN_CHARGE_BYTES
         self._multimap = multimap
         self._mesh = mesh
-        self._rules: RuleIndex[Handler] = RuleIndex() if rules is None else rules
+        self._rules: RuleIndex[Handler | FarHub] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
         # Handlers, beside them domains, sender and source if there are any → the one route of these, as long as
@@ -302,7 +302,7 @@ class Routes:
             return self._route(topic, (self._addressee(topic, destination),), sender)
         found = self._multimap.find(topic)
         if self._rules:
-            found |= cast("dict[Handler | FarHub, None]", self._rules.find(topic, labels, sender))
+            found |= self._rules.find(topic, labels, sender)
         return self._wanted_route(topic, found, sender)
 
     def _addressee(self, topic: str, name: str) -> Handler:

@@ -17,10 +17,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Told", "Wanted"]
+from hub.tags.rule import Rule
+
+__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Told", "Wanted"]
 
 SEQ_LIMIT = 2**32 - 1
 """The highest number of an announcement: one a second for 136 years."""
+
+
+Interest = str | Rule
+"""Something that is wanted at a hub: messages under a prefix, or those that a rule matches."""
+
+
+class Interests(NamedTuple):
+    """How what is wanted at a hub has changed; a `hub.filter.Change` is one of prefixes alone."""
+
+    added: tuple[Interest, ...] = ()
+    removed: tuple[Interest, ...] = ()
 
 
 class Announcement(NamedTuple):
@@ -36,10 +49,10 @@ class Announcement(NamedTuple):
     """What the hub calls itself, for people."""
     neighbours: tuple[tuple[bytes, int], ...] | None = None
     """The ids of all hubs that it is linked with, each with the cost of that link; None where nothing has changed."""
-    added: tuple[str, ...] = ()
-    """Prefixes that are wanted there."""
-    removed: tuple[str, ...] = ()
-    """Prefixes that are no longer wanted there."""
+    added: tuple[Interest, ...] = ()
+    """What is wanted there."""
+    removed: tuple[Interest, ...] = ()
+    """What is no longer wanted there."""
 
 
 class Digest(NamedTuple):

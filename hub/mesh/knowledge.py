@@ -20,9 +20,8 @@ from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change
 from hub.limits import MeshLimits
-from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import Announcement, Digest, Interest, Interests, Told, Wanted
 from hub.mesh.outgoing import Outgoing
 from hub.mesh.record import Record
 
@@ -35,7 +34,7 @@ class Heard(NamedTuple):
     """What an announcement has changed here."""
 
     hub: bytes
-    interest: Change
+    interest: Interests
     """What the hub wants otherwise than before."""
     neighbours: bool
     """Whether it told of its links; they may be the same as before."""
@@ -74,7 +73,7 @@ class Knowledge(Generic[L]):
         self._due: dict[L, None] = {}
         # Those whose far side has asked for something, and is not answered yet.
         self._asking: dict[L, None] = {}
-        # How many prefixes of other hubs are kept.
+        # How many prefixes and rules of other hubs are kept.
         self.prefixes = 0
         # How many links other hubs tell of.
         self.neighbours = 0
@@ -120,7 +119,7 @@ class Knowledge(Generic[L]):
 
     # What is said here.
 
-    def announce(self, change: Change, *, neighbours: bool) -> None:
+    def announce(self, change: Interests, *, neighbours: bool) -> None:
         """This hub itself has something to say: its record has been changed already, but for `seq`."""
         base = self.own.seq
         self.own.seq += 1
@@ -203,16 +202,18 @@ class Knowledge(Generic[L]):
         self._spread(link, record, base, (*change.added, *change.removed), neighbours=told_neighbours)
         return Heard(hub, change, told_neighbours)
 
-    def forget(self, hub: bytes) -> Change:
+    def forget(self, hub: bytes) -> Interests:
         """Forget a hub; return what it wanted."""
         record = self.records.pop(hub)
         self.prefixes -= len(record.wants)
         self.neighbours -= len(record.neighbours)
         for outgoing in self._links.values():
             outgoing.forget(hub)
-        return Change(removed=tuple(record.wants))
+        return Interests(removed=tuple(record.wants))
 
-    def _spread(self, but: L | None, record: Record, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
+    def _spread(
+        self, but: L | None, record: Record, base: int, touched: Iterable[Interest], *, neighbours: bool
+    ) -> None:
         for link, outgoing in self._links.items():
             if link is not but:
                 outgoing.change(record, base, touched, neighbours=neighbours)

@@ -33,7 +33,7 @@ from typing import Final, Generic, TypeVar
 
 from hub.filter import Change
 from hub.limits import MeshLimits
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Interests, Told, Wanted
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.knowledge import Knowledge
@@ -117,7 +117,7 @@ class Mesh(Generic[L]):
         name: str = "",
         *,
         on_trees: Callable[[], object],
-        on_interest: Callable[[bytes, Change], object],
+        on_interest: Callable[[bytes, Interests], object],
         on_due: Callable[[L], object],
         on_clash: Callable[[int], object] = lambda _: None,
         on_change: Callable[[GraphChange, Mapping[bytes, str]], object] = lambda *_: None,
@@ -138,8 +138,8 @@ class Mesh(Generic[L]):
         self.upstreams: Upstreams[L] = Upstreams()
         # The id of a neighbour → the link to it, while that is up.
         self._links: dict[bytes, L] = {}
-        # Prefix → whether it is wanted here now, of those that were not announced yet.
-        self._changes: dict[str, bool] = {}
+        # Prefix or rule → whether it is wanted here now, of those that were not announced yet.
+        self._changes: dict[Interest, bool] = {}
         # Whether there are links of this hub that were not announced yet, or are announced and gone.
         self._link_changes = False
         # The number that this hub's next announcement must be above, where somebody else speaks in its name.
@@ -197,15 +197,15 @@ class Mesh(Generic[L]):
 
     # What is wanted here.
 
-    def change(self, change: Change) -> None:
+    def change(self, change: Change | Interests) -> None:
         """What this hub wants of others has changed."""
         wants, changes = self._knowledge.own.wants, self._changes
-        for prefixes, is_wanted in ((change.removed, False), (change.added, True)):
-            for prefix in prefixes:
-                if (prefix in wants) is is_wanted:
-                    changes.pop(prefix, None)  # it was taken back before anybody was told
+        for some, is_wanted in ((change.removed, False), (change.added, True)):
+            for one in some:
+                if (one in wants) is is_wanted:
+                    changes.pop(one, None)  # it was taken back before anybody was told
                 else:
-                    changes[prefix] = is_wanted
+                    changes[one] = is_wanted
         self._on_check()
 
     # What others say.
@@ -282,7 +282,7 @@ class Mesh(Generic[L]):
         wants_due = bool(self._changes) and self._interest_pace.ready_s(now_s) <= now_s
         if not (links_due or wants_due):
             return
-        change = self._take_changes() if wants_due else Change()
+        change = self._take_changes() if wants_due else Interests()
         if wants_due:
             self._interest_pace.use(now_s)
         if links_due:
@@ -294,15 +294,15 @@ class Mesh(Generic[L]):
         else:
             self._knowledge.announce(change, neighbours=links_due)
 
-    def _take_changes(self) -> Change:
+    def _take_changes(self) -> Interests:
         wants, changes = self._knowledge.own.wants, self._changes
-        added = tuple(prefix for prefix, is_wanted in changes.items() if is_wanted)
-        removed = tuple(prefix for prefix, is_wanted in changes.items() if not is_wanted)
-        for prefix in removed:
-            del wants[prefix]
+        added = tuple(one for one, is_wanted in changes.items() if is_wanted)
+        removed = tuple(one for one, is_wanted in changes.items() if not is_wanted)
+        for one in removed:
+            del wants[one]
         wants.update(dict.fromkeys(added))
         changes.clear()
-        return Change(added, removed)
+        return Interests(added, removed)
 
     def _tell(self) -> None:
         for link in self._knowledge.due():

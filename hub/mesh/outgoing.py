@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hub.mesh.announcement import Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import Announcement, Digest, Interest, Told, Wanted
 from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 
@@ -41,8 +41,8 @@ class _Due:
         self.base = base
         # Whether its neighbours have changed.
         self.neighbours = False
-        # The prefixes that have come or gone since.
-        self.touched: dict[str, None] = {}
+        # The prefixes and rules that have come or gone since.
+        self.touched: dict[Interest, None] = {}
 
 
 class Outgoing:
@@ -72,7 +72,7 @@ class Outgoing:
         """A full copy of what is known of a hub is due."""
         self._due[hub] = _Due(0)
 
-    def change(self, record: Record, base: int, touched: Iterable[str], *, neighbours: bool) -> None:
+    def change(self, record: Record, base: int, touched: Iterable[Interest], *, neighbours: bool) -> None:
         """Something has changed at a hub, of which the far side knows what stood at `base`."""
         if not self.is_told:
             return  # the digest of the far side will be compared with what is known by then
@@ -161,6 +161,6 @@ def _announcement(record: Record, due: _Due) -> Announcement:
         record.seq,
         "",
         tuple(record.neighbours.items()) if due.neighbours else None,
-        tuple(prefix for prefix in due.touched if prefix in wants),
-        tuple(prefix for prefix in due.touched if prefix not in wants),
+        tuple(one for one in due.touched if one in wants),
+        tuple(one for one in due.touched if one not in wants),
     )

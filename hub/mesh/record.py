@@ -1,15 +1,15 @@
 """`Record`: what is known of one hub of the mesh, as of its last announcement that has come here.
 
-Owner: `hub.mesh.knowledge`. Invariant: it is what the hub itself had at `seq`, but for prefixes over the limit, which
+Owner: `hub.mesh.knowledge`. Invariant: it is what the hub itself had at `seq`, but for what is over the limit, which
 are counted and not kept. Cost: what an announcement touches; a full copy costs what the hub wants.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from hub.filter import Change
-from hub.mesh.announcement import Announcement
+from hub.mesh.announcement import Announcement, Interest, Interests
 
 __all__ = ["Record"]
 
@@ -30,9 +30,9 @@ class Record:
         self.seq = 0
         # The hubs that it says it is linked with, each with the cost.
         self.neighbours: dict[bytes, int] = {}
-        # The prefixes that it wants; none covers another where the hub keeps to the rules, which nothing here needs.
-        self.wants: dict[str, None] = {}
-        # How many prefixes of its announcements were not kept, as they were too many.
+        # The prefixes and rules that it wants.
+        self.wants: dict[Interest, None] = {}
+        # How many of them were not kept, as they were too many.
         self.left_out = 0
         # Since when it cannot be reached; infinite while it can.
         self.lost_s = math.inf
@@ -42,12 +42,12 @@ class Record:
         """Whether it cannot be reached, as far as was looked."""
         return self.lost_s < math.inf
 
-    def take(self, announcement: Announcement, prefixes_limit: int) -> Change:
+    def take(self, announcement: Announcement, limit: int) -> Interests:
         """Take what a hub announces, which must be newer than what is known; return what it wants unlike before.
 
         Args:
             announcement: With a base that is not above `seq`.
-            prefixes_limit: How many prefixes are kept.
+            limit: How many prefixes and rules are kept.
         """
         self.seq = announcement.seq
         if announcement.name:
@@ -56,20 +56,20 @@ class Record:
             self.neighbours = dict(announcement.neighbours)
         wants = self.wants
         if announcement.base:
-            gone = announcement.removed
+            gone: Iterable[Interest] = announcement.removed
         else:
             wanted = dict.fromkeys(announcement.added)
-            gone = tuple(prefix for prefix in wants if prefix not in wanted)
-        removed = tuple(prefix for prefix in gone if prefix in wants)
-        for prefix in removed:
-            del wants[prefix]
-        added = []
-        for prefix in announcement.added:
-            if prefix in wants:
+            gone = [one for one in wants if one not in wanted]
+        removed = tuple(one for one in gone if one in wants)
+        for one in removed:
+            del wants[one]
+        added: list[Interest] = []
+        for one in announcement.added:
+            if one in wants:
                 continue
-            if len(wants) >= prefixes_limit:
+            if len(wants) >= limit:
                 self.left_out += 1
                 continue
-            wants[prefix] = None
-            added.append(prefix)
-        return Change(tuple(added), removed)
+            wants[one] = None
+            added.append(one)
+        return Interests(tuple(added), removed)

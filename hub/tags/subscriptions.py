@@ -11,8 +11,9 @@ Not here: matching (`hub.tags.rules`), prefixes (`hub.prefixes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
+from hub.far_hub import FarHub
 from hub.handler import Handler
 from hub.holdings import Allowance, give_back, take
 from hub.tags.rule import Rule
@@ -36,14 +37,16 @@ class RuleSubscriptions:
 
     __slots__ = ("_forget", "_held", "_here", "_index", "_links", "allowed")
 
-    def __init__(self, index: RuleIndex[Handler], forget: Callable[[Rule], object], allowed: Allowance[Rule]) -> None:
+    def __init__(
+        self, index: RuleIndex[Handler | FarHub], forget: Callable[[Rule], object], allowed: Allowance[Rule]
+    ) -> None:
         self._index = index
         self._forget = forget
         self.allowed = allowed
         # Handler → rule → how often it has subscribed by it. A rule goes when it was taken back as often.
         self._held: dict[Handler, dict[Rule, int]] = {}
         # Link → the function that tells its hub of rules; from `tell` until the link leaves.
-        self._links: dict[Handler, OnRule] = {}
+        self._links: dict[Hashable, OnRule] = {}
         # Rule → for how many handlers links are asked for it; None until a link asks for the first time.
         self._here: dict[Rule, int] | None = None
 
@@ -127,8 +130,8 @@ class RuleSubscriptions:
         del self._held[handler]
         return True
 
-    def tell(self, link: Handler, on_rule: OnRule) -> None:
-        """Tell a link of each rule that subscribers of this hub have, now and whenever that changes."""
+    def tell(self, link: Hashable, on_rule: OnRule) -> None:
+        """Tell a link, or the mesh, of each rule that subscribers of this hub have, now and whenever that changes."""
         if self._here is None:
             self._here = {}
             for handler, held in self._held.items():
@@ -139,13 +142,26 @@ class RuleSubscriptions:
         for rule in self._here:
             on_rule(rule, True)
 
-    def _add(self, handler: Handler, rule: Rule) -> None:
+    def changing(self, far: FarHub, added: Iterable[Rule], removed: Iterable[Rule]) -> Iterator[None]:
+        """Another hub of the mesh has other rules than before: a step whenever one is asked for."""
+        held = far.rules
+        for rule in removed:
+            if held.pop(rule, far) is None:
+                self._remove(far, rule)
+                yield
+        for rule in added:
+            if rule not in held:
+                held[rule] = None
+                self._add(far, rule)
+                yield
+
+    def _add(self, handler: Handler | FarHub, rule: Rule) -> None:
         self._index.add(rule, handler)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and take(self._here, rule):
             self._tell(rule, added=True)
 
-    def _remove(self, handler: Handler, rule: Rule) -> None:
+    def _remove(self, handler: Handler | FarHub, rule: Rule) -> None:
         self._index.discard(rule, handler)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and give_back(self._here, rule):

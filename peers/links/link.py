@@ -119,10 +119,9 @@ class Link:
         limit_bytes = hello.frame
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
         numbers = outbox.numbers
-        rules = LinkRules(outbox.due, limit_bytes, numbers)
         names = LinkNames(outbox.due, limit_bytes, numbers, node.log)
         services = Announcement(outbox.due, limit_bytes, numbers, (Kind.SERVE, Kind.UNSERVE))
-        for part in (rules, names, services):
+        for part in (names, services):
             outbox.add(part)
         if hello.mesh:
             node.core.attach(handler)
@@ -130,9 +129,11 @@ class Link:
             node.core.link(handler, hello.id, news.tell)
         else:
             wanted = Announcement(outbox.due, limit_bytes, numbers, tells_of_itself=True)
+            rules = LinkRules(outbox.due, limit_bytes, numbers)
             outbox.add(wanted)
+            outbox.add(rules)
             node.core.attach(handler, wanted.change)
-        node.core.rules.tell(handler, rules.change)
+            node.core.rules.tell(handler, rules.change)
         node.core.names.link(handler, hello.id, names.change)
         node.core.requests.tell(handler, services.change)
 

@@ -16,8 +16,9 @@ The parts of an announcement have the same hub, base and seq, and count up from 
 between them. A newer announcement of the same hub takes the place of one that is not complete.
 
 Owner: each connection has an `Assembly`; the rest is without state. Invariant: what is taken has ids of 16 bytes,
-numbers in their ranges, and valid prefixes, none of them of the hub's own topics, which cross no link. What an assembly
-holds is bounded. A hub that wants too much is still heard, for as much as is held: others need to know its neighbours.
+numbers in their ranges, and valid prefixes and rules, none of the hub's own topics, which cross no link. What an
+assembly holds is bounded. A hub that wants too much is still heard, for as much as is held: others need to know its
+neighbours.
 
 Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follows from an announcement (`hub.mesh`).
 """
@@ -26,21 +27,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 
-from hub.errors import CloseCode, InvalidTopicError, RejectedError
+from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Told, Wanted
+from hub.tags.rule import check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES
 from peers.wire.kinds import Kind
+from peers.wire.rules import RuleFields
 
 __all__ = ["ENTRIES_PER_PART", "HUBS_LIMIT", "AnnouncementPart", "Assembly", "decode_routing", "encode_routing"]
 
 ENTRIES_PER_PART = 1_000
-"""Most neighbours and prefixes together in one part: a turn's share of a connection, as with SUBSCRIBE."""
+"""Most neighbours, prefixes and rules together in one part: a turn's share of a connection, as with SUBSCRIBE."""
 
 HUBS_LIMIT = 10_000
 """Most hubs in one digest, which then has 240 KB: more than a hub knows by default (`hub.limits`)."""
@@ -52,13 +55,13 @@ _BESIDE_BYTES = 3
 """The most that a prefix takes beside its text: its length."""
 
 _AROUND_BYTES = 128
-"""The most that a body takes beside neighbours and prefixes, or hubs: an id, a name, numbers, lengths of lists."""
+"""The most that a body takes beside its lists: an id, a name, numbers, lengths."""
 
 _Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
 _Hubs = tuple[tuple[_Id, _FromOne], ...]
-_Prefixes = Annotated[tuple[str, ...], msgspec.Meta(max_length=ENTRIES_PER_PART)]
+_Interests = Annotated[tuple[str | RuleFields, ...], msgspec.Meta(max_length=ENTRIES_PER_PART)]
 
 
 class _Digest(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -83,12 +86,12 @@ class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forb
     """The name of the hub; empty in all parts but the first."""
     neighbours: Annotated[_Hubs, msgspec.Meta(max_length=ENTRIES_PER_PART)] | None
     """Some of the neighbours with the costs; None in all parts if they have not changed."""
-    added: _Prefixes
-    removed: _Prefixes
+    added: _Interests
+    removed: _Interests
 
     @property
     def entries(self) -> int:
-        """How many neighbours and prefixes it holds."""
+        """How many neighbours, prefixes and rules it holds."""
         return len(self.neighbours or ()) + len(self.added) + len(self.removed)
 
 
@@ -119,8 +122,8 @@ class _Lists(NamedTuple):
     """What stands in a part beside its numbers and the name."""
 
     neighbours: list[tuple[bytes, int]]
-    added: list[str]
-    removed: list[str]
+    added: list[Interest]
+    removed: list[Interest]
 
 
 def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[AnnouncementPart]:
@@ -146,7 +149,7 @@ def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[Announcemen
 
 
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
-    """Cut neighbours and prefixes into what one part holds; one part is there in any case."""
+    """Cut neighbours, prefixes and rules into what one part holds; one part is there in any case."""
     lists = _Lists([], [], [])
     entries, size_bytes = 0, _AROUND_BYTES
     for entry, entry_bytes, where in _entries(announcement):
@@ -160,13 +163,21 @@ def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
     yield lists
 
 
-def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | str, int, int]]:
+def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | Interest, int, int]]:
     """Yield each entry with the most bytes that it takes, and the list in which it stands."""
     for neighbour in announcement.neighbours or ():
         yield neighbour, _HUB_BYTES, 0
-    for where, prefixes in ((1, announcement.added), (2, announcement.removed)):
-        for prefix in prefixes:
-            yield prefix, len(prefix.encode()) + _BESIDE_BYTES, where
+    for where, interests in ((1, announcement.added), (2, announcement.removed)):
+        for one in interests:
+            yield one, _size_bytes(one), where
+
+
+def _size_bytes(interest: Interest) -> int:
+    """Return the most bytes that a prefix or a rule takes."""
+    if isinstance(interest, str):
+        return len(interest.encode()) + _BESIDE_BYTES
+    texts = (*interest.labels, interest.prefix, interest.sender)
+    return _BESIDE_BYTES * (2 + len(texts)) + sum(len(text.encode()) for text in texts)
 
 
 def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
@@ -182,7 +193,7 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
         raise _refusal(str(error)) from error
     if isinstance(told, AnnouncementPart):
         _check(told)
-        return told
+        return msgspec.structs.replace(told, added=_interests(told.added), removed=_interests(told.removed))
     return Digest(told.known) if isinstance(told, _Digest) else Wanted(told.hub)
 
 
@@ -197,24 +208,29 @@ def _check(part: AnnouncementPart) -> None:
     if len(part.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
         raise _refusal(f"a name is over {NAME_LIMIT_BYTES} bytes")
     if part.entries > ENTRIES_PER_PART:
-        raise _refusal(f"{part.entries} neighbours and prefixes in one part, the limit is {ENTRIES_PER_PART}")
+        raise _refusal(f"{part.entries} neighbours, prefixes and rules in one part, the limit is {ENTRIES_PER_PART}")
     if not (part.last or part.entries):
         raise _refusal("a part that holds nothing, and is not the last one")
-    _check_prefixes(part.added)
-    _check_prefixes(part.removed)
 
 
-def _check_prefixes(prefixes: Iterable[str]) -> None:
-    for prefix in prefixes:
+def _interests(told: Iterable[str | RuleFields]) -> tuple[Interest, ...]:
+    """Return prefixes and rules that were told, checked.
+
+    Raises:
+        RejectedError: One cannot be.
+    """
+    interests: list[Interest] = []
+    for one in told:
         try:
-            check_prefix(prefix)
-        except InvalidTopicError as error:
+            interest = check_prefix(one) if isinstance(one, str) else check_rule(*one)
+        except (InvalidTopicError, InvalidNameError) as error:
             raise _refusal(str(error)) from error
+        prefix = interest if isinstance(interest, str) else interest.prefix
         if prefix.startswith(RESERVED):
-            raise RejectedError(
-                CloseCode.NOT_ALLOWED,
-                f"ROUTING: prefix {printable(prefix)} is of a hub's own topics, which cross no link",
-            )
+            text = f"ROUTING: prefix {printable(prefix)} is of a hub's own topics, which cross no link"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
+        interests.append(interest)
+    return tuple(interests)
 
 
 def _refusal(text: str) -> RejectedError:
@@ -230,13 +246,13 @@ class _Begun:
         self._first = first
         # All that the parts hold which have come, in the order of the parts; and how many those are.
         self._neighbours: list[tuple[bytes, int]] = []
-        self._added: list[str] = []
-        self._removed: list[str] = []
+        self._added: list[Interest] = []
+        self._removed: list[Interest] = []
         self._parts = 0
 
     @property
     def entries(self) -> int:
-        """How many neighbours and prefixes are held."""
+        """How many neighbours, prefixes and rules are held."""
         return len(self._neighbours) + len(self._added) + len(self._removed)
 
     def continues(self, part: AnnouncementPart) -> bool:
@@ -249,8 +265,8 @@ class _Begun:
         """Take the next part; return how many wanted prefixes were left out, as there are so many already."""
         room = prefixes_limit - len(self._added)
         self._neighbours += part.neighbours or ()
-        self._added += part.added[:room]
-        self._removed += part.removed
+        self._added += cast("tuple[Interest, ...]", part.added[:room])  # checked, as decoded
+        self._removed += cast("tuple[Interest, ...]", part.removed)
         self._parts += 1
         return max(0, len(part.added) - room)
 
@@ -281,7 +297,7 @@ class Assembly:
         # The announcement that was refused last: its further parts are passed over, as the refusal was told.
         self._passed_over: tuple[bytes, int, int] | None = None
         self.entries = 0
-        """How many neighbours and prefixes of announcements that are not complete are held."""
+        """How many neighbours, prefixes and rules of announcements that are not complete are held."""
         self.left_out = 0
         """How many prefixes were left out so far."""
 
@@ -306,7 +322,7 @@ class Assembly:
             raise self._refuse(part, CloseCode.BAD_DATA, f"part {part.part} does not continue what came before")
         self.left_out += begun.take(part, self._prefixes_limit)
         if self.entries + begun.entries > self._entries_limit:
-            text = f"over {self._entries_limit} neighbours and prefixes in announcements that are not complete"
+            text = f"over {self._entries_limit} neighbours, prefixes and rules in announcements that are not complete"
             raise self._refuse(part, CloseCode.NOT_ALLOWED, text)
         if part.last:
             return begun.announcement()

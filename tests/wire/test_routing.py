@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.tags.rule import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.routing import (
@@ -33,15 +34,16 @@ HUB, OTHER = b"h" * 16, b"o" * 16
 numbers = st.integers(1, 2**32 - 1)
 ids = st.binary(min_size=16, max_size=16)
 hubs = st.lists(st.tuples(ids, numbers), max_size=5).map(tuple)
-prefixes = st.lists(st.sampled_from(["", "/a", "/ä/€", "x" * 1024, "ä" * 512]), max_size=9).map(tuple)
+_RULES = [check_rule(["a"]), check_rule(["b", "ä" * 64], "/x"), check_rule([], "", "org.example.Door")]
+interests = st.lists(st.sampled_from(["", "/a", "/ä/€", "x" * 1024, "ä" * 512, *_RULES]), max_size=9).map(tuple)
 announcements = st.builds(
     lambda seqs, **fields: Announcement(base=min(seqs), seq=max(seqs), **fields),
     st.sets(st.integers(0, 2**32 - 1), min_size=2, max_size=2),
     hub=ids,
     name=st.sampled_from(["", "edge", "ü" * 32]),
     neighbours=st.none() | hubs,
-    added=prefixes,
-    removed=prefixes,
+    added=interests,
+    removed=interests,
 )
 
 
@@ -190,10 +192,16 @@ BAD = {
     "too high a cost": (array(neighbours=[[OTHER, 2**32]]), "<= 4294967295"),
     "too many neighbours": (array(neighbours=[[OTHER, 1]] * (ENTRIES_PER_PART + 1)), "1000"),
     "too many prefixes": (array(added=["/a"] * (ENTRIES_PER_PART + 1)), "1000"),
-    "too many altogether": (array(added=["/a"] * 600, removed=["/b"] * 401), "1001 neighbours and prefixes"),
+    "too many altogether": (array(added=["/a"] * 600, removed=["/b"] * 401), "1001 neighbours, prefixes and rules"),
     "a prefix that is no text": (array(added=[1]), "str"),
     "a control character": (array(added=["/a", "/\n"]), "has the control character U+000A"),
     "a control character, removed": (array(removed=["/\x7f"]), "has the control character U+007F"),
+    "a rule of nothing": (array(added=[[[], "", ""]]), "a rule has a label or a sender"),
+    "a rule with a bad label": (array(added=[[["\n"], "", ""]]), "U+000A"),
+    "a rule with a bad prefix": (array(removed=[[["a"], "/\n", ""]]), "U+000A"),
+    "a rule with a bad sender": (array(added=[[["a"], "", "no name"]]), "name"),
+    "a rule without a sender": (array(added=[[["a"], ""]]), "length"),
+    "a rule with too many labels": (array(added=[[[f"l{number}" for number in range(33)], "", ""]]), "32"),
     "a long prefix": (array(added=["ä" * 513]), "is 1026 bytes long"),
     "a part of nothing": (array(last=False), "a part that holds nothing"),
     "something behind it": (array(more=1), "length"),
@@ -222,7 +230,7 @@ def test_what_is_no_such_array(body: bytes, cause: str) -> None:
 @pytest.mark.parametrize("prefix", ["$hub/", "$hub/client/"])
 def test_the_hubs_own_topics(prefix: str) -> None:
     """Cross no link, so nobody may say that they are wanted."""
-    for said in (array(added=["/a", prefix]), array(removed=[prefix])):
+    for said in (array(added=["/a", prefix]), array(removed=[prefix]), array(added=[[["a"], prefix, ""]])):
         with pytest.raises(RejectedError, match=r"ROUTING: prefix '\$hub/.*cross no link") as refused:
             decode_routing(said)
         assert refused.value.code == CloseCode.NOT_ALLOWED
@@ -319,7 +327,7 @@ def test_what_is_held_is_bounded() -> None:
     for part in begun:
         assembly.add(part)
     assert assembly.entries == most
-    with pytest.raises(RejectedError, match=f"over {most} neighbours and prefixes") as refused:
+    with pytest.raises(RejectedError, match=f"over {most} neighbours, prefixes and rules") as refused:
         assembly.add(parts_of(large(1500))[0])
     assert refused.value.code == CloseCode.NOT_ALLOWED
     assert assembly.add(parts_of(large(1500))[1]) is None

@@ -10,7 +10,7 @@ from hub.batch import Batch, decode_values
 from hub.errors import CloseCode
 from hub.frame import FLAG_CONFIRM, FLAG_TAGGED, Frame, encode_frame
 from hub.names.claim import Wish
-from hub.tags.envelope import tagged
+from hub.tags.envelope import Envelope, tagged
 from hub.tags.rule import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
@@ -172,22 +172,41 @@ async def test_rules_cross_a_link(start_hub: StartHub) -> None:
     one, two, source = await north.client(), await north.client("/t"), await south.client()
     for client in (one, two):
         await rule(client, "a", "b")
-    link = south.handler("north")
-    await eventually(lambda: set(south.node.core.rules.of(link)) == {check_rule(["a", "b"])})
+    known = south.node.core.far_hubs
+    await eventually(lambda: set(known.rules_of(north.node.id)) == {check_rule(["a", "b"])})
     await eventually(lambda: "/t" in south.wanted_by(north))
     await source.send(labelled(1, "a"), labelled(2, "a", "b", "c", topic="/u"), labelled(3, "a", "b"))
     assert values_of([await one.frame(), await one.frame()]) == [2, 3]
     assert values_of([await two.frame(), await two.frame(), await two.frame()]) == [1, 2, 3]
     await rule(one, "a", "b", kind=Kind.UNRULE)
     await settle()
-    assert len(list(south.node.core.rules.of(link))) == 1
+    assert len(known.rules_of(north.node.id)) == 1
     two.close()
-    await eventually(lambda: not list(south.node.core.rules.of(link)))
-    assert not list(north.node.core.rules.of(north.handler("south")))
+    await eventually(lambda: not known.rules_of(north.node.id))
+    assert not north.node.core.far_hubs.rules_of(south.node.id)
+
+
+async def test_rules_cross_several_links(start_hub: StartHub) -> None:
+    """Of three hubs in a row, those at one end are known at the other, and what matches arrives once."""
+    north, south = await linked(start_hub)
+    east = await start_hub(name="east", hub_id=b"\3" * 16)
+    east.dial(south)
+    by_rule, by_both, source = await north.client(), await north.client("/t"), await east.client()
+    for client in (by_rule, by_both):
+        await rule(client, "a", "b", prefix="/t")
+    known = east.node.core.far_hubs
+    await eventually(lambda: set(known.rules_of(north.node.id)) == {check_rule(["a", "b"], "/t")})
+    await eventually(lambda: "/t" in east.wanted_by(north))
+    await source.send(
+        labelled(1, "a", "b"), labelled(2, "a", "b", topic="/u"), labelled(3, "a", "b", "c", topic="/t/x")
+    )
+    assert values_of([await by_rule.frame(), await by_rule.frame()]) == [1, 3]
+    assert values_of([await by_both.frame(), await by_both.frame()]) == [1, 3]
+    assert south.handler("north").delivered_messages == 2
 
 
 async def test_rules_that_were_there_before_the_link(start_hub: StartHub) -> None:
-    """Are told when it comes up, in several frames if they are many; and are forgotten when it goes."""
+    """Are told when it comes up, in several frames if they are many; when it goes, they lead nowhere."""
     north = await start_hub(name="north", hub_id=b"\1" * 16)
     south = await start_hub(name="south", hub_id=b"\2" * 16)
     clients = [await north.client() for _ in range(3)]
@@ -197,9 +216,11 @@ async def test_rules_that_were_there_before_the_link(start_hub: StartHub) -> Non
         await client.notice()
     north.dial(south)
     await eventually(lambda: len(south.node.core.rules) == 2_500)
-    assert set(south.node.core.rules.of(south.handler("north"))) == set(rules)
+    assert set(south.node.core.far_hubs.rules_of(north.node.id)) == set(rules)
+    envelope = Envelope("/t", rules[0].labels)
+    assert south.node.core.routes.find_tagged(envelope).handlers == (south.handler("north"),)
     await north.stop_dialling()
-    await eventually(lambda: len(south.node.core.rules) == 0)
+    await eventually(lambda: south.node.core.routes.find_tagged(envelope).handlers == ())
 
 
 async def test_senders_and_destinations_cross_a_link(start_hub: StartHub) -> None:
