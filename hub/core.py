@@ -48,11 +48,12 @@ from hub.events import (
 )
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
+from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import CoreLimits
 from hub.memory import Memory
-from hub.mesh.announcement import Interests
+from hub.mesh.announcement import Interests, Served
 from hub.mesh.mesh import Mesh
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
@@ -201,8 +202,6 @@ class Core:
         )
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
-        # What the other hubs of the mesh want.
-        self.far_hubs = FarHubs(self.prefixes, self.rules, self._turn, self.memory.account("mesh"))
         self._departures = Departures(self._turn, self.prefixes, self.rules)
         self.names = Names(
             hub_id,
@@ -223,7 +222,10 @@ class Core:
             self.memory,
             owner_of=register.owner_of,
             hub_services=hub_services,
+            way_to=self.mesh.way_to,
         )
+        # What the other hubs of the mesh want.
+        self.far_hubs = FarHubs(self.prefixes, self.rules, self.requests, self._turn, self.memory.account("mesh"))
         # Which policy is asked, and who may do what by it.
         self.authority = Authority(
             self._turn,
@@ -268,6 +270,7 @@ class Core:
         if not self._on_mesh:
             self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
             self.rules.tell(self.mesh, self._change_rule)
+            self.requests.announce(self.mesh, self._change_served)
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self.far_hubs.wanted_by(hub)
@@ -440,6 +443,10 @@ class Core:
 
     def _change_rule(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- as `OnRule` has it
         self.mesh.change(Interests((rule,)) if added else Interests(removed=(rule,)))
+
+    def _change_served(self, change: Change) -> None:
+        added, removed = map(Served, change.added), map(Served, change.removed)
+        self.mesh.change(Interests(tuple(added), tuple(removed)))
 
     def _change_far(self, hub: bytes, change: Interests) -> None:
         self.far_hubs.change(hub, change)

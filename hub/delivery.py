@@ -29,8 +29,8 @@ others. Where other messages stand in the same memory, only those take it who ma
 Owner: each `hub.handler.Handler` has one `Delivery`, which is a value: whoever changes something puts another in its
 place. Cost: where everybody gets what is wanted (`is_plain`), which is asked once for each batch, nothing of this runs.
 
-Not here: who wants what (`hub.routes`), whether a publisher may use a name (`hub.routes`), and requests, which go over
-one link at most (`hub.requests.services`).
+Not here: who wants what (`hub.routes`), whether a publisher may use a name (`hub.routes`), and requests
+(`hub.requests.services`).
 """
 
 from __future__ import annotations

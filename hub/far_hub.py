@@ -21,7 +21,7 @@ class FarHub:
         hub: Its id.
     """
 
-    __slots__ = ("delivery", "hub", "prefixes", "rules")
+    __slots__ = ("delivery", "hub", "prefixes", "rules", "served")
 
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
@@ -30,6 +30,13 @@ class FarHub:
         # What it wants, as far as it stands in the multimap, and in the index of rules.
         self.prefixes: dict[str, int] = {}
         self.rules: dict[Rule, None] = {}
+        # The prefixes under which its clients answer requests, as far as they can be found here.
+        self.served: dict[str, None] = {}
+
+    @property
+    def held(self) -> int:
+        """How much it wants."""
+        return len(self.prefixes) + len(self.rules) + len(self.served)
 
     def __repr__(self) -> str:
         return f"<FarHub {self.hub.hex()}>"

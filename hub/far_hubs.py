@@ -1,7 +1,7 @@
 """`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
 
 ```
-mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules; routes forget what they touch
+mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services; routes forget
 ```
 
 Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
@@ -16,8 +16,9 @@ from itertools import chain
 
 from hub.far_hub import FarHub
 from hub.memory import Account
-from hub.mesh.announcement import Interest, Interests
+from hub.mesh.announcement import Interest, Interests, Served
 from hub.prefixes import PrefixSubscriptions
+from hub.requests.requests import Requests
 from hub.tags.rule import Rule
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.turn import Turn
@@ -25,7 +26,7 @@ from hub.turn import Turn
 __all__ = ["FarHubs"]
 
 _INTEREST_BYTES = 500
-"""What a prefix or a rule of another hub takes, about: in its index, and in what is known of that hub."""
+"""What a prefix, a rule or a service of another hub takes, about: in its index, and in what is known of that hub."""
 
 
 def _prefixes(interests: Iterable[Interest]) -> list[str]:
@@ -33,7 +34,11 @@ def _prefixes(interests: Iterable[Interest]) -> list[str]:
 
 
 def _rules(interests: Iterable[Interest]) -> list[Rule]:
-    return [one for one in interests if not isinstance(one, str)]
+    return [one for one in interests if isinstance(one, Rule)]
+
+
+def _served(interests: Iterable[Interest]) -> list[str]:
+    return [one.prefix for one in interests if isinstance(one, Served)]
 
 
 class WantedThere(Collection[str]):
@@ -71,18 +76,27 @@ class FarHubs:
     Args:
         prefixes: Where their prefixes go.
         rules: Where their rules go.
+        services: Where what they serve goes.
         turn: Gives the steps.
         account: Is charged for them.
     """
 
-    __slots__ = ("_account", "_held", "_hubs", "_prefixes", "_rules", "_steps", "_turn")
+    __slots__ = ("_account", "_held", "_hubs", "_prefixes", "_rules", "_services", "_steps", "_turn")
 
-    def __init__(self, prefixes: PrefixSubscriptions, rules: RuleSubscriptions, turn: Turn, account: Account) -> None:
+    def __init__(
+        self,
+        prefixes: PrefixSubscriptions,
+        rules: RuleSubscriptions,
+        services: Requests,
+        turn: Turn,
+        account: Account,
+    ) -> None:
         self._account = account
         # How many prefixes and rules they want together.
         self._held = 0
         self._prefixes = prefixes
         self._rules = rules
+        self._services = services
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
         self._hubs: dict[bytes, FarHub] = {}
@@ -107,6 +121,11 @@ class FarHubs:
         far = self._hubs.get(hub)
         return far.rules.keys() if far is not None else ()
 
+    def served_by(self, hub: bytes) -> Collection[str]:
+        """Return the prefixes under which clients of a hub answer requests, as far as they can be found here."""
+        far = self._hubs.get(hub)
+        return far.served.keys() if far is not None else ()
+
     def change(self, hub: bytes, change: Interests) -> None:
         """What a hub wants has changed."""
         self._steps.append(self._changing(hub, change))
@@ -127,10 +146,11 @@ class FarHubs:
         far = self._hubs.get(hub)
         if far is None:
             far = self._hubs[hub] = FarHub(hub)
-        before = len(far.prefixes) + len(far.rules)
+        before = far.held
         yield from self._prefixes.changing(far, _prefixes(change.added), _prefixes(change.removed))
         yield from self._rules.changing(far, _rules(change.added), _rules(change.removed))
-        self._held += len(far.prefixes) + len(far.rules) - before
+        yield from self._services.changing(far, _served(change.added), _served(change.removed))
+        self._held += far.held - before
         self._account.update(self._held * _INTEREST_BYTES)
-        if not (far.prefixes or far.rules):
+        if not far.held:
             self._hubs.pop(hub, None)

@@ -247,6 +247,11 @@ class Handler:
     # What it has got, and has not.
 
     @property
+    def is_meshed(self) -> bool:
+        """Whether it is a link to a hub of the mesh."""
+        return self.origin is not None
+
+    @property
     def shown_prefixes(self) -> Collection[str]:
         """What people are shown as its prefixes."""
         return self.prefixes if self.wanted_there is None else self.wanted_there

@@ -19,14 +19,20 @@ from typing import NamedTuple
 
 from hub.tags.rule import Rule
 
-__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Told", "Wanted"]
+__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Served", "Told", "Wanted"]
 
 SEQ_LIMIT = 2**32 - 1
 """The highest number of an announcement: one a second for 136 years."""
 
 
-Interest = str | Rule
-"""Something that is wanted at a hub: messages under a prefix, or those that a rule matches."""
+class Served(NamedTuple):
+    """Requests under a prefix are answered at a hub."""
+
+    prefix: str
+
+
+Interest = str | Rule | Served
+"""What a hub wants to be sent: messages under a prefix, those that a rule matches, or requests."""
 
 
 class Interests(NamedTuple):

@@ -403,6 +403,18 @@ class Mesh(Generic[L]):
         hops = self._graph.next_hops(origin, wanting)
         return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
 
+    def way_to(self, hub: bytes) -> tuple[int, L] | None:
+        """Return how far away another hub is, and the link that leads there; None if it cannot be reached."""
+        tree, links = self._graph.tree, self._graph.links
+        far, first, at = 0, hub, hub
+        while at != self.hub:
+            before = tree.get(at)
+            if before is None:
+                return None
+            far, first, at = far + links[before][at], at, before
+        link = self._links.get(first)
+        return None if link is None else (far, link)
+
     # Looking at it.
 
     def statistics(self) -> MeshStatistics:

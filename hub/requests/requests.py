@@ -8,8 +8,8 @@ requester ── ask ──▶ services or names: one of them ── post ──
 ```
 
 Owner: the core. Plain and synchronous: times are arguments, and what is due is asked for through `wake_at`. Invariants:
-every request that is taken is pending or was answered, once; only the service that was chosen can answer it; what came
-over a link goes to no link.
+every request that is taken is pending or was answered, once; only the service that was chosen can answer it, or the
+link that leads to it.
 
 Cost: a request that came alone costs a few dictionary hits each way; a batch costs about the same as one. Whoever
 leaves costs what it had asked, and was asked: a share each turn.
@@ -20,12 +20,13 @@ Not here: frames (`hub.request_frame`), waiting for an outlet (`hub.request_queu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.far_hub import FarHub
 from hub.filter import Change
 from hub.frame import FLAG_SHARED
 from hub.handler import Handler
@@ -59,8 +60,16 @@ _PENDING_BYTES = 500
 _CHARGED_TOGETHER = 256
 """Memory is charged for pending requests once for about so many of them, by the ids that a service gets."""
 
+_LESS_PER_LINK_MS = 10
+"""How much less time a request has behind each link that it crosses: the hub that is nearest to the service is the one
+that gives up, and a request that goes around while hubs know different graphs comes to an end."""
+
 _SERVICE_STATUSES = (Status.OK, Status.FAILED)
 _KNOWN_STATUSES = frozenset(map(int, Status))
+
+
+def _nowhere(_: bytes) -> None:
+    """Stand in where there is no mesh."""
 
 
 class Refused(NamedTuple):
@@ -84,6 +93,7 @@ class Requests:
         memory: Is charged for what is pending.
         owner_of: Gives the handler that has a service name, which stands there as on the wire.
         hub_services: What the hub itself answers.
+        way_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
     """
 
     def __init__(  # noqa: PLR0913 -- all that it works with
@@ -96,6 +106,7 @@ class Requests:
         *,
         owner_of: Callable[[bytes], Handler | None],
         hub_services: HubServices,
+        way_to: Callable[[bytes], tuple[int, Handler] | None] = _nowhere,
     ) -> None:
         self._turn = turn
         self._limits = limits
@@ -104,7 +115,8 @@ class Requests:
         # Every handler that has asked or served something, until it leaves.
         self._participants: dict[Handler, Participant] = {}
         self.services_allowed = services_allowed
-        self._services = Services(services_allowed)
+        self._services = Services(services_allowed, self._link_to)
+        self._way_to = way_to
         self._deadlines = Deadlines(wake_at)
         # How many requests are pending, of all requesters: raised when one is passed on, lowered when it is settled.
         self._pending = 0
@@ -157,6 +169,18 @@ class Requests:
     def tell(self, link: Handler, on_change: Callable[[Change], None]) -> None:
         """Tell a link what is served here: now, if there is something, and each change of it."""
         self._services.tell(self._participant(link), on_change)
+
+    def announce(self, mesh: Hashable, on_change: Callable[[Change], None]) -> None:
+        """Tell the mesh what is served here: now, if there is something, and each change of it."""
+        self._services.tell(mesh, on_change)
+
+    def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
+        """Another hub of the mesh serves other prefixes than before: a step whenever one is asked for."""
+        return self._services.changing(far, added, removed)
+
+    def _link_to(self, hub: bytes) -> tuple[int, Participant] | None:
+        way = self._way_to(hub)
+        return None if way is None else (way[0], self._participant(way[1]))
 
     # Requests.
 
@@ -217,7 +241,7 @@ class Requests:
             if request.flags & FLAG_NAMED:
                 responder = self._owner(asker, request.target)
             else:
-                responder = self._services.choose(request.target, near_only=asker.is_link)
+                responder = self._services.choose(request.target, asker)
         except InvalidTopicError as error:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, str(error))
             return
@@ -225,6 +249,8 @@ class Requests:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, _nobody_text(request))
             return
         timeout_ms = min(request.timeout_ms or self._timeout_ms, self._timeout_max_ms)
+        if asker.is_link:
+            timeout_ms = max(1, timeout_ms - _LESS_PER_LINK_MS)
         issued = responder.take_ids(count)
         bucket = self._deadlines.bucket(now_ms + timeout_ms)
         block = Block(asker, responder, request.first, issued, count, bucket)

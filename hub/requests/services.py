@@ -1,11 +1,14 @@
 """`Services`: who serves a topic? Prefixes, and for each those that serve it.
 
 Of the prefixes that a topic begins with, the longest that is served wins; of those that serve it, the ones of this hub
-come before those of peer hubs; of these, the one with the fewest pending requests, and where they are equal, each in
-turn. What came over a link does not go to a link (one hop): for such requests only prefixes count that are served here.
+come before other hubs; of these, the one with the fewest pending requests, and where they are equal, each in turn. Of
+other hubs of the mesh, the nearest gets it: the request goes to the link that leads there, and the hub at its other end
+chooses again. What a hub without a mesh asks goes to services of this hub only, and such a hub is asked for clients of
+this hub only (one hop).
 
-Owner: `hub.requests.requests`. Invariants: no prefix without one that serves it; links are told exactly the prefixes
-that are served here, each once. A prefix that a handler serves twice must be taken back twice, as with subscriptions.
+Owner: `hub.requests.requests`. Invariants: no prefix without one that serves it; links, and the mesh, are told exactly
+the prefixes that are served here, each once. A prefix that a handler serves twice must be taken back twice, as with
+subscriptions.
 
 Cost: a known topic is one dictionary hit, another one a lookup in the multimap (about 10 µs); choosing looks at no more
 than `COMPARED` services. The topics known are bounded, and forgotten when a prefix gets its first service or loses its
@@ -16,10 +19,11 @@ Not here: requests (`hub.requests.requests`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Hashable, Iterator
+from operator import itemgetter
 
 from hub.errors import CloseCode, RejectedError
+from hub.far_hub import FarHub
 from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
@@ -42,27 +46,35 @@ TOPICS_LIMIT = 65_536
 _CHECKED_PER_STEP = 5
 """Of how many prefixes it is checked in one step whether they are granted: 2 µs each."""
 
+_how_far = itemgetter(0, 1)
+
 _Parted = tuple[list[str], RejectedError | None]
 
 
 class _Served:
     """A prefix that is served, and those that serve it."""
 
-    __slots__ = ("far", "near", "prefix", "turn")
+    __slots__ = ("far", "hubs", "near", "prefix", "turn")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         # Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its last.
         self.near: list[Participant] = []
-        # The links to peer hubs that serve it, likewise.
+        # The links to peer hubs without a mesh that serve it, likewise.
         self.far: list[Participant] = []
+        # Other hubs of the mesh that serve it.
+        self.hubs: list[FarHub] = []
         # The place behind the service that was chosen last: the next comparison begins there.
         self.turn = 0
 
-    def choose(self, *, near_only: bool) -> Participant | None:
-        """Return the service that gets the next request; None if all have left."""
+    def __bool__(self) -> bool:
+        """Return whether anybody serves it."""
+        return bool(self.near or self.far or self.hubs)
+
+    def near_or_linked(self, *, linked: bool) -> Participant | None:
+        """Return the service of this hub that gets the next request, or a hub without a mesh, if that is asked for."""
         chosen = self._fewest(self.near)
-        return chosen if chosen is not None or near_only else self._fewest(self.far)
+        return self._fewest(self.far) if chosen is None and linked else chosen
 
     def _fewest(self, participants: list[Participant]) -> Participant | None:
         size = len(participants)
@@ -80,41 +92,33 @@ class _Served:
         return chosen
 
 
-class _Target(NamedTuple):
-    """What is remembered of a topic."""
-
-    served: _Served | None
-    """The longest prefix of it that is served; None if none is."""
-
-    near: _Served | None
-    """The longest prefix of it that is served by this hub itself."""
-
-
 class Services:
     """The prefixes that are served.
 
     Args:
         allowed: How many different prefixes one handler may serve.
+        link_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
     """
 
-    __slots__ = ("_allowed", "_multimap", "_on_change", "_prefixes", "_targets")
+    __slots__ = ("_allowed", "_link_to", "_multimap", "_on_change", "_prefixes", "_targets")
 
-    def __init__(self, allowed: Allowance[str]) -> None:
+    def __init__(self, allowed: Allowance[str], link_to: Callable[[bytes], tuple[int, Participant] | None]) -> None:
+        self._link_to = link_to
         self._allowed = allowed
         # Prefix → who serves it, to be found by a topic and by the prefix itself. It goes with its last service.
         self._multimap: PrefixMultimap[_Served] = PrefixMultimap()
         self._prefixes: dict[str, _Served] = {}
-        # Topic → its target. Forgotten whenever a prefix gets its first service or loses its last, or there are too
-        # many.
-        self._targets: dict[bytes, _Target] = {}
-        # Links, and the function that tells each of them what is served here.
-        self._on_change: dict[Participant, Callable[[Change], None]] = {}
+        # Topic → the prefixes of it that are served, the longest first. Forgotten whenever a prefix gets its first
+        # service or loses its last, or there are too many.
+        self._targets: dict[bytes, tuple[_Served, ...]] = {}
+        # Links, or the mesh, and the function that tells each of them what is served here.
+        self._on_change: dict[Hashable, Callable[[Change], None]] = {}
 
     def __len__(self) -> int:
         """Return how many prefixes are served, here or at peer hubs."""
         return len(self._prefixes)
 
-    def tell(self, link: Participant, on_change: Callable[[Change], None]) -> None:
+    def tell(self, link: Hashable, on_change: Callable[[Change], None]) -> None:
         """Call `on_change` with what is served here: now, if there is something, and with each change of it."""
         self._on_change[link] = on_change
         served = tuple(prefix for prefix, one in self._prefixes.items() if one.near)
@@ -171,49 +175,87 @@ class Services:
             self._remove(participant, self._allowed.give_back_any(participant.handler, participant.served))
         return True
 
-    def choose(self, topic: bytes, *, near_only: bool) -> Participant | None:
-        """Return the service that gets a request for this topic, None if nobody serves it.
+    def choose(self, topic: bytes, asker: Participant) -> Participant | None:
+        """Return the service that gets a request for this topic, or the link that leads to one; None if nobody does.
 
         Raises:
             InvalidTopicError: It is none.
         """
-        target = self._targets.get(topic) or self._miss(topic)
-        served = target.near if near_only else target.served
-        return served.choose(near_only=near_only) if served is not None else None
+        found = self._targets.get(topic)
+        if found is None:
+            found = self._miss(topic)
+        for served in found:
+            chosen = served.near_or_linked(linked=not asker.is_link)
+            if chosen is None and served.hubs and (not asker.is_link or asker.handler.is_meshed):
+                chosen = self._nearest(served.hubs, topic, asker)
+            if chosen is not None:
+                return chosen
+        return None
 
-    def _miss(self, topic: bytes) -> _Target:
+    def _nearest(self, hubs: list[FarHub], topic: bytes, asker: Participant) -> Participant | None:
+        """Return the link that leads to the nearest of some hubs, but not back to whoever asks.
+
+        Each hub on the way finds the nearest one again, which is nearer each time: so a request comes to an end.
+        """
+        ways = [(way[0], far.hub, way[1]) for far in hubs if (way := self._link_to(far.hub)) is not None]
+        for _, _, link in sorted(ways, key=_how_far):
+            rights = link.handler.rights
+            may_take = rights is None or rights.may(link.handler.acts.serving, topic.decode())
+            if may_take and link is not asker and not link.gone:
+                return link
+        return None
+
+    def _miss(self, topic: bytes) -> tuple[_Served, ...]:
         text = decode_topic(topic)
         found: list[_Served] = []
         if not text.startswith(RESERVED):  # the hub's own are not for whoever serves everything
             found = sorted(self._multimap.find(text), key=lambda served: -len(served.prefix))
         if len(self._targets) >= TOPICS_LIMIT:
             self._targets.clear()
-        near = next((served for served in found if served.near), None)
-        target = self._targets[topic] = _Target(found[0] if found else None, near)
+        target = self._targets[topic] = tuple(found)
         return target
 
-    def _add(self, participant: Participant, prefix: str) -> None:
+    def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
+        """Another hub of the mesh serves other prefixes than before: a step whenever one is asked for."""
+        for prefix in removed:
+            if far.served.pop(prefix, far) is None:
+                served = self._prefixes[prefix]
+                served.hubs.remove(far)
+                self._let_go(served)
+                yield
+        for prefix in added:
+            if prefix not in far.served:
+                far.served[prefix] = None
+                self._of(prefix).hubs.append(far)
+                yield
+
+    def _of(self, prefix: str) -> _Served:
         served = self._prefixes.get(prefix)
         if served is None:
             served = self._prefixes[prefix] = _Served(prefix)
             self._multimap.add(prefix, served)
             self._targets.clear()
+        return served
+
+    def _let_go(self, served: _Served) -> None:
+        if not served:
+            del self._prefixes[served.prefix]
+            self._multimap.discard(served.prefix, served)
+            self._targets.clear()
+
+    def _add(self, participant: Participant, prefix: str) -> None:
+        served = self._of(prefix)
         participants = served.far if participant.is_link else served.near
         participants.append(participant)
         if not participant.is_link and len(participants) == 1:
-            self._targets.clear()
             self._tell(Change(added=(prefix,)))
 
     def _remove(self, participant: Participant, prefix: str) -> None:
         served = self._prefixes[prefix]
         participants = served.far if participant.is_link else served.near
         participants.remove(participant)
-        if not served.near and not served.far:
-            del self._prefixes[prefix]
-            self._multimap.discard(prefix, served)
-            self._targets.clear()
+        self._let_go(served)
         if not participant.is_link and not participants:
-            self._targets.clear()
             self._tell(Change(removed=(prefix,)))
 
     def _tell(self, change: Change) -> None:

@@ -118,24 +118,27 @@ class Link:
         node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
         limit_bytes = hello.frame
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
-        numbers = outbox.numbers
-        names = LinkNames(outbox.due, limit_bytes, numbers, node.log)
-        services = Announcement(outbox.due, limit_bytes, numbers, (Kind.SERVE, Kind.UNSERVE))
-        for part in (names, services):
-            outbox.add(part)
         if hello.mesh:
             node.core.attach(handler)
             news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler))
             node.core.link(handler, hello.id, news.tell)
         else:
-            wanted = Announcement(outbox.due, limit_bytes, numbers, tells_of_itself=True)
-            rules = LinkRules(outbox.due, limit_bytes, numbers)
-            outbox.add(wanted)
-            outbox.add(rules)
-            node.core.attach(handler, wanted.change)
-            node.core.rules.tell(handler, rules.change)
+            self._tell_directly(handler, limit_bytes)
+        names = LinkNames(outbox.due, limit_bytes, outbox.numbers, node.log)
+        outbox.add(names)
         node.core.names.link(handler, hello.id, names.change)
-        node.core.requests.tell(handler, services.change)
+
+    def _tell_directly(self, handler: Handler, limit_bytes: int) -> None:
+        """Tell a hub that is no part of a mesh what is wanted and served here."""
+        core, outbox = self._node.core, self._outbox
+        wanted = Announcement(outbox.due, limit_bytes, outbox.numbers, tells_of_itself=True)
+        rules = LinkRules(outbox.due, limit_bytes, outbox.numbers)
+        services = Announcement(outbox.due, limit_bytes, outbox.numbers, (Kind.SERVE, Kind.UNSERVE))
+        for part in (wanted, rules, services):
+            outbox.add(part)
+        core.attach(handler, wanted.change)
+        core.rules.tell(handler, rules.change)
+        core.requests.tell(handler, services.change)
 
     def write_more(self) -> None:
         """Tell what was put off: the peer reads again."""

@@ -33,12 +33,12 @@ import msgspec
 
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Told, Wanted
-from hub.tags.rule import check_rule
+from hub.labels import LABELS_LIMIT
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Served, Told, Wanted
+from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES
 from peers.wire.kinds import Kind
-from peers.wire.rules import RuleFields
 
 __all__ = ["ENTRIES_PER_PART", "HUBS_LIMIT", "AnnouncementPart", "Assembly", "decode_routing", "encode_routing"]
 
@@ -61,7 +61,10 @@ _Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
 _Hubs = tuple[tuple[_Id, _FromOne], ...]
-_Interests = Annotated[tuple[str | RuleFields, ...], msgspec.Meta(max_length=ENTRIES_PER_PART)]
+_Fields = tuple[str | Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], ...]
+_Raw = tuple[str | _Fields, ...]
+_Interests = Annotated[_Raw, msgspec.Meta(max_length=ENTRIES_PER_PART)]
+"""Prefixes; rules, `[[label, ...], prefix, sender]`; prefixes that are served, `[prefix]`."""
 
 
 class _Digest(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -142,8 +145,8 @@ def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[Announcemen
             last=following is None,
             name="" if part else name,
             neighbours=None if neighbours is None else tuple(lists.neighbours),
-            added=tuple(lists.added),
-            removed=tuple(lists.removed),
+            added=cast("_Raw", tuple(lists.added)),
+            removed=cast("_Raw", tuple(lists.removed)),
         )
         lists = following
 
@@ -173,9 +176,11 @@ def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | I
 
 
 def _size_bytes(interest: Interest) -> int:
-    """Return the most bytes that a prefix or a rule takes."""
+    """Return the most bytes that it takes."""
     if isinstance(interest, str):
         return len(interest.encode()) + _BESIDE_BYTES
+    if isinstance(interest, Served):
+        return len(interest.prefix.encode()) + 2 * _BESIDE_BYTES
     texts = (*interest.labels, interest.prefix, interest.sender)
     return _BESIDE_BYTES * (2 + len(texts)) + sum(len(text.encode()) for text in texts)
 
@@ -213,16 +218,16 @@ def _check(part: AnnouncementPart) -> None:
         raise _refusal("a part that holds nothing, and is not the last one")
 
 
-def _interests(told: Iterable[str | RuleFields]) -> tuple[Interest, ...]:
-    """Return prefixes and rules that were told, checked.
+def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:
+    """Return what was told as it is known here, checked.
 
     Raises:
-        RejectedError: One cannot be.
+        RejectedError: Something of it cannot be.
     """
     interests: list[Interest] = []
     for one in told:
         try:
-            interest = check_prefix(one) if isinstance(one, str) else check_rule(*one)
+            interest = check_prefix(one) if isinstance(one, str) else _of_fields(one)
         except (InvalidTopicError, InvalidNameError) as error:
             raise _refusal(str(error)) from error
         prefix = interest if isinstance(interest, str) else interest.prefix
@@ -231,6 +236,15 @@ def _interests(told: Iterable[str | RuleFields]) -> tuple[Interest, ...]:
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
         interests.append(interest)
     return tuple(interests)
+
+
+def _of_fields(fields: _Fields) -> Rule | Served:
+    match fields:
+        case (str() as prefix,):
+            return Served(check_prefix(prefix))
+        case (tuple() as labels, str() as prefix, str() as sender):
+            return check_rule(labels, prefix, sender)
+    raise _refusal("an array that is neither a rule nor a prefix that is served")
 
 
 def _refusal(text: str) -> RejectedError:

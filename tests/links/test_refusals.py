@@ -16,7 +16,7 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 
-KINDS = (Resource.SERVICES, Resource.NAMES)
+KINDS = (Resource.NAMES,)
 
 
 def held(hub: Hub) -> list[int]:
@@ -31,7 +31,7 @@ def limit(hub: Hub, most: int) -> None:
 
 
 async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path: Path) -> None:
-    """Services and names: the link stays, and takes up what there is room for later.
+    """Names: the link stays, and takes up what there is room for later.
 
     What is taken back meanwhile is not announced, and what comes meanwhile is.
     """
@@ -45,7 +45,6 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
         one = passing if number == 3 else client
         await one.send(
             encode_subscription(Kind.SUBSCRIBE, [f"/{number}/"]),
-            encode_subscription(Kind.SERVE, [f"/{number}/"]),
             encode_claim(NameClaim(0, Wish(f"n.n{number}"))),
         )
         await one.ping()
@@ -53,7 +52,7 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
     await eventually(lambda: len(near.node.links) == len(far.node.links) == 1)
     await settle()
     assert max(held(near)) <= 1
-    assert far.node.accounts.refused == 2
+    assert far.node.accounts.refused == 1
     passing.close()
     await client.send(encode_subscription(Kind.SUBSCRIBE, ["/late/"]))
     await client.ping()
@@ -61,12 +60,12 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
     for _ in range(5):
         far.later(1.0)
         await settle()
-    await eventually(lambda: held(near) == [3, 3])
+    await eventually(lambda: held(near) == [3])
     await eventually(lambda: near.wanted_by(far) == {"/0/", "/1/", "/2/", "/late/"})
     asker = await near.client(token=KnownTokens(near).token("alice"))
     await asker.publish("/1/x", "over the link")
     assert await client.values(1) == [("/1/x", "over the link")]
     for one in (client, asker):
         one.close()
-    await eventually(lambda: held(near) == [0, 0])
+    await eventually(lambda: held(near) == [0])
     assert len(near.node.links) == 1

@@ -1,15 +1,26 @@
-"""Requests over a link between hubs: one hop, and what becomes of them when it is lost."""
+"""Requests over links between hubs: how they find a service, and what becomes of them when a link is lost."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from hub.request_frame import Request, Status
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in
+from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.settings import settings_of
+
+_POLICY = """
+[roles.linked]
+link = { bring = ["*"], take = ["/a"] }
+
+[users]
+south = ["linked"]
+"""
 
 
 async def link(source: Hub, target: Hub) -> None:
@@ -56,28 +67,85 @@ async def test_near_before_far(start_hub: StartHub) -> None:
     assert values_in(await asked(far)) == [2]
 
 
-async def test_one_hop(start_hub: StartHub) -> None:
-    """What came over a link goes to no other: of a service two hops away nobody knows."""
-    north, middle, south = [await start_hub(name=name) for name in ("north", "middle", "south")]
-    service = await south.client()
+async def row(start_hub: StartHub, *names: str) -> list[Hub]:
+    """Hubs in a row."""
+    hubs = [await start_hub(name=name) for name in names]
+    for one, other in pairwise(hubs):
+        one.dial(other)
+    await eventually(lambda: all(len(hub.node.core.mesh.graph.reached) == len(hubs) for hub in hubs))
+    return hubs
+
+
+async def test_over_several_links(start_hub: StartHub) -> None:
+    """A service three links away answers, once, and the answer finds its way back; so does a batch."""
+    hubs = await row(start_hub, "north", "middle", "center", "south")
+    service, requester = await hubs[3].client(), await hubs[0].client()
     await serve(service, "/a")
-    middle.dial(north)
-    middle.dial(south)
-    await eventually(lambda: services(middle) == 1 and middle.node.core.statistics().links == 2)
-    requester, neighbour = await north.client(), await middle.client()
-    await neighbour.send(asking("/a", 1, 1))
-    await asked(service)
-    assert not services(north)
-    await requester.send(asking("/a", 1, 1))
+    await eventually(lambda: services(hubs[0]) == 1)
+    await requester.send(asking("/a/x", 1, "one"), asking("/a/y", 5, "two", "three"))
+    for answer in ("1", "2"):
+        request = await asked(service)
+        await service.send(answering(request.first, *[answer] * request.requests))
+    replies = [await answered(requester), await answered(requester)]
+    assert [(reply.first, reply.status, values_in(reply)) for reply in replies] == [
+        (1, Status.OK, ["1"]),
+        (5, Status.OK, ["2", "2"]),
+    ]
+    for hub in hubs:
+        assert not hub.node.core.requests.statistics().pending
+    service.close()
+    await eventually(lambda: not services(hubs[0]))
+    await requester.send(asking("/a/x", 9, "nobody is there"))
     assert (await answered(requester)).status == Status.NO_RESPONDER
+
+
+async def test_the_nearest_hub_is_asked(start_hub: StartHub) -> None:
+    """Of two that serve a prefix; of a longer prefix the only one, and another one once it cannot be reached."""
+    hubs = await row(start_hub, "north", "middle", "south")
+    near, far, requester = await hubs[1].client(), await hubs[2].client(), await hubs[0].client()
+    await serve(near, "/a")
+    await serve(far, "/a", "/a/b")
+    await eventually(lambda: services(hubs[0]) == 2 and len(hubs[0].node.core.far_hubs.served_by(hubs[2].node.id)) == 2)
+    await requester.send(asking("/a", 1, "near"), asking("/a/b", 2, "far"))
+    assert values_in(await asked(near)) == ["near"]
+    assert values_in(await asked(far)) == ["far"]
+    await hubs[1].stop_dialling()
+    await eventually(lambda: hubs[2].node.id not in hubs[0].node.core.mesh.graph.reached)
+    assert (await answered(requester)).status == Status.RESPONDER_GONE
+    await requester.send(asking("/a/b", 3, "near, as far is gone"))
+    assert values_in(await asked(near)) == ["near, as far is gone"]
+
+
+async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> None:
+    """A hub in the middle passes on what the next one may take."""
+    hubs = await row(start_hub, "north", "middle", "south")
+    service, requester = await hubs[2].client(), await hubs[0].client()
+    await serve(service, "/a", "/b")
+    await eventually(lambda: services(hubs[0]) == 2)
+    link = hubs[1].handler("south")
+    hubs[1].node.core.authority.give_rights(link, policy_of(_POLICY).rights("south"))
+    await requester.send(asking("/b/x", 1, "not granted"))
+    assert (await answered(requester)).status == Status.NO_RESPONDER
+    await requester.send(asking("/a/x", 2, "granted"))
+    assert values_in(await asked(service)) == ["granted"]
+
+
+async def test_a_hub_without_a_mesh(start_hub: StartHub) -> None:
+    """It is one hop away: it is asked for clients of the hub that it is linked with, and for no other hub."""
+    north, middle = await row(start_hub, "north", "middle")
     stray = await north.raw()
     await stray.greet(role="hub", id=b"\x55" * 16)
     await stray.send(encode_subscription(Kind.SERVE, ["/b"]))
     await eventually(lambda: services(north) == 1)
+    assert not services(middle)
+    requester = await north.client()
+    await requester.send(asking("/b", 1, "asked"))
+    assert (await stray.frame()).kind == Kind.SUBSCRIBE
+    assert values_in(await asked(stray)) == ["asked"]
     link_of_middle = next(one for one in north.node.core.handlers.values() if one.name == "middle")
     refused = north.node.core.requests.ask(link_of_middle, Request(b"/b", 1, 0, b"\x01"), 0)
     assert refused is None
-    assert north.node.core.requests.statistics().answered_total["no_responder"] == 2
+    assert north.node.core.requests.statistics().answered_total["no_responder"] == 1
 
 
 async def test_a_link_that_is_lost(start_hub: StartHub) -> None:
@@ -93,7 +161,8 @@ async def test_a_link_that_is_lost(start_hub: StartHub) -> None:
     reply = await answered(requester)
     assert (reply.first, reply.requests, reply.status) == (1, 2, Status.RESPONDER_GONE)
     await eventually(lambda: not south.node.core.requests.statistics().pending)
-    assert not services(north)
+    await requester.send(asking("/a", 5, 1))
+    assert (await answered(requester)).status == Status.NO_RESPONDER
 
 
 async def test_a_time_out_over_a_link(start_hub: StartHub) -> None:

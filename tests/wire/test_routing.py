@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.announcement import Announcement, Digest, Served, Wanted
 from hub.tags.rule import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
@@ -35,7 +35,8 @@ numbers = st.integers(1, 2**32 - 1)
 ids = st.binary(min_size=16, max_size=16)
 hubs = st.lists(st.tuples(ids, numbers), max_size=5).map(tuple)
 _RULES = [check_rule(["a"]), check_rule(["b", "ä" * 64], "/x"), check_rule([], "", "org.example.Door")]
-interests = st.lists(st.sampled_from(["", "/a", "/ä/€", "x" * 1024, "ä" * 512, *_RULES]), max_size=9).map(tuple)
+_PREFIXES = ["", "/a", "/ä/€", "x" * 1024, "ä" * 512]
+interests = st.lists(st.sampled_from([*_PREFIXES, *_RULES, Served(""), Served("/ä")]), max_size=9).map(tuple)
 announcements = st.builds(
     lambda seqs, **fields: Announcement(base=min(seqs), seq=max(seqs), **fields),
     st.sets(st.integers(0, 2**32 - 1), min_size=2, max_size=2),
@@ -200,7 +201,10 @@ BAD = {
     "a rule with a bad label": (array(added=[[["\n"], "", ""]]), "U+000A"),
     "a rule with a bad prefix": (array(removed=[[["a"], "/\n", ""]]), "U+000A"),
     "a rule with a bad sender": (array(added=[[["a"], "", "no name"]]), "name"),
-    "a rule without a sender": (array(added=[[["a"], ""]]), "length"),
+    "a rule without a sender": (array(added=[[["a"], ""]]), "neither a rule"),
+    "a served prefix that is none": (array(added=[["/\n"]]), "U+000A"),
+    "an array of nothing": (array(removed=[[]]), "neither a rule"),
+    "a served list": (array(added=[[["a"]]]), "neither a rule"),
     "a rule with too many labels": (array(added=[[[f"l{number}" for number in range(33)], "", ""]]), "32"),
     "a long prefix": (array(added=["ä" * 513]), "is 1026 bytes long"),
     "a part of nothing": (array(last=False), "a part that holds nothing"),
@@ -230,7 +234,12 @@ def test_what_is_no_such_array(body: bytes, cause: str) -> None:
 @pytest.mark.parametrize("prefix", ["$hub/", "$hub/client/"])
 def test_the_hubs_own_topics(prefix: str) -> None:
     """Cross no link, so nobody may say that they are wanted."""
-    for said in (array(added=["/a", prefix]), array(removed=[prefix]), array(added=[[["a"], prefix, ""]])):
+    for said in (
+        array(added=["/a", prefix]),
+        array(removed=[prefix]),
+        array(added=[[["a"], prefix, ""]]),
+        array(added=[[prefix]]),
+    ):
         with pytest.raises(RejectedError, match=r"ROUTING: prefix '\$hub/.*cross no link") as refused:
             decode_routing(said)
         assert refused.value.code == CloseCode.NOT_ALLOWED
