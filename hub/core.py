@@ -48,12 +48,11 @@ from hub.events import (
 )
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
-from hub.filter import Change
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import CoreLimits
 from hub.memory import Memory
-from hub.mesh.announcement import Interests, Served
+from hub.mesh.announcement import Interests
 from hub.mesh.mesh import Mesh
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
@@ -61,6 +60,8 @@ from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.origin import Origin
+from hub.own_interests import OwnInterests
+from hub.policy.policy import Rights
 from hub.prefixes import PrefixSubscriptions
 from hub.publisher import is_decided_by_route
 from hub.quotas.quotas import Quotas
@@ -173,6 +174,7 @@ class Core:
             hub_name,
             on_trees=self._forget_ways,
             on_interest=self._change_far,
+            on_reach=self._reach_far,
             on_due=self._tell_link,
             on_clash=on_clash,
             on_check=check_mesh,
@@ -180,6 +182,8 @@ class Core:
             limits=limits.mesh,
         )
         self._upstreams = self.mesh.upstreams
+        # What this hub tells the mesh; None before the first link to a hub of it.
+        self._own: OwnInterests | None = None
         # Link → what is called when it is to be told something of the mesh; from `link` until it leaves.
         self._on_mesh: dict[Handler, Callable[[], object]] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
@@ -225,7 +229,15 @@ class Core:
             way_to=self.mesh.way_to,
         )
         # What the other hubs of the mesh want.
-        self.far_hubs = FarHubs(self.prefixes, self.rules, self.requests, self._turn, self.memory.account("mesh"))
+        self.far_hubs = FarHubs(
+            self.prefixes,
+            self.rules,
+            self.requests,
+            self.names,
+            self._rights_of,
+            self._turn,
+            self.memory.account("mesh"),
+        )
         # Which policy is asked, and who may do what by it.
         self.authority = Authority(
             self._turn,
@@ -268,9 +280,12 @@ class Core:
             on_mesh: Called when the far side is to be told something: `mesh.take` has it.
         """
         if not self._on_mesh:
-            self.prefixes.asked_of_links.tell(self.mesh, self.mesh.change)
-            self.rules.tell(self.mesh, self._change_rule)
-            self.requests.announce(self.mesh, self._change_served)
+            own = OwnInterests(self.mesh) if self._own is None else self._own
+            self._own = own
+            self.prefixes.asked_of_links.tell(own, own.change_filter)
+            self.rules.tell(own, own.change_rule)
+            self.requests.announce(own, own.change_served)
+            self.names.tell(own, own.change_name)
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self.far_hubs.wanted_by(hub)
@@ -441,12 +456,13 @@ class Core:
     def _forget_ways(self) -> None:
         self.routes.forget_ways()
 
-    def _change_rule(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- as `OnRule` has it
-        self.mesh.change(Interests((rule,)) if added else Interests(removed=(rule,)))
+    def _rights_of(self, hub: bytes) -> Rights | None:
+        """Return what the link that leads to a hub may do."""
+        way = self.mesh.way_to(hub)
+        return None if way is None else way[1].rights
 
-    def _change_served(self, change: Change) -> None:
-        added, removed = map(Served, change.added), map(Served, change.removed)
-        self.mesh.change(Interests(tuple(added), tuple(removed)))
+    def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
+        self.far_hubs.reach(hub, is_reached)
 
     def _change_far(self, hub: bytes, change: Interests) -> None:
         self.far_hubs.change(hub, change)

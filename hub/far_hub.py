@@ -8,8 +8,15 @@ Owner: `hub.far_hubs`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
 from hub.delivery import Delivery, Role
+from hub.policy.policy import Rights
+from hub.quotas.quotas import Share
 from hub.tags.rule import Rule
+
+if TYPE_CHECKING:
+    from hub.names.claim import Announced
 
 __all__ = ["FarHub"]
 
@@ -21,7 +28,17 @@ class FarHub:
         hub: Its id.
     """
 
-    __slots__ = ("delivery", "hub", "prefixes", "rules", "served")
+    __slots__ = ("delivery", "hub", "is_lost", "names", "prefixes", "rights", "rules", "served")
+
+    closed: ClassVar[bool] = False
+    """As a handler would say it: it takes what is for it until it is forgotten."""
+
+    is_link: ClassVar[bool] = True
+    """As a handler would say it: it is no client of this hub."""
+
+    name: ClassVar[str] = ""
+    share: ClassVar[Share | None] = None
+    """Nobody here is charged for what is of another hub."""
 
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
@@ -32,11 +49,17 @@ class FarHub:
         self.rules: dict[Rule, None] = {}
         # The prefixes under which its clients answer requests, as far as they can be found here.
         self.served: dict[str, None] = {}
+        # The names of its clients, as it has announced them last.
+        self.names: dict[str, Announced] = {}
+        # Whether nothing leads there now: then the names of its clients are nobody's.
+        self.is_lost = False
+        # What the link that led there when it announced a name last may do.
+        self.rights: Rights | None = None
 
     @property
     def held(self) -> int:
         """How much it wants."""
-        return len(self.prefixes) + len(self.rules) + len(self.served)
+        return len(self.prefixes) + len(self.rules) + len(self.served) + len(self.names)
 
     def __repr__(self) -> str:
         return f"<FarHub {self.hub.hex()}>"

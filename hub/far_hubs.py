@@ -11,12 +11,18 @@ Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
+from typing import TypeVar
 
+from hub.errors import RejectedError
 from hub.far_hub import FarHub
 from hub.memory import Account
 from hub.mesh.announcement import Interest, Interests, Served
+from hub.names.claim import Announced
+from hub.names.names import Names
+from hub.policy.policy import Rights
 from hub.prefixes import PrefixSubscriptions
 from hub.requests.requests import Requests
 from hub.tags.rule import Rule
@@ -29,12 +35,26 @@ _INTEREST_BYTES = 500
 """What a prefix, a rule or a service of another hub takes, about: in its index, and in what is known of that hub."""
 
 
+_NAMES_PER_STEP = 8
+"""Names that are taken in one step, 20 µs each."""
+
+T = TypeVar("T")
+
+
+def _batched(items: list[T]) -> list[list[T]]:
+    return [items[start : start + _NAMES_PER_STEP] for start in range(0, len(items), _NAMES_PER_STEP)]
+
+
 def _prefixes(interests: Iterable[Interest]) -> list[str]:
     return [one for one in interests if isinstance(one, str)]
 
 
 def _rules(interests: Iterable[Interest]) -> list[Rule]:
     return [one for one in interests if isinstance(one, Rule)]
+
+
+def _names(interests: Iterable[Interest]) -> list[Announced]:
+    return [one for one in interests if isinstance(one, Announced)]
 
 
 def _served(interests: Iterable[Interest]) -> list[str]:
@@ -77,17 +97,32 @@ class FarHubs:
         prefixes: Where their prefixes go.
         rules: Where their rules go.
         services: Where what they serve goes.
+        names: Where the names of their clients go.
+        rights_of: Says what the link that leads to a hub may do.
         turn: Gives the steps.
         account: Is charged for them.
     """
 
-    __slots__ = ("_account", "_held", "_hubs", "_prefixes", "_rules", "_services", "_steps", "_turn")
+    __slots__ = (
+        "_account",
+        "_held",
+        "_hubs",
+        "_names",
+        "_prefixes",
+        "_rights_of",
+        "_rules",
+        "_services",
+        "_steps",
+        "_turn",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 -- all that hubs want
         self,
         prefixes: PrefixSubscriptions,
         rules: RuleSubscriptions,
         services: Requests,
+        names: Names,
+        rights_of: Callable[[bytes], Rights | None],
         turn: Turn,
         account: Account,
     ) -> None:
@@ -96,6 +131,8 @@ class FarHubs:
         self._held = 0
         self._prefixes = prefixes
         self._rules = rules
+        self._names = names
+        self._rights_of = rights_of
         self._services = services
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
@@ -150,7 +187,49 @@ class FarHubs:
         yield from self._prefixes.changing(far, _prefixes(change.added), _prefixes(change.removed))
         yield from self._rules.changing(far, _rules(change.added), _rules(change.removed))
         yield from self._services.changing(far, _served(change.added), _served(change.removed))
+        yield from self._change_names(far, _names(change.added), _names(change.removed))
         self._held += far.held - before
         self._account.update(self._held * _INTEREST_BYTES)
         if not far.held:
             self._hubs.pop(hub, None)
+            self._names.forget(far)
+
+    def _change_names(self, far: FarHub, added: list[Announced], removed: list[Announced]) -> Iterator[None]:
+        gone = [one.name for one in removed if far.names.get(one.name) == one]
+        for name in gone:
+            del far.names[name]
+        for one in added:
+            far.names[one.name] = one
+        if not far.is_lost:
+            released = [name for name in gone if name not in far.names]
+            yield from self._hear(far, added, released)
+
+    def _hear(self, far: FarHub, held: list[Announced], released: list[str]) -> Iterator[None]:
+        """Hand names on, some at once. What is refused of them is counted there; nobody can be told."""
+        if held or released:
+            self._names.know(far, far.hub)
+            far.rights = self._rights_of(far.hub)
+        for some in _batched(held):
+            with suppress(RejectedError):
+                self._names.hear(far, some, ())
+            yield
+        for others in _batched(released):
+            self._names.hear(far, (), others)
+            yield
+
+    def reach(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
+        """A hub can be reached again, or no longer: while it cannot, the names of its clients are nobody's."""
+        if hub in self._hubs or self._steps:
+            self._steps.append(self._reaching(hub, is_reached))
+            self._turn.request()
+
+    def _reaching(self, hub: bytes, is_reached: bool) -> Iterator[None]:  # noqa: FBT001
+        far = self._hubs.get(hub)
+        if far is None or far.is_lost is not is_reached:
+            return
+        far.is_lost = not is_reached
+        if is_reached:
+            yield from self._hear(far, list(far.names.values()), [])
+        else:
+            self._names.forget(far)
+            yield

@@ -41,6 +41,7 @@ from hub.limits import RouteLimits
 from hub.memory import Account, Memory
 from hub.mesh.mesh import Mesh
 from hub.multimap import PrefixMultimap
+from hub.names.claim import Owner
 from hub.origin import Origin
 from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
@@ -80,7 +81,7 @@ _POLICY_CHARGE_BYTES = 350
 """What it takes more with a policy: each may have a route of its own, and another domain."""
 
 
-def nobody(_: str) -> Handler | None:
+def nobody(_: str) -> Owner | None:
     """Stand in for the owners of names where there are none."""
     return None
 
@@ -123,7 +124,7 @@ class Route:
     sender: str
     """The name that the messages bear; empty for none, which is what most have."""
 
-    source: Handler | None
+    source: Owner | None
     """With a sender: the handler that owns this name, so that no other one here may publish them; None for nobody."""
 
     domains: Domains | None
@@ -133,7 +134,7 @@ class Route:
         self,
         handlers: tuple[Handler, ...],
         sender: str = "",
-        source: Handler | None = None,
+        source: Owner | None = None,
         domains: Domains | None = None,
         ways: Ways | None = None,
     ) -> None:
@@ -191,7 +192,7 @@ class Routes:
         multimap: Handlers by prefix.
         limits: How many keys are remembered, and how much memory they may take.
         rules: Handlers by rule.
-        owner_of: Gives the handler that owns a name: a client, or the link to its hub.
+        owner_of: Says whose a name is.
         account: Is charged for what is remembered.
         mesh: Says which links lead to other hubs.
     """
@@ -224,7 +225,7 @@ class Routes:
         limits: RouteLimits = RouteLimits(),  # noqa: B008 -- frozen
         *,
         rules: RuleIndex[Handler | FarHub] | None = None,
-        owner_of: Callable[[str], Handler | None] = nobody,
+        owner_of: Callable[[str], Owner | None] = nobody,
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
     ) -> None:
@@ -299,13 +300,30 @@ class Routes:
         """
         topic, labels, sender, destination = envelope
         if destination:
-            return self._route(topic, (self._addressee(topic, destination),), sender)
+            return self._addressed(topic, self._addressee(topic, destination), sender)
         found = self._multimap.find(topic)
         if self._rules:
             found |= self._rules.find(topic, labels, sender)
         return self._wanted_route(topic, found, sender)
 
-    def _addressee(self, topic: str, name: str) -> Handler:
+    def _addressed(self, topic: str, owner: Owner, sender: str) -> Route:
+        """Return the route to the owner of a name, who may be at another hub.
+
+        Raises:
+            RejectedError: Nothing leads to that hub, or the link that does may not take it.
+        """
+        if isinstance(owner, Handler):
+            return self._route(topic, (owner,), sender)
+        ways = self._ways(topic, [owner.hub])
+        links = () if ways is None else ways.mesh.onward(ways.mesh.hub, ways.far)
+        if ways is None or not links:
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, "the hub that has this name cannot be reached")
+        for link in links:
+            if link in ways.barred and link.rights is not None:
+                raise not_granted(link.rights, link.acts.seeing, topic)
+        return self._route(topic, (), sender, ways)
+
+    def _addressee(self, topic: str, name: str) -> Owner:
         """Return who gets what is for a name: its owner, whatever he may subscribe to; a peer hub what it may take.
 
         Raises:
@@ -314,8 +332,10 @@ class Routes:
         owner = self._owner_of(name)
         if owner is None:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
-        if owner.is_peer and owner.rights is not None and not owner.rights.may(owner.acts.seeing, topic):
-            raise not_granted(owner.rights, owner.acts.seeing, topic)
+        if isinstance(owner, Handler) and owner.is_peer and owner.rights is not None:
+            seeing = owner.acts.seeing
+            if not owner.rights.may(seeing, topic):
+                raise not_granted(owner.rights, seeing, topic)
         return owner
 
     def _wanted_route(self, topic: str, found: Iterable[Handler | FarHub], sender: str = "") -> Route:
@@ -330,12 +350,18 @@ class Routes:
                 far.append(one.hub)
             else:
                 here.append(cast("Handler", one))
-        admits = Audience(topic).admits if self.is_guarded else None
-        handlers = tuple(sorted(here if admits is None else filter(admits, here), key=_by_id))
+        admitted = filter(Audience(topic).admits, here) if self.is_guarded else here
+        return self._route(topic, tuple(sorted(admitted, key=_by_id)), sender, self._ways(topic, far))
+
+    def _ways(self, topic: str, far: list[bytes]) -> Ways | None:
+        """Return where messages lead that some other hubs want; None for nowhere."""
         if not far or self._mesh is None:
-            return self._route(topic, handlers, sender)
-        barred = frozenset() if admits is None else frozenset(link for link in self._mesh.links if not admits(link))
-        return self._route(topic, handlers, sender, Ways(self._mesh, tuple(sorted(far)), barred))
+            return None
+        barred: frozenset[Handler] = frozenset()
+        if self.is_guarded:
+            admits = Audience(topic).admits
+            barred = frozenset(link for link in self._mesh.links if not admits(link))
+        return Ways(self._mesh, tuple(sorted(far)), barred)
 
     def _route(
         self,

@@ -382,7 +382,7 @@ class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "prefixes",
             1,
             100_000_000,
-            "Prefixes and rules of all other hubs, at most one for each 8 KiB of memory; more are left out.",
+            "Prefixes, rules, names of all other hubs, at most one for 8 KiB of memory; more are left out.",
         ),
     ] = 1_000_000
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hub.names.claim import Announced
 from hub.tags.rule import Rule
 
 __all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Served", "Told", "Wanted"]
@@ -31,8 +32,8 @@ class Served(NamedTuple):
     prefix: str
 
 
-Interest = str | Rule | Served
-"""What a hub wants to be sent: messages under a prefix, those that a rule matches, or requests."""
+Interest = str | Rule | Served | Announced
+"""What a hub wants to be sent: messages under a prefix, those that a rule matches, requests, and what is for a name."""
 
 
 class Interests(NamedTuple):

@@ -75,6 +75,7 @@ class Mesh(Generic[L]):
         on_trees: Called when messages may take other ways than before: what was remembered of `onward` holds no more.
         on_interest: Called with a hub, and how what is wanted there has changed.
         on_due: Called with a link that is to be told something: `take` has it.
+        on_reach: Called with a hub, and whether it can be reached again, or no longer; up to a second late.
         on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
         on_change: Called with what has become of the graph, and the names of all hubs in that, for people who watch.
         on_check: Called when `check` is to be called at the end of this turn; more than once, where more has come.
@@ -99,6 +100,7 @@ class Mesh(Generic[L]):
         "_on_clash",
         "_on_due",
         "_on_interest",
+        "_on_reach",
         "_on_trees",
         "_outbid",
         "_overtaken",
@@ -119,6 +121,7 @@ class Mesh(Generic[L]):
         on_trees: Callable[[], object],
         on_interest: Callable[[bytes, Interests], object],
         on_due: Callable[[L], object],
+        on_reach: Callable[[bytes, bool], object] = lambda *_: None,
         on_clash: Callable[[int], object] = lambda _: None,
         on_change: Callable[[GraphChange, Mapping[bytes, str]], object] = lambda *_: None,
         on_check: Callable[[], object] = lambda: None,
@@ -132,6 +135,7 @@ class Mesh(Generic[L]):
         self.origin = Origin(hub, 1)
         self._on_trees, self._on_interest, self._on_due, self._on_clash = on_trees, on_interest, on_due, on_clash
         self._on_change = on_change
+        self._on_reach = on_reach
         self._on_check = on_check
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
@@ -346,7 +350,10 @@ class Mesh(Generic[L]):
         self._look_s = math.inf
         records, reached = self._knowledge.records, self._graph.reached
         for hub, record in records.items():
-            record.lost_s = math.inf if hub in reached else min(record.lost_s, self._changed_s)
+            was_lost, is_lost = record.lost_s < math.inf, hub not in reached
+            record.lost_s = min(record.lost_s, self._changed_s) if is_lost else math.inf
+            if is_lost is not was_lost:
+                self._on_reach(hub, not is_lost)
         self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
 
     def _find_the_lost(self) -> None:
@@ -356,6 +363,7 @@ class Mesh(Generic[L]):
             for hub, record in self._knowledge.records.items():
                 if record.is_lost and hub in reached:
                     record.lost_s = math.inf
+                    self._on_reach(hub, True)
 
     def _forget(self, now_s: float) -> None:
         """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""

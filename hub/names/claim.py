@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
+from hub.far_hub import FarHub
 from hub.handler import Handler
 
-__all__ = ["Announced", "Change", "Claim", "Standing", "Tell", "Wish", "untold"]
+__all__ = ["Announced", "Change", "Claim", "Owner", "Standing", "Tell", "Wish", "untold"]
 
 
 class Standing(Enum):
@@ -60,12 +61,15 @@ class Announced(NamedTuple):
     owner: int
 
 
+Owner = Handler | FarHub
+"""Whose a name is, as far as this hub knows: a client, a hub whose client it is, or the link to one without a mesh."""
+
+
 class Claim(NamedTuple):
-    """One claim of one client to one name, here or at a peer hub."""
+    """One claim of one client to one name, here or at another hub."""
 
     name: str
-    handler: Handler
-    """The handler of the client, or of the link to the peer hub whose client it is."""
+    handler: Owner
     labels: tuple[str, ...]
     """Sorted, without duplicates."""
     time_us: int

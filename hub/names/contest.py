@@ -19,8 +19,7 @@ from collections import OrderedDict
 from operator import attrgetter
 from typing import NamedTuple
 
-from hub.handler import Handler
-from hub.names.claim import Announced, Claim
+from hub.names.claim import Announced, Claim, Owner
 
 __all__ = ["Contest", "Settled"]
 
@@ -35,7 +34,7 @@ class Settled(NamedTuple):
     """A claim that had waited, and is the owner now."""
     lost: Claim | None = None
     """A claim that was the owner until a peer hub told of an earlier one."""
-    passed_over: tuple[Handler, ...] = ()
+    passed_over: tuple[Owner, ...] = ()
     """Clients that waited before the one that was raised, but have left: their claims are dropped."""
 
 
@@ -52,9 +51,9 @@ class Contest:
         # What peers were told last; None where they were told nothing, or that it is over.
         self.announced: Announced | None = None
         # In the order of their coming; a plain dict would walk over all that had gone to find the first.
-        self.waiting: OrderedDict[Handler, Claim] = OrderedDict()
-        # Link → the claim that its hub announces; from `put_far` to `drop_far`.
-        self._far: dict[Handler, Claim] = {}
+        self.waiting: OrderedDict[Owner, Claim] = OrderedDict()
+        # Hub of the mesh, or link → the claim that it announces; from `put_far` to `drop_far`.
+        self._far: dict[Owner, Claim] = {}
 
     def __bool__(self) -> bool:
         """Return whether anybody claims the name."""
@@ -64,7 +63,7 @@ class Contest:
         """Take note that a peer hub has announced a claim, or another one than before."""
         self._far[claim.handler] = claim
 
-    def drop_far(self, link: Handler) -> bool:
+    def drop_far(self, link: Owner) -> bool:
         """Take note that a peer hub holds the name no longer, or is gone; return whether it did hold it."""
         return self._far.pop(link, None) is not None
 
@@ -86,7 +85,7 @@ class Contest:
 
     def _raise_next(self) -> Settled:
         """Let the first of those who wait, and have not left, hold the name."""
-        passed_over: list[Handler] = []
+        passed_over: list[Owner] = []
         while self.waiting:
             handler, claim = self.waiting.popitem(last=False)
             if not handler.closed:

@@ -2,15 +2,14 @@
 
 ```
 client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; whoever owns or lost it
-link: hear, forget     ─┘        └─▶ held changes  ─▶ links
+other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh, links
 ```
 
-A name has one owner: the earliest claim of those that this hub's clients and its peers' clients hold. Peers are told
-what clients of this hub hold, and nothing that came from another peer (one hop).
+A name has one owner: the earliest claim of those that this hub's clients and clients of other hubs hold. The mesh is
+told what clients of this hub hold; so are, over a link, hubs that are no part of it, which hear of no others (one hop).
 
 Owner: the core. Invariants: replaying `appeared` and `gone` gives what the register lists; replaying what a link was
-told gives what is held here; the owner of a name is the same on all hubs that are linked to one another, once they have
-heard each other.
+told gives what is held here; the owner of a name is the same on all hubs of a mesh, once they have heard each other.
 
 Cost: O(log n) for a name that comes or goes. Whoever leaves is taken out in steps of the turn, which all that leave
 share. Memory: see docs/names-and-labels.md.
@@ -22,7 +21,7 @@ messages to names (`hub.tags`, `hub.requests`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
@@ -30,7 +29,7 @@ from hub.handler import Handler
 from hub.labels import check_labels
 from hub.limits import NameLimits
 from hub.memory import Memory
-from hub.names.claim import Announced, Change, Claim, Standing, Tell, Wish, untold
+from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
 from hub.names.contest import Contest
 from hub.names.grammar import check_name
 from hub.names.register import Register
@@ -99,11 +98,13 @@ class Names:
         self._turn = turn
         self._memory = memory
         # Handler → names: those that a client owns or waits for, and those that a link announces.
-        self._names: dict[Handler, dict[str, None]] = {}
-        # Link → the id of its hub, and the function that announces to it; from `link` until it leaves.
-        self._links: dict[Handler, tuple[bytes, OnNames]] = {}
+        self._names: dict[Owner, dict[str, None]] = {}
+        # Link, or hub of the mesh → the id of that hub; from `know` until it leaves.
+        self._hubs: dict[Owner, bytes] = {}
+        # Link, or the mesh → the function that announces to it; from `tell` until it leaves.
+        self._told: dict[Hashable, OnNames] = {}
         # Handlers that have left and have names still. One joins them when it leaves, and goes with its last name.
-        self._leaving: deque[Handler] = deque()
+        self._leaving: deque[Owner] = deque()
         # How many claims links announce, and how many wait. Raised as one comes, lowered as it goes.
         self._far = self._waiting = 0
         # Totals from the start of the hub; nothing takes away from them.
@@ -194,15 +195,15 @@ class Names:
             RejectedError: The client has not claimed it.
         """
         names = self._names.get(handler)
-        if names is None or name not in names or handler in self._links:
+        if names is None or name not in names or handler in self._hubs:
             owner = self.register.claim_of(name)
             by = f"it is owned by {owner}" if owner is not None else "nobody owns it"
             raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is not claimed by this client; {by}")
         self._forget_name(handler, name)
         self._take_out(handler, name)
 
-    def of(self, handler: Handler) -> Iterable[str]:
-        """Return the names that a client owns or waits for, or that a link announces."""
+    def of(self, handler: Owner) -> Iterable[str]:
+        """Return the names that a client owns or waits for, or that another hub announces."""
         return self._names.get(handler, ())
 
     def take_away(self, handler: Handler, name: str) -> None:
@@ -217,21 +218,22 @@ class Names:
         if claim is not None:
             claim.tell(Change(name, Standing.LOST, f"name {name} is no longer granted to you"))
 
-    def forget(self, handler: Handler) -> None:
-        """Let the names of a handler that has left go, as many as this turn has steps for.
+    def forget(self, handler: Owner) -> None:
+        """Let go the names of a handler that has left, or of a hub that is not reached, as this turn has steps for it.
 
         The next in their queues own them. What is left has no owner that could be reached, and goes when somebody
         claims it.
         """
-        self._links.pop(handler, None)
+        self._hubs.pop(handler, None)
+        self._told.pop(handler, None)
         if handler in self._names:
             self._leaving.append(handler)
             self.go_on()
 
-    def _take_out(self, handler: Handler, name: str) -> None:
+    def _take_out(self, handler: Owner, name: str) -> None:
         """Remove what a handler has of a name: a claim that it holds, one that waits, or what a link announced."""
         contest = self.register[name]
-        if contest.waiting.pop(handler, None) is not None:
+        if isinstance(handler, Handler) and contest.waiting.pop(handler, None) is not None:
             self._waiting -= 1
             return
         if contest.drop_far(handler):
@@ -246,7 +248,7 @@ class Names:
             self._forget_name(owner.handler, name)
             self._take_out(owner.handler, name)
 
-    def _remember_name(self, handler: Handler, name: str) -> None:
+    def _remember_name(self, handler: Owner, name: str) -> None:
         """Take note that a handler has something of a name, and charge its user for it, once."""
         names = self._names.setdefault(handler, {})
         if name not in names:
@@ -254,12 +256,12 @@ class Names:
             if handler.share is not None:
                 handler.share[Resource.NAMES].add(1)
 
-    def _forget_name(self, handler: Handler, name: str) -> None:
+    def _forget_name(self, handler: Owner, name: str) -> None:
         names = self._names[handler]
         del names[name]
         self._settle_names(handler, names)
 
-    def _settle_names(self, handler: Handler, names: dict[str, None]) -> None:
+    def _settle_names(self, handler: Owner, names: dict[str, None]) -> None:
         """Take note that a handler has one name less than it had."""
         if not names:
             del self._names[handler]
@@ -269,25 +271,36 @@ class Names:
     # Peer hubs.
 
     def link(self, handler: Handler, hub: bytes, on_names: OnNames) -> None:
-        """Tell a peer hub, whose link is up, what is held here, and from now on each change of that.
+        """Exchange names with a peer hub that is no part of the mesh, whose link is up.
 
         Args:
             handler: Handler of the link.
             hub: Id of the peer hub.
             on_names: Called with each name, and what is to be announced of it.
         """
-        self._links[handler] = (hub, on_names)
+        self.know(handler, hub)
+        self.tell(handler, on_names)
+
+    def know(self, far: Owner, hub: bytes) -> None:
+        """Take what a link, or a hub of the mesh, announces from now on (`hear`)."""
+        self._hubs[far] = hub
+        if far in self._leaving:  # it could not be reached for a moment
+            self._leaving.remove(far)
+
+    def tell(self, far_side: Hashable, on_names: OnNames) -> None:
+        """Tell a link, or the mesh, what is held here, and from now on each change of that."""
+        self._told[far_side] = on_names
         for name, contest in self.register.contests():
             if contest.announced is not None:
                 on_names(name, contest.announced)
 
-    def hear(self, link: Handler, held: Iterable[Announced], released: Iterable[str]) -> None:
+    def hear(self, link: Owner, held: Iterable[Announced], released: Iterable[str]) -> None:
         """Take what a peer hub announces. The good part of it is taken, whatever else there is.
 
         Raises:
             RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
         """
-        if link not in self._links:  # lost while the rest of a read waited for its turn
+        if link not in self._hubs:  # lost while the rest of a read waited for its turn
             return
         unheard = 0
         cause: RejectedError | None = None
@@ -309,7 +322,7 @@ class Names:
             self._unheard_total += unheard
             raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
 
-    def _hear(self, link: Handler, announced: Announced) -> None:
+    def _hear(self, link: Owner, announced: Announced) -> None:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
         check_granted(link.rights, Action.CLAIM, name)
@@ -329,7 +342,7 @@ class Names:
             contest = self.register.open(name)
         self._far += name not in names
         self._remember_name(link, name)
-        contest.put_far(Claim(name, link, labels, announced.time_us, self._links[link][0], announced.owner))
+        contest.put_far(Claim(name, link, labels, announced.time_us, self._hubs[link], announced.owner))
         self._settle(name, contest)
 
     def go_on(self) -> None:
@@ -375,7 +388,7 @@ class Names:
         if not contest:
             self.register.close(name)
         if contest.announced != was_announced:
-            for _, on_names in list(self._links.values()):
+            for on_names in list(self._told.values()):
                 on_names(name, contest.announced)
         self._tell_owner(name, before, owner)
         if raised is not None:
@@ -409,7 +422,7 @@ class Names:
         )
 
 
-def _check_share(handler: Handler) -> None:
+def _check_share(handler: Owner) -> None:
     """See to it that the user of a handler may have one more name.
 
     Raises:

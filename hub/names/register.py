@@ -17,9 +17,8 @@ from typing import Any
 import msgspec
 from sortedcontainers import SortedDict
 
-from hub.handler import Handler
 from hub.memory import Account
-from hub.names.claim import Claim
+from hub.names.claim import Claim, Owner
 from hub.names.contest import Contest
 
 __all__ = ["LIST_LIMIT", "Register"]
@@ -60,12 +59,12 @@ class Register:
 
     # Who owns what.
 
-    def owner(self, name: str) -> Handler | None:
-        """Return the handler of a name's owner: a client's, that of the link to its hub, or None."""
+    def owner(self, name: str) -> Owner | None:
+        """Return whose a name is: a client, its hub, the link to that if it is no part of the mesh; None for nobody."""
         claim = self.claim_of(name)
         return None if claim is None or claim.handler.closed else claim.handler
 
-    def owner_of(self, raw: bytes) -> Handler | None:
+    def owner_of(self, raw: bytes) -> Owner | None:
         """Return the owner of a name as it stands on the wire; bytes that are no name have none."""
         return self.owner(raw.decode("ascii", "replace"))
 

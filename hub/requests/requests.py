@@ -33,6 +33,7 @@ from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.limits import RequestLimits
 from hub.memory import Memory
+from hub.names.claim import Owner
 from hub.policy.refusal import not_granted
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.requests.answers import AnswerRuns, cut_values
@@ -91,7 +92,7 @@ class Requests:
         limits: How much may be pending, and for how long.
         services_allowed: How many different prefixes one handler may serve.
         memory: Is charged for what is pending.
-        owner_of: Gives the handler that has a service name, which stands there as on the wire.
+        owner_of: Says whose a service name is, which stands there as on the wire.
         hub_services: What the hub itself answers.
         way_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
     """
@@ -104,7 +105,7 @@ class Requests:
         services_allowed: Allowance[str],
         memory: Memory,
         *,
-        owner_of: Callable[[bytes], Handler | None],
+        owner_of: Callable[[bytes], Owner | None],
         hub_services: HubServices,
         way_to: Callable[[bytes], tuple[int, Handler] | None] = _nowhere,
     ) -> None:
@@ -274,6 +275,9 @@ class Requests:
 
     def _owner(self, asker: Participant, name: bytes) -> Participant | None:
         owner = self._owner_of(name)
+        if isinstance(owner, FarHub):
+            way = self._link_to(owner.hub) if not asker.is_link or asker.handler.is_meshed else None
+            return None if way is None or way[1] is asker or way[1].gone else way[1]
         if owner is None or owner.poster is None or owner.closed or (owner.is_link and asker.is_link):
             return None
         return self._participant(owner)

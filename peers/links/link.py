@@ -123,22 +123,21 @@ class Link:
             news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler))
             node.core.link(handler, hello.id, news.tell)
         else:
-            self._tell_directly(handler, limit_bytes)
-        names = LinkNames(outbox.due, limit_bytes, outbox.numbers, node.log)
-        outbox.add(names)
-        node.core.names.link(handler, hello.id, names.change)
+            self._tell_directly(handler, hello)
 
-    def _tell_directly(self, handler: Handler, limit_bytes: int) -> None:
+    def _tell_directly(self, handler: Handler, hello: Hello) -> None:
         """Tell a hub that is no part of a mesh what is wanted and served here."""
-        core, outbox = self._node.core, self._outbox
+        core, outbox, limit_bytes = self._node.core, self._outbox, hello.frame
         wanted = Announcement(outbox.due, limit_bytes, outbox.numbers, tells_of_itself=True)
         rules = LinkRules(outbox.due, limit_bytes, outbox.numbers)
         services = Announcement(outbox.due, limit_bytes, outbox.numbers, (Kind.SERVE, Kind.UNSERVE))
-        for part in (wanted, rules, services):
+        names = LinkNames(outbox.due, limit_bytes, outbox.numbers, self._node.log)
+        for part in (wanted, rules, services, names):
             outbox.add(part)
         core.attach(handler, wanted.change)
         core.rules.tell(handler, rules.change)
         core.requests.tell(handler, services.change)
+        core.names.link(handler, hello.id, names.change)
 
     def write_more(self) -> None:
         """Tell what was put off: the peer reads again."""

@@ -24,6 +24,7 @@ from hub.names.claim import Announced, Wish
 from peers.wire.kinds import Kind
 
 __all__ = [
+    "LATEST_US",
     "NAMES_PER_FRAME",
     "NameClaim",
     "NameRelease",
@@ -40,14 +41,14 @@ __all__ = [
 NAMES_PER_FRAME = 500
 """Most names in one NAMES frame: 5 ms of work for the hub that reads it."""
 
-_LATEST_US = 2**62
+LATEST_US = 2**62
 """The latest time of a claim that is taken. It leaves room above it, so that a later time still fits into 64 bits."""
 
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 _Request = Annotated[int, msgspec.Meta(ge=0)]
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
-_Time = Annotated[int, msgspec.Meta(ge=0, le=_LATEST_US)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=LATEST_US)]
 _Held = tuple[str, _Labels, _Time, Annotated[int, msgspec.Meta(ge=0)]]
 
 

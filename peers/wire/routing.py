@@ -33,12 +33,15 @@ import msgspec
 
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
-from hub.labels import LABELS_LIMIT
+from hub.labels import LABELS_LIMIT, check_labels
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Served, Told, Wanted
+from hub.names.claim import Announced
+from hub.names.grammar import check_name
 from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES
 from peers.wire.kinds import Kind
+from peers.wire.names import LATEST_US
 
 __all__ = ["ENTRIES_PER_PART", "HUBS_LIMIT", "AnnouncementPart", "Assembly", "decode_routing", "encode_routing"]
 
@@ -54,6 +57,9 @@ _HUB_BYTES = 24
 _BESIDE_BYTES = 3
 """The most that a prefix takes beside its text: its length."""
 
+_NUMBER_BYTES = 9
+"""The most that a number takes."""
+
 _AROUND_BYTES = 128
 """The most that a body takes beside its lists: an id, a name, numbers, lengths."""
 
@@ -61,10 +67,11 @@ _Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
 _Hubs = tuple[tuple[_Id, _FromOne], ...]
-_Fields = tuple[str | Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], ...]
+_Fields = tuple[str | int | Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], ...]
 _Raw = tuple[str | _Fields, ...]
 _Interests = Annotated[_Raw, msgspec.Meta(max_length=ENTRIES_PER_PART)]
-"""Prefixes; rules, `[[label, ...], prefix, sender]`; prefixes that are served, `[prefix]`."""
+"""Prefixes; rules, `[[label, ...], prefix, sender]`; prefixes that are served, `[prefix]`; and names that clients own,
+`[name, [label, ...], time, owner]`, as in NAMES."""
 
 
 class _Digest(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -181,6 +188,9 @@ def _size_bytes(interest: Interest) -> int:
         return len(interest.encode()) + _BESIDE_BYTES
     if isinstance(interest, Served):
         return len(interest.prefix.encode()) + 2 * _BESIDE_BYTES
+    if isinstance(interest, Announced):
+        texts: tuple[str, ...] = (*interest.labels, interest.name)
+        return _BESIDE_BYTES * (2 + len(texts)) + 2 * _NUMBER_BYTES + sum(len(text.encode()) for text in texts)
     texts = (*interest.labels, interest.prefix, interest.sender)
     return _BESIDE_BYTES * (2 + len(texts)) + sum(len(text.encode()) for text in texts)
 
@@ -230,7 +240,7 @@ def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:
             interest = check_prefix(one) if isinstance(one, str) else _of_fields(one)
         except (InvalidTopicError, InvalidNameError) as error:
             raise _refusal(str(error)) from error
-        prefix = interest if isinstance(interest, str) else interest.prefix
+        prefix = interest if isinstance(interest, str) else getattr(interest, "prefix", "")
         if prefix.startswith(RESERVED):
             text = f"ROUTING: prefix {printable(prefix)} is of a hub's own topics, which cross no link"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -238,13 +248,17 @@ def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:
     return tuple(interests)
 
 
-def _of_fields(fields: _Fields) -> Rule | Served:
+def _of_fields(fields: _Fields) -> Rule | Served | Announced:
     match fields:
         case (str() as prefix,):
             return Served(check_prefix(prefix))
         case (tuple() as labels, str() as prefix, str() as sender):
             return check_rule(labels, prefix, sender)
-    raise _refusal("an array that is neither a rule nor a prefix that is served")
+        case (str() as name, tuple() as labels, int() as time_us, int() as owner):
+            if not (0 <= time_us <= LATEST_US and 0 <= owner <= LATEST_US):
+                raise _refusal(f"name {printable(name)}: a time or an owner that cannot be")
+            return Announced(check_name(name), check_labels(labels), time_us, owner)
+    raise _refusal("an array that is neither a rule, nor a prefix that is served, nor a name")
 
 
 def _refusal(text: str) -> RejectedError:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hub.names.claim import Wish
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings import AccessSettings, Settings
+from hub.tags.rule import Rule
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim
+from peers.wire.rules import encode_rules
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 
-KINDS = (Resource.NAMES,)
+KINDS = (Resource.PREFIXES, Resource.RULES, Resource.SERVICES, Resource.NAMES)
 
 
 def held(hub: Hub) -> list[int]:
@@ -30,8 +34,14 @@ def limit(hub: Hub, most: int) -> None:
     hub.node.core.quotas.adopt(QuotaLimits(users={"far": SetLimits(dict.fromkeys(KINDS, most))}))
 
 
+@pytest.fixture(autouse=True)
+def without_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let hubs say nothing of a mesh, as those of earlier versions: what they want is charged to the link's user."""
+    monkeypatch.setattr("peers.node.node.MESH_VERSION", 0)
+
+
 async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path: Path) -> None:
-    """Names: the link stays, and takes up what there is room for later.
+    """Subscriptions, rules, services and names: the link stays, and takes up what there is room for later.
 
     What is taken back meanwhile is not announced, and what comes meanwhile is.
     """
@@ -45,6 +55,8 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
         one = passing if number == 3 else client
         await one.send(
             encode_subscription(Kind.SUBSCRIBE, [f"/{number}/"]),
+            encode_rules(Kind.RULE, [Rule((f"l{number}",), "", "")]),
+            encode_subscription(Kind.SERVE, [f"/{number}/"]),
             encode_claim(NameClaim(0, Wish(f"n.n{number}"))),
         )
         await one.ping()
@@ -52,7 +64,7 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
     await eventually(lambda: len(near.node.links) == len(far.node.links) == 1)
     await settle()
     assert max(held(near)) <= 1
-    assert far.node.accounts.refused == 1
+    assert far.node.accounts.refused == 4
     passing.close()
     await client.send(encode_subscription(Kind.SUBSCRIBE, ["/late/"]))
     await client.ping()
@@ -60,12 +72,12 @@ async def test_what_was_refused_is_announced_again(start_hub: StartHub, tmp_path
     for _ in range(5):
         far.later(1.0)
         await settle()
-    await eventually(lambda: held(near) == [3])
-    await eventually(lambda: near.wanted_by(far) == {"/0/", "/1/", "/2/", "/late/"})
+    await eventually(lambda: held(near) == [4, 3, 3, 3])
+    assert set(near.handler("far").prefixes) == {"/0/", "/1/", "/2/", "/late/"}
     asker = await near.client(token=KnownTokens(near).token("alice"))
     await asker.publish("/1/x", "over the link")
     assert await client.values(1) == [("/1/x", "over the link")]
     for one in (client, asker):
         one.close()
-    await eventually(lambda: held(near) == [0])
+    await eventually(lambda: held(near) == [0, 0, 0, 0])
     assert len(near.node.links) == 1

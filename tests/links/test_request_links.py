@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hub.request_frame import Request, Status
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
@@ -13,6 +11,7 @@ from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.settings import settings_of
+from tests.links.rows import row
 
 _POLICY = """
 [roles.linked]
@@ -65,15 +64,6 @@ async def test_near_before_far(start_hub: StartHub) -> None:
     await requester.send(asking("/a", 1, 1), asking("/a/b", 2, 2))
     assert values_in(await asked(near)) == [1]
     assert values_in(await asked(far)) == [2]
-
-
-async def row(start_hub: StartHub, *names: str) -> list[Hub]:
-    """Hubs in a row."""
-    hubs = [await start_hub(name=name) for name in names]
-    for one, other in pairwise(hubs):
-        one.dial(other)
-    await eventually(lambda: all(len(hub.node.core.mesh.graph.reached) == len(hubs) for hub in hubs))
-    return hubs
 
 
 async def test_over_several_links(start_hub: StartHub) -> None:

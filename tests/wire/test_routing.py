@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.mesh.announcement import Announcement, Digest, Served, Wanted
+from hub.names.claim import Announced
 from hub.tags.rule import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
@@ -36,7 +37,8 @@ ids = st.binary(min_size=16, max_size=16)
 hubs = st.lists(st.tuples(ids, numbers), max_size=5).map(tuple)
 _RULES = [check_rule(["a"]), check_rule(["b", "ä" * 64], "/x"), check_rule([], "", "org.example.Door")]
 _PREFIXES = ["", "/a", "/ä/€", "x" * 1024, "ä" * 512]
-interests = st.lists(st.sampled_from([*_PREFIXES, *_RULES, Served(""), Served("/ä")]), max_size=9).map(tuple)
+_NAMES = [Announced("org.example.A", (), 0, 1), Announced("org.example.B", ("x", "ä" * 64), 2**62, 2**40)]
+interests = st.lists(st.sampled_from([*_PREFIXES, *_RULES, Served(""), Served("/ä"), *_NAMES]), max_size=9).map(tuple)
 announcements = st.builds(
     lambda seqs, **fields: Announcement(base=min(seqs), seq=max(seqs), **fields),
     st.sets(st.integers(0, 2**32 - 1), min_size=2, max_size=2),
@@ -203,6 +205,11 @@ BAD = {
     "a rule with a bad sender": (array(added=[[["a"], "", "no name"]]), "name"),
     "a rule without a sender": (array(added=[[["a"], ""]]), "neither a rule"),
     "a served prefix that is none": (array(added=[["/\n"]]), "U+000A"),
+    "a name that is none": (array(added=[["none", [], 1, 1]]), "none"),
+    "a name with a bad label": (array(added=[["a.b", ["\n"], 1, 1]]), "U+000A"),
+    "a name of no time": (array(removed=[["a.b", [], -1, 1]]), "a time or an owner"),
+    "a name of too late a time": (array(added=[["a.b", [], 2**62 + 1, 1]]), "a time or an owner"),
+    "a name without an owner": (array(added=[["a.b", [], 1]]), "neither a rule"),
     "an array of nothing": (array(removed=[[]]), "neither a rule"),
     "a served list": (array(added=[[["a"]]]), "neither a rule"),
     "a rule with too many labels": (array(added=[[[f"l{number}" for number in range(33)], "", ""]]), "32"),

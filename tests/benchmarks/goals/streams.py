@@ -12,7 +12,10 @@ from tests.benchmarks.goals import churner
 from tests.benchmarks.goals.figure import Figure
 from tests.benchmarks.goals.scope import Scope, faults
 
-__all__ = ["batches", "churn", "fan_out", "idle", "streams"]
+__all__ = ["TOO_SLOW", "batches", "churn", "fan_out", "idle", "streams"]
+
+TOO_SLOW = "the machine is too busy"
+"""What is found fault with where a client could not do what it was to do in time."""
 
 _SIZE_BYTES = 100
 _MESSAGES = 3_000_000
@@ -120,8 +123,10 @@ def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]
                 with churner.churning(stage.hub.url("tcp"), pairs_per_s) as churned:
                     busy.append(stage.measure(watch=watch))
                 wanted = 2 * pairs_per_s * churned.elapsed_s
-                if churned.requests < 0.9 * wanted - 200 or churned.confirmed != churned.requests:
-                    flaws.append(f"{churned.confirmed:,} requests were made and confirmed, {wanted:,.0f} wanted")
+                if churned.confirmed != churned.requests:
+                    flaws.append(f"{churned.requests:,} requests were made, {churned.confirmed:,} confirmed")
+                if churned.requests < 0.9 * wanted - 200:
+                    flaws.append(f"{TOO_SLOW}: {churned.requests:,} requests were made, {wanted:,.0f} wanted")
     pairs = list(zip(quiet, busy, strict=True))
     rates = [100 * (1 - with_it.delivered_per_s / without.delivered_per_s) for without, with_it in pairs]
     shares = [

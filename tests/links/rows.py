@@ -1,0 +1,25 @@
+"""Hubs in a row, each linked with the one before it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+
+__all__ = ["know_each_other", "row"]
+
+
+async def row(start_hub: StartHub, *names: str) -> list[Hub]:
+    """Start hubs, link them, and wait until each knows the way to all others."""
+    hubs = [await start_hub(name=name) for name in names]
+    for one, other in pairwise(hubs):
+        one.dial(other)
+    await know_each_other(hubs)
+    return hubs
+
+
+async def know_each_other(hubs: list[Hub]) -> None:
+    """Wait until each hub knows the way to all others."""
+    await eventually(lambda: all(len(hub.node.core.mesh.graph.reached) == len(hubs) for hub in hubs))
