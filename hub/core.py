@@ -61,7 +61,6 @@ from hub.names.names import Names
 from hub.names.register import Register
 from hub.origin import Origin
 from hub.own_interests import OwnInterests
-from hub.policy.policy import Rights
 from hub.prefixes import PrefixSubscriptions
 from hub.publisher import is_decided_by_route
 from hub.quotas.quotas import Quotas
@@ -234,7 +233,6 @@ class Core:
             self.rules,
             self.requests,
             self.names,
-            self._rights_of,
             self._turn,
             self.memory.account("mesh"),
         )
@@ -456,16 +454,11 @@ class Core:
     def _forget_ways(self) -> None:
         self.routes.forget_ways()
 
-    def _rights_of(self, hub: bytes) -> Rights | None:
-        """Return what the link that leads to a hub may do."""
-        way = self.mesh.way_to(hub)
-        return None if way is None else way[1].rights
-
     def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
         self.far_hubs.reach(hub, is_reached)
 
-    def _change_far(self, hub: bytes, change: Interests) -> None:
-        self.far_hubs.change(hub, change)
+    def _change_far(self, hub: bytes, change: Interests, link: Handler | None) -> None:
+        self.far_hubs.change(hub, change, None if link is None else link.rights)
 
     def _tell_link(self, link: Handler) -> None:
         on_mesh = self._on_mesh.get(link)

@@ -53,7 +53,7 @@ class FarHub:
         self.names: dict[str, Announced] = {}
         # Whether nothing leads there now: then the names of its clients are nobody's.
         self.is_lost = False
-        # What the link that led there when it announced a name last may do.
+        # What the link may do that has brought the last change of it: no names that it may not claim.
         self.rights: Rights | None = None
 
     @property

@@ -11,7 +11,7 @@ Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
@@ -98,7 +98,6 @@ class FarHubs:
         rules: Where their rules go.
         services: Where what they serve goes.
         names: Where the names of their clients go.
-        rights_of: Says what the link that leads to a hub may do.
         turn: Gives the steps.
         account: Is charged for them.
     """
@@ -109,7 +108,6 @@ class FarHubs:
         "_hubs",
         "_names",
         "_prefixes",
-        "_rights_of",
         "_rules",
         "_services",
         "_steps",
@@ -122,7 +120,6 @@ class FarHubs:
         rules: RuleSubscriptions,
         services: Requests,
         names: Names,
-        rights_of: Callable[[bytes], Rights | None],
         turn: Turn,
         account: Account,
     ) -> None:
@@ -132,7 +129,6 @@ class FarHubs:
         self._prefixes = prefixes
         self._rules = rules
         self._names = names
-        self._rights_of = rights_of
         self._services = services
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
@@ -163,9 +159,15 @@ class FarHubs:
         far = self._hubs.get(hub)
         return far.served.keys() if far is not None else ()
 
-    def change(self, hub: bytes, change: Interests) -> None:
-        """What a hub wants has changed."""
-        self._steps.append(self._changing(hub, change))
+    def change(self, hub: bytes, change: Interests, rights: Rights | None) -> None:
+        """What a hub wants has changed.
+
+        Args:
+            hub: Which.
+            change: What.
+            rights: Of the link that has brought it: names that it may not claim are not taken.
+        """
+        self._steps.append(self._changing(hub, change, rights))
         self._turn.request()
 
     def go_on(self) -> None:
@@ -179,10 +181,11 @@ class FarHubs:
             yield self._steps[0]
             self._steps.popleft()
 
-    def _changing(self, hub: bytes, change: Interests) -> Iterator[None]:
+    def _changing(self, hub: bytes, change: Interests, rights: Rights | None) -> Iterator[None]:
         far = self._hubs.get(hub)
         if far is None:
             far = self._hubs[hub] = FarHub(hub)
+        far.rights = rights
         before = far.held
         yield from self._prefixes.changing(far, _prefixes(change.added), _prefixes(change.removed))
         yield from self._rules.changing(far, _rules(change.added), _rules(change.removed))
@@ -208,7 +211,6 @@ class FarHubs:
         """Hand names on, some at once. What is refused of them is counted there; nobody can be told."""
         if held or released:
             self._names.know(far, far.hub)
-            far.rights = self._rights_of(far.hub)
         for some in _batched(held):
             with suppress(RejectedError):
                 self._names.hear(far, some, ())

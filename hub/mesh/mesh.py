@@ -73,7 +73,8 @@ class Mesh(Generic[L]):
         hub: The id of this hub.
         name: What it is called, for people.
         on_trees: Called when messages may take other ways than before: what was remembered of `onward` holds no more.
-        on_interest: Called with a hub, and how what is wanted there has changed.
+        on_interest: Called with a hub, how what is wanted there has changed, and the link that has brought it; None if
+            the hub is forgotten.
         on_due: Called with a link that is to be told something: `take` has it.
         on_reach: Called with a hub, and whether it can be reached again, or no longer; up to a second late.
         on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
@@ -119,7 +120,7 @@ class Mesh(Generic[L]):
         name: str = "",
         *,
         on_trees: Callable[[], object],
-        on_interest: Callable[[bytes, Interests], object],
+        on_interest: Callable[[bytes, Interests, L | None], object],
         on_due: Callable[[L], object],
         on_reach: Callable[[bytes, bool], object] = lambda *_: None,
         on_clash: Callable[[int], object] = lambda _: None,
@@ -247,7 +248,7 @@ class Mesh(Generic[L]):
         if heard.neighbours:
             self._relink(heard.hub)
         if heard.interest.added or heard.interest.removed:
-            self._on_interest(heard.hub, heard.interest)
+            self._on_interest(heard.hub, heard.interest, link)
 
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, in this order, and before any message that is routed later."""
@@ -374,7 +375,7 @@ class Mesh(Generic[L]):
                 change = self._knowledge.forget(record.hub)
                 self._graph.update(record.hub, self._knowledge.records)
                 if change.removed:
-                    self._on_interest(record.hub, change)
+                    self._on_interest(record.hub, change, None)
         self._tell_change(known)
         self._forget_s = FORGET_S + min(record.lost_s for record in self._knowledge.records.values())
 

@@ -17,7 +17,7 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 from hub.filter import Change, Filter
-from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.announcement import Announcement, Digest, Interests, Wanted
 from hub.mesh.mesh import Mesh
 from tests.mesh_simulation.network import Clock, End, Message, Origin
 from tests.mesh_simulation.truth import BrokenPromiseError, Truth
@@ -198,7 +198,7 @@ class Hub:
     def _forget_routes(self) -> None:
         self._routes.clear()
 
-    def _interest(self, hub: bytes, change: Change) -> None:
+    def _interest(self, hub: bytes, change: Interests, _: End | None) -> None:
         prefixes = self.interests.setdefault(hub, set())
         prefixes.difference_update(change.removed)
         prefixes.update(change.added)

@@ -11,7 +11,7 @@ import pytest
 from hub.errors import RejectedError
 from hub.filter import Change
 from hub.limits import MeshLimits
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Wanted
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.mesh import BURST, FORGET_S, OUTBID_LIMIT, SETTLE_S, Mesh
 from hub.origin import EPOCH_LIMIT, Origin
@@ -41,7 +41,7 @@ class Hub:
     def _count_trees(self) -> None:
         self.trees += 1
 
-    def _note(self, hub: bytes, change: Change) -> None:
+    def _note(self, hub: bytes, change: Interests, _: Link | None) -> None:
         wanted = self.wanted.setdefault(hub, set())
         assert wanted.isdisjoint(change.added)
         assert wanted.issuperset(change.removed)

@@ -7,6 +7,7 @@ import pytest
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
+from hub.mesh.announcement import Announcement
 from hub.names.claim import Announced, Standing, Wish
 from hub.policy.policy import DECIDED_LIMIT
 from hub.request_frame import FLAG_NAMED, Status
@@ -271,3 +272,20 @@ def test_names_that_a_peer_announces() -> None:
     assert hall.core.names.statistics().far == 2
     assert hall.core.names.statistics().unheard_total == 1
     assert hall.core.names.register.owner("org.example.A") is None
+
+
+def test_names_that_a_hub_of_the_mesh_announces() -> None:
+    """Those that the link may not claim which has brought them are not taken, from whichever hub they are."""
+    hall = Hall(POLICY)
+    link = hall.join("east", role=Role.LINK)
+    core, east, beyond = hall.core, b"east" * 4, b"west" * 4
+    core.link(link.handler, east, lambda: None)
+    names = ("org.site.a", "org.example.A", "org.site.b")
+    for hub, mark in ((east, "x"), (beyond, "y")):
+        announced = tuple(Announced(name + mark, (), 1, 1) for name in names)
+        core.mesh.hear(link.handler, Announcement(hub, 0, 1, "", ((core.mesh.hub, 1),), announced))
+    core.flush()
+    register = core.names.register
+    assert [register.owner(name + "x") is not None for name in names] == [True, False, True]
+    assert [register.owner(name + "y") is not None for name in names] == [True, False, True]
+    assert core.names.statistics().unheard_total == 2
