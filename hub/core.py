@@ -277,9 +277,8 @@ class Core:
             hub: The id of the hub at its far side, to which there is no other link.
             on_mesh: Called when the far side is to be told something: `mesh.take` has it.
         """
-        if not self._on_mesh:
-            own = OwnInterests(self.mesh) if self._own is None else self._own
-            self._own = own
+        if self._own is None:
+            own = self._own = OwnInterests(self.mesh)
             self.prefixes.asked_of_links.tell(own, own.change_filter)
             self.rules.tell(own, own.change_rule)
             self.requests.announce(own, own.change_served)

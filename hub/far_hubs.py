@@ -45,20 +45,12 @@ def _batched(items: list[T]) -> list[list[T]]:
     return [items[start : start + _NAMES_PER_STEP] for start in range(0, len(items), _NAMES_PER_STEP)]
 
 
-def _prefixes(interests: Iterable[Interest]) -> list[str]:
-    return [one for one in interests if isinstance(one, str)]
-
-
-def _rules(interests: Iterable[Interest]) -> list[Rule]:
-    return [one for one in interests if isinstance(one, Rule)]
-
-
-def _names(interests: Iterable[Interest]) -> list[Announced]:
-    return [one for one in interests if isinstance(one, Announced)]
+def _of_kind(kind: type[T], interests: Iterable[Interest]) -> list[T]:
+    return [one for one in interests if isinstance(one, kind)]
 
 
 def _served(interests: Iterable[Interest]) -> list[str]:
-    return [one.prefix for one in interests if isinstance(one, Served)]
+    return [one.prefix for one in _of_kind(Served, interests)]
 
 
 class WantedThere(Collection[str]):
@@ -187,10 +179,10 @@ class FarHubs:
             far = self._hubs[hub] = FarHub(hub)
         far.rights = rights
         before = far.held
-        yield from self._prefixes.changing(far, _prefixes(change.added), _prefixes(change.removed))
-        yield from self._rules.changing(far, _rules(change.added), _rules(change.removed))
+        yield from self._prefixes.changing(far, _of_kind(str, change.added), _of_kind(str, change.removed))
+        yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
         yield from self._services.changing(far, _served(change.added), _served(change.removed))
-        yield from self._change_names(far, _names(change.added), _names(change.removed))
+        yield from self._change_names(far, _of_kind(Announced, change.added), _of_kind(Announced, change.removed))
         self._held += far.held - before
         self._account.update(self._held * _INTEREST_BYTES)
         if not far.held:

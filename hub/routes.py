@@ -314,7 +314,7 @@ class Routes:
         """
         if isinstance(owner, Handler):
             return self._route(topic, (owner,), sender)
-        ways = self._ways(topic, [owner.hub])
+        ways = self._ways([owner.hub], Audience(topic) if self.is_guarded else None)
         links = () if ways is None else ways.mesh.onward(ways.mesh.hub, ways.far)
         if ways is None or not links:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, "the hub that has this name cannot be reached")
@@ -350,17 +350,22 @@ class Routes:
                 far.append(one.hub)
             else:
                 here.append(cast("Handler", one))
-        admitted = filter(Audience(topic).admits, here) if self.is_guarded else here
-        return self._route(topic, tuple(sorted(admitted, key=_by_id)), sender, self._ways(topic, far))
+        audience = Audience(topic) if self.is_guarded else None
+        admitted = here if audience is None else filter(audience.admits, here)
+        return self._route(topic, tuple(sorted(admitted, key=_by_id)), sender, self._ways(far, audience))
 
-    def _ways(self, topic: str, far: list[bytes]) -> Ways | None:
-        """Return where messages lead that some other hubs want; None for nowhere."""
+    def _ways(self, far: list[bytes], audience: Audience | None) -> Ways | None:
+        """Return where messages lead that some other hubs want; None for nowhere.
+
+        Args:
+            far: The ids of these hubs.
+            audience: Says which links may have them; None: all.
+        """
         if not far or self._mesh is None:
             return None
         barred: frozenset[Handler] = frozenset()
-        if self.is_guarded:
-            admits = Audience(topic).admits
-            barred = frozenset(link for link in self._mesh.links if not admits(link))
+        if audience is not None:
+            barred = frozenset(link for link in self._mesh.links if not audience.admits(link))
         return Ways(self._mesh, tuple(sorted(far)), barred)
 
     def _route(

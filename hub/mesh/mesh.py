@@ -351,7 +351,7 @@ class Mesh(Generic[L]):
         self._look_s = math.inf
         records, reached = self._knowledge.records, self._graph.reached
         for hub, record in records.items():
-            was_lost, is_lost = record.lost_s < math.inf, hub not in reached
+            was_lost, is_lost = record.is_lost, hub not in reached
             record.lost_s = min(record.lost_s, self._changed_s) if is_lost else math.inf
             if is_lost is not was_lost:
                 self._on_reach(hub, not is_lost)
