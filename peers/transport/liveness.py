@@ -78,8 +78,12 @@ class Liveness:
         return self._ping_timeout_s / 2
 
     def has_overslept(self, now_s: float) -> bool:
-        """Whether nothing was heard for so long that the hub may have begun to give this side up."""
-        return now_s - self.heard_s >= self._ping_after_s
+        """Whether nothing was heard for so long that the hub may have begun to give this side up.
+
+        It adds as `check` does: who was sent a PING has been silent for so long. (A difference of the same two times
+        may be smaller by rounding.)
+        """
+        return now_s >= self.heard_s + self._ping_after_s
 
     def check(self, now_s: float, *, reading: bool) -> Step:
         """Decide what the connection must do now.

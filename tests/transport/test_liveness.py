@@ -55,3 +55,12 @@ def test_overslept() -> None:
     liveness = Liveness(100.0)
     assert not liveness.has_overslept(119.0)
     assert liveness.has_overslept(120.0)
+
+
+def test_who_is_asked_has_overslept() -> None:
+    """A side that has asked for a sign of life has overslept at that same time, however the two times are rounded."""
+    for milliseconds in range(1000):
+        liveness = Liveness(milliseconds / 1000, ping_after_s=0.001)
+        now_s = liveness.check(liveness.heard_s, reading=True).next_s
+        assert liveness.check(now_s, reading=True).act is Act.PING
+        assert liveness.has_overslept(now_s)
