@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from dataclasses import replace
 from typing import Protocol
 
 from hub.errors import CloseCode
@@ -82,22 +83,40 @@ class Dialler:
         endpoint: Where the peer is.
         peer: What it is.
         backoff: How long to wait between attempts.
+        address: The one of the addresses of the endpoint's host that is dialled; empty for whichever answers.
     """
 
-    __slots__ = ("_backoff", "_endpoint", "_node", "_peer", "attempts", "last_reason")
+    __slots__ = (
+        "_address",
+        "_backoff",
+        "_endpoint",
+        "_node",
+        "_peer",
+        "attempts",
+        "is_connected",
+        "is_leaving",
+        "last_reason",
+    )
 
-    def __init__(self, node: Node, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self, node: Node, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None, *, address: str = ""
+    ) -> None:
         self._node = node
         self._endpoint = endpoint
         self._peer = peer
         self._backoff = backoff or Backoff.for_link()
+        self._address = address
+        self.is_leaving = False
+        """Whether nobody is to be dialled any more: a connection that there is stays until it is lost."""
+        self.is_connected = False
+        """Whether there is a connection now, be it one that waits for its place."""
         self.last_reason = ""
         """Why there was no link, as it was logged last; empty once there was one again."""
         self.attempts = 0
 
     async def run(self) -> None:
-        """Dial until cancelled, or until the hub stops."""
-        while not self._node.draining:
+        """Dial until cancelled, until the hub stops, or until there is no connection while it `is_leaving`."""
+        while not (self._node.draining or self.is_leaving):
             self.attempts += 1
             attempt = self._peer.attempt()
             reason = await self._make(attempt.connection)
@@ -110,11 +129,19 @@ class Dialler:
             if not attempt.was_linked:
                 self._peer.failed(reason)
             if reason != self.last_reason:
-                self._node.log.warning("no link to peer", peer=self._endpoint.location, reason=reason)
+                self._node.log.warning("no link to peer", peer=self._shown, reason=reason)
                 self.last_reason = reason
+            if self.is_leaving:
+                return
             if is_held:
                 await self._wait_for_place(attempt.far_id)
             await asyncio.sleep(self._backoff.next_s())
+
+    @property
+    def _shown(self) -> str:
+        """Where the peer is, for people."""
+        location = self._endpoint.location
+        return f"{location} ({self._address})" if self._address else location
 
     async def _wait_for_place(self, far_id: bytes) -> None:
         """Wait while another link to the same far side stands; where that cannot be known, for a long time at most."""
@@ -139,12 +166,15 @@ class Dialler:
         except asyncio.CancelledError:
             connection.abandon()
             raise
+        self.is_connected = True
         try:
             await lost
         except asyncio.CancelledError:
             if not self._node.draining:  # then the daemon lets it write out what is queued
                 connection.abort()
             raise
+        finally:
+            self.is_connected = False
         return connection.reason
 
     async def _connect(self, connection: Connection) -> None:
@@ -152,13 +182,19 @@ class Dialler:
         endpoint = self._endpoint
         if endpoint.scheme is Scheme.UNIX:
             await loop.create_unix_connection(lambda: connection, endpoint.path)
-        else:
-            await loop.create_connection(lambda: connection, endpoint.host, endpoint.port, ssl=self._peer.tls())
+            return
+        tls = self._peer.tls()
+        name = None if tls is None else endpoint.host  # its certificate is for that, whichever address is dialled
+        host = self._address or endpoint.host
+        await loop.create_connection(lambda: connection, host, endpoint.port, ssl=tls, server_hostname=name)
 
 
-def hub_dialler(node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None) -> Dialler:
-    """Keep a link to a peer hub, whose handler gets that queue."""
-    return Dialler(node, endpoint, _PeerHub(node, endpoint, queue), backoff)
+def hub_dialler(
+    node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None, *, address: str = ""
+) -> Dialler:
+    """Keep a link to a peer hub, whose handler gets that queue; see `Dialler`."""
+    place = replace(endpoint, host=address) if address else endpoint  # so that links of one name can be told apart
+    return Dialler(node, endpoint, _PeerHub(node, place, queue), backoff, address=address)
 
 
 class _HubAttempt:

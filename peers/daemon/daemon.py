@@ -38,6 +38,7 @@ from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
 from peers.connections.dialler import Dialler, hub_dialler
 from peers.connections.listener import Listener, bind
+from peers.connections.name_dialler import NameDialler, is_name
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
@@ -267,12 +268,17 @@ class Daemon:
         make = self._maker(Endpoint(Scheme.UNIX, path="/in/this/process"))
         await self.node.loop.connect_accepted_socket(make, sock)
 
-    def _dialler(self, peer: Endpoint) -> Dialler:
+    def _dialler(self, peer: Endpoint) -> Dialler | NameDialler:
         if peer.scheme is Scheme.ZEEK_WS:
             return bridge_dialler(self.node, peer, self._queue(peer))
         if peer.scheme.is_zeek:
             return broker_dialler(self._peerings, peer, self._queue(peer))
-        return hub_dialler(self.node, peer, self.node.settings.queue)
+        if is_name(peer):
+            return NameDialler(self.node, peer, lambda address: self._hub_dialler(peer, address))
+        return self._hub_dialler(peer)
+
+    def _hub_dialler(self, peer: Endpoint, address: str = "") -> Dialler:
+        return hub_dialler(self.node, peer, self.node.settings.queue, address=address)
 
     def _tell_exposure(self) -> None:
         """Warn of listeners whom strangers may use, and note by which names browsers may ask for them."""
