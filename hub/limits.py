@@ -10,7 +10,22 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["CoreLimits", "HandlerLimits", "MeshLimits", "NameLimits", "RequestLimits", "RouteLimits"]
+__all__ = [
+    "ADDRESSES_LIMIT",
+    "ADDRESS_LIMIT_BYTES",
+    "CoreLimits",
+    "HandlerLimits",
+    "MeshLimits",
+    "NameLimits",
+    "RequestLimits",
+    "RouteLimits",
+]
+
+ADDRESSES_LIMIT = 8
+"""Most addresses that a hub of a mesh may tell of itself: a machine has a few, by name and by number."""
+
+ADDRESS_LIMIT_BYTES = 256
+"""Longest of them, bytes: the longest host name there is, which nobody has, would be a little too long."""
 
 
 class HandlerLimits(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hub.limits import RequestLimits
+from hub.limits import ADDRESSES_LIMIT, RequestLimits
 from hub.overflow import Overflow, QueueLimits
 
 __all__ = [
@@ -64,6 +64,7 @@ _ORIGIN = r"^(null|[a-z][a-z0-9+.-]*://[^/?#@\s\x00-\x1f\x7fA-Z]+)$"
 _HOST_NAME = r"^(\*|[^\s/?#@:\[\]\\\x00-\x1f\x7fA-Z]{1,253})$"
 """A host name as browsers send it, without a port; or `*`."""
 
+_Urls = Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=2048)]
 
 _LIVE = Meta(extra={"live": True})
 """A reload changes it, for those who come and for what is due from then on. Other keys need a restart: what was made of
@@ -367,7 +368,16 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much a hub keeps of the other hubs of its mesh."""
+    """How much a hub keeps of the other hubs of its mesh, and where they find it."""
+
+    advertise: Annotated[
+        tuple[_Urls, ...],
+        Meta(
+            max_length=ADDRESSES_LIMIT,
+            description="Where other hubs of the mesh may dial this one; they are told.",
+            extra={"unit": f"at most {ADDRESSES_LIMIT} URLs such as 'tls://hub-1.example.org:7400'"},
+        ),
+    ] = ()
 
     hubs: Annotated[
         int,
@@ -503,9 +513,6 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Form of a line; auto is text on a terminal and JSON otherwise."),
         _LIVE,
     ] = "auto"
-
-
-_Urls = Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=2048)]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

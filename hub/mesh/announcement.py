@@ -60,6 +60,8 @@ class Announcement(NamedTuple):
     """What is wanted there."""
     removed: tuple[Interest, ...] = ()
     """What is no longer wanted there."""
+    addresses: tuple[str, ...] = ()
+    """URLs at which other hubs may dial it. As the name, it never changes, and stands where `base` is 0."""
 
 
 class Digest(NamedTuple):

@@ -72,6 +72,7 @@ class Mesh(Generic[L]):
     Args:
         hub: The id of this hub.
         name: What it is called, for people.
+        addresses: URLs at which other hubs may dial it.
         on_trees: Called when messages may take other ways than before: what was remembered of `onward` holds no more.
         on_interest: Called with a hub, how what is wanted there has changed, and the link that has brought it; None if
             the hub is forgotten.
@@ -119,6 +120,7 @@ class Mesh(Generic[L]):
         hub: bytes,
         name: str = "",
         *,
+        addresses: tuple[str, ...] = (),
         on_trees: Callable[[], object],
         on_interest: Callable[[bytes, Interests, L | None], object],
         on_due: Callable[[L], object],
@@ -129,7 +131,7 @@ class Mesh(Generic[L]):
         limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
     ) -> None:
         own = Record(hub)
-        own.name = name
+        own.name, own.addresses = name, addresses
         own.seq = 1
         self.hub = hub
         # What is said of whatever enters the mesh here now; its epoch only grows.

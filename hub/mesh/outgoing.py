@@ -154,7 +154,9 @@ def _announcement(record: Record, due: _Due) -> Announcement:
     wants = record.wants
     if not due.base:
         neighbours = tuple(record.neighbours.items())
-        return Announcement(record.hub, 0, record.seq, record.name, neighbours, tuple(wants))
+        return Announcement(
+            record.hub, 0, record.seq, record.name, neighbours, tuple(wants), addresses=record.addresses
+        )
     return Announcement(
         record.hub,
         due.base,

@@ -21,11 +21,13 @@ class Record:
         hub: Its id.
     """
 
-    __slots__ = ("hub", "left_out", "lost_s", "name", "neighbours", "seq", "wants")
+    __slots__ = ("addresses", "hub", "left_out", "lost_s", "name", "neighbours", "seq", "wants")
 
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
         self.name = ""
+        # URLs at which it says that other hubs may dial it; nobody has looked whether they are any.
+        self.addresses: tuple[str, ...] = ()
         # The number of its last announcement that is known here; 0 before the first. It only grows.
         self.seq = 0
         # The hubs that it says it is linked with, each with the cost.
@@ -52,6 +54,8 @@ class Record:
         self.seq = announcement.seq
         if announcement.name:
             self.name = announcement.name
+        if announcement.addresses and not announcement.base:
+            self.addresses = announcement.addresses
         if announcement.neighbours is not None:
             self.neighbours = dict(announcement.neighbours)
         wants = self.wants

@@ -1,8 +1,8 @@
 """`graph`: the mesh as this hub knows it, a page at a time: its hubs, and the links of each.
 
-Asked as `$hub/mesh/graph`, by whom the policy grants that: it tells ids and names of hubs, and how many prefixes are
-wanted there; no topics, no users, no addresses. Owner: nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs
-for each hub and link of the answer, which has about `PAGE` of them.
+Asked as `$hub/mesh/graph`, by whom the policy grants that: it tells ids and names of hubs, how many prefixes are wanted
+there, and the addresses that they tell everybody; no topics, no users. Owner: nobody. Cost: about 0.5 µs for each hub
+of the mesh, and 1 µs for each hub and link of the answer, which has about `PAGE` of them.
 
 Pages are looked at one after the other, and the mesh may change between them; each is as things stand at that time.
 """
@@ -63,6 +63,7 @@ def _described(node: Node, record: Record) -> dict[str, Any]:
         "own": record.hub == node.id,
         "prefixes": len(record.wants),
         "left_out": record.left_out,
+        "addresses": list(record.addresses),
         "lost": None if record.hub in graph.reached else _lost_at(node, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
     }

@@ -94,6 +94,7 @@ class Flags:
     names_queue: Annotated[str | None, _help("names.queue")] = None
     names_total: Annotated[str | None, _help("names.total")] = None
     names_per_peer: Annotated[str | None, _help("names.per_peer")] = None
+    mesh_advertise: Annotated[list[str] | None, _help("mesh.advertise")] = None
     mesh_hubs: Annotated[str | None, _help("mesh.hubs")] = None
     mesh_links: Annotated[str | None, _help("mesh.links")] = None
     mesh_prefixes: Annotated[str | None, _help("mesh.prefixes")] = None

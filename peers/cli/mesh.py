@@ -16,7 +16,7 @@ from peers.cli.url import HubFlags
 
 __all__ = ["mesh"]
 
-_HUBS = ("hub", "name", "prefixes", "links", "reachable")
+_HUBS = ("hub", "name", "prefixes", "links", "reachable", "addresses")
 _LINKS = ("link between", "name", "and", "name", "cost")
 
 
@@ -45,7 +45,7 @@ def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
-    return row["hub"], row["name"], row["prefixes"], len(row["links"]), _reachable(row)
+    return row["hub"], row["name"], row["prefixes"], len(row["links"]), _reachable(row), " ".join(row["addresses"])
 
 
 def _reachable(row: dict[str, Any]) -> str:

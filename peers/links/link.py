@@ -120,7 +120,7 @@ class Link:
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
         if hello.mesh:
             node.core.attach(handler)
-            news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler))
+            news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler), hello.mesh)
             node.core.link(handler, hello.id, news.tell)
         else:
             self._tell_directly(handler, hello)

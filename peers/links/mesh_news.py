@@ -29,14 +29,18 @@ class MeshNews:
         due: Called with this object when there is something to tell.
         limit_bytes: Largest body that the peer takes.
         take: Returns what the peer is to be told, and forgets it.
+        version: Of the mesh that the peer speaks.
     """
 
-    __slots__ = ("_due", "_limit_bytes", "_rest", "_take")
+    __slots__ = ("_due", "_limit_bytes", "_rest", "_take", "_version")
 
-    def __init__(self, due: Callable[[MeshNews], None], limit_bytes: int, take: Callable[[], list[Told]]) -> None:
+    def __init__(
+        self, due: Callable[[MeshNews], None], limit_bytes: int, take: Callable[[], list[Told]], version: int
+    ) -> None:
         self._due = due
         self._limit_bytes = limit_bytes
         self._take = take
+        self._version = version
         # What was taken and is not written yet; None for nothing.
         self._rest: Iterator[bytes] | None = None
 
@@ -47,7 +51,8 @@ class MeshNews:
     def take(self) -> bytes:
         """Return the next portion."""
         if self._rest is None:
-            self._rest = chain.from_iterable(encode_routing(told, self._limit_bytes) for told in self._take())
+            version = self._version
+            self._rest = chain.from_iterable(encode_routing(told, self._limit_bytes, version) for told in self._take())
         portion = b"".join(islice(self._rest, _FRAMES_PER_PORTION))
         if portion:
             self._due(self)  # there may be more

@@ -253,6 +253,7 @@ class Node:
             on_clash=Clashes(self.id, self._loop_s).tell,
             hub_id=self.id,
             hub_name=self.name,
+            addresses=settings.mesh.advertise,
             memory=self.memory,
             quotas=Quotas(totals(settings, self.memory.limit_bytes)),
         )

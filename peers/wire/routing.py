@@ -7,13 +7,15 @@ The body is a msgpack array with a number in front:
 | `[1, [[hub, seq], ...]]` | `Digest`: which hubs the speaker knows, each up to which announcement |
 | `[2, hub]` | `Wanted`: a full copy is wanted of what is known of that hub |
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
+| `[4, (the same), addresses]` | `AddressedPart`: the first one, of a hub that has addresses |
 
 ```
 Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ decode_routing, Assembly.add ─▶ Announcement
 ```
 
 The parts of an announcement have the same hub, base and seq, and count up from 0. Parts about other hubs may stand
-between them. A newer announcement of the same hub takes the place of one that is not complete.
+between them. A newer announcement of the same hub takes the place of one that is not complete. A far side whose mesh is
+of version 1 takes no addresses: it is told all else.
 
 Owner: each connection has an `Assembly`; the rest is without state. Invariant: what is taken has ids of 16 bytes,
 numbers in their ranges, and valid prefixes and rules, none of the hub's own topics, which cross no link. What an
@@ -26,6 +28,7 @@ Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import count
 from typing import Annotated, NamedTuple, cast
 
@@ -34,16 +37,25 @@ import msgspec
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT, check_labels
+from hub.limits import ADDRESS_LIMIT_BYTES, ADDRESSES_LIMIT
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Served, Told, Wanted
 from hub.names.claim import Announced
 from hub.names.grammar import check_name
 from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
-from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES
+from peers.wire.hello import ID_BYTES, MESH_VERSION, NAME_LIMIT_BYTES
 from peers.wire.kinds import Kind
 from peers.wire.names import LATEST_US
 
-__all__ = ["ENTRIES_PER_PART", "HUBS_LIMIT", "AnnouncementPart", "Assembly", "decode_routing", "encode_routing"]
+__all__ = [
+    "ENTRIES_PER_PART",
+    "HUBS_LIMIT",
+    "AddressedPart",
+    "AnnouncementPart",
+    "Assembly",
+    "decode_routing",
+    "encode_routing",
+]
 
 ENTRIES_PER_PART = 1_000
 """Most neighbours, prefixes and rules together in one part: a turn's share of a connection, as with SUBSCRIBE."""
@@ -62,6 +74,9 @@ _NUMBER_BYTES = 9
 
 _AROUND_BYTES = 128
 """The most that a body takes beside its lists: an id, a name, numbers, lengths."""
+
+_ADDRESSED_VERSION = 2
+"""From this version of the mesh on, a far side takes addresses."""
 
 _Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
@@ -105,19 +120,29 @@ class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forb
         return len(self.neighbours or ()) + len(self.added) + len(self.removed)
 
 
+class AddressedPart(AnnouncementPart, frozen=True, array_like=True, tag=4, forbid_unknown_fields=True):
+    """The first part of a full copy of a hub that has addresses."""
+
+    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=ADDRESSES_LIMIT)]
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart).decode
+_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | AddressedPart).decode
 
 
-def encode_routing(item: Told, limit_bytes: int) -> Iterator[bytes]:
+def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) -> Iterator[bytes]:
     """Yield the frames that tell an item: one, but for an announcement that is cut into parts.
 
     Args:
         item: What is to be told.
         limit_bytes: Largest body that the far side takes. One neighbour, prefix or hub is told whatever its size.
+        version: Of the mesh that the far side speaks.
     """
     match item:
         case Announcement():
+            room_bytes = limit_bytes - _AROUND_BYTES if version >= _ADDRESSED_VERSION else 0
+            if _addresses_bytes(item) > room_bytes:
+                item = item._replace(addresses=())
             for part in _parts(item, limit_bytes):
                 yield encode_frame(Kind.ROUTING, _encode(part))
         case Digest():
@@ -137,14 +162,16 @@ class _Lists(NamedTuple):
 
 
 def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[AnnouncementPart]:
-    hub, base, seq, name, neighbours, *_ = announcement
+    hub, base, seq, name, neighbours, *_, addresses = announcement
     cut = _cut(announcement, limit_bytes)
     lists: _Lists | None = next(cut)
     for part in count():
         if lists is None:
             return
         following = next(cut, None)
-        yield AnnouncementPart(
+        is_addressed = part == 0 and bool(addresses)
+        made = partial(AddressedPart, addresses=addresses) if is_addressed else AnnouncementPart
+        yield made(
             hub,
             base,
             seq,
@@ -161,7 +188,7 @@ def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[Announcemen
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
     """Cut neighbours, prefixes and rules into what one part holds; one part is there in any case."""
     lists = _Lists([], [], [])
-    entries, size_bytes = 0, _AROUND_BYTES
+    entries, size_bytes = 0, _AROUND_BYTES + _addresses_bytes(announcement)
     for entry, entry_bytes, where in _entries(announcement):
         if entries and (entries == ENTRIES_PER_PART or size_bytes + entry_bytes > limit_bytes):
             yield lists
@@ -171,6 +198,11 @@ def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
         entries += 1
         size_bytes += entry_bytes
     yield lists
+
+
+def _addresses_bytes(announcement: Announcement) -> int:
+    """Return the most bytes that the addresses take."""
+    return sum(len(address.encode()) + _BESIDE_BYTES for address in announcement.addresses)
 
 
 def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | Interest, int, int]]:
@@ -222,6 +254,9 @@ def _check(part: AnnouncementPart) -> None:
         raise _refusal(f"an announcement that leads from {part.base} to {part.seq}")
     if len(part.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
         raise _refusal(f"a name is over {NAME_LIMIT_BYTES} bytes")
+    for address in part.addresses if isinstance(part, AddressedPart) else ():
+        if len(address.encode("utf-8", "replace")) > ADDRESS_LIMIT_BYTES or not address.isprintable():
+            raise _refusal(f"an address is over {ADDRESS_LIMIT_BYTES} bytes, or not printable")
     if part.entries > ENTRIES_PER_PART:
         raise _refusal(f"{part.entries} neighbours, prefixes and rules in one part, the limit is {ENTRIES_PER_PART}")
     if not (part.last or part.entries):
@@ -302,9 +337,9 @@ class _Begun:
         """Return the whole."""
         first = self._first
         neighbours = None if first.neighbours is None else tuple(self._neighbours)
-        return Announcement(
-            first.hub, first.base, first.seq, first.name, neighbours, tuple(self._added), tuple(self._removed)
-        )
+        addresses = first.addresses if isinstance(first, AddressedPart) else ()
+        added, removed = tuple(self._added), tuple(self._removed)
+        return Announcement(first.hub, first.base, first.seq, first.name, neighbours, added, removed, addresses)
 
 
 class Assembly:

@@ -10,6 +10,13 @@ from typing import Any
 from peers.cli.mesh import _graph, _tables
 from tests.cli.programs import PATIENCE_S, hub, run_hub
 
+ADVERTISED = [
+    "--mesh-advertise",
+    "tcp://10.0.0.1:7400",
+    "--mesh-advertise",
+    "tls://first.example.org:7400",
+]
+
 
 def printed(url: str, *arguments: str) -> list[str]:
     """The lines that a command prints."""
@@ -23,7 +30,7 @@ def test_two_hubs(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     with (
-        run_hub(tmp_path / "a", "--name", "first") as first,
+        run_hub(tmp_path / "a", "--name", "first", *ADVERTISED) as first,
         run_hub(tmp_path / "b", "--name", "second", "--peer", first.tcp) as second,
     ):
         until_s = time.monotonic() + PATIENCE_S
@@ -34,9 +41,10 @@ def test_two_hubs(tmp_path: Path) -> None:
         assert rows["first"]["links"] == {other: 1}
         assert (rows["first"]["own"], rows["second"]["own"]) == (False, True)
         lines = printed(second.tcp)
-        assert lines[0].split() == ["hub", "name", "prefixes", "links", "reachable"]
+        assert lines[0].split() == ["hub", "name", "prefixes", "links", "reachable", "addresses"]
         assert sorted(line.split()[:2] for line in lines[1:3]) == sorted([[one, "first"], [other, "second"]])
-        assert sorted(line.split(maxsplit=4)[4] for line in lines[1:3]) == ["this hub", "yes"]
+        ends = sorted(" ".join(line.split()[4:]) for line in lines[1:3])
+        assert ends == ["this hub -", "yes tcp://10.0.0.1:7400 tls://first.example.org:7400"]
         assert lines[3] == ""
         assert len(lines) == 6
         lower, higher = sorted([(one, "first"), (other, "second")])
@@ -50,17 +58,18 @@ def test_two_hubs(tmp_path: Path) -> None:
 
 def row(hub_id: str, name: str, *, lost: float | None = None, own: bool = False, **links: int) -> dict[str, Any]:
     """A hub as the hub tells of it."""
-    return {"hub": hub_id, "name": name, "own": own, "prefixes": 1200, "left_out": 0, "lost": lost, "links": links}
+    known = {"prefixes": 1200, "left_out": 0, "addresses": []}
+    return {"hub": hub_id, "name": name, "own": own, "lost": lost, "links": links} | known
 
 
 def test_a_hub_that_cannot_be_reached() -> None:
     """It is said since when; a name cannot steer a terminal, nor Graphviz; a link to a hub of no page is shown."""
     rows = [row("aa", 'n"\\\n', own=True, bb=3), row("bb", "", aa=3, ab=1), row("cc", "c", lost=1_795_000_000.0)]
     assert list(_tables(rows)) == [
-        "hub  name       prefixes  links  reachable",
-        'aa   n"\\\\u000a     1,200      1  this hub',
-        "bb   -             1,200      2  yes",
-        "cc   c             1,200      0  no, since 2026-11-18 11:06:40 UTC",
+        "hub  name       prefixes  links  reachable                          addresses",
+        'aa   n"\\\\u000a     1,200      1  this hub                           -',
+        "bb   -             1,200      2  yes                                -",
+        "cc   c             1,200      0  no, since 2026-11-18 11:06:40 UTC  -",
         "",
         "link between  name       and  name  cost",
         'aa            n"\\\\u000a  bb   -        3',

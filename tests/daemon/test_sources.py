@@ -266,6 +266,35 @@ def test_wrong_peer(url: str, cause: str) -> None:
     assert cause in error.reason
 
 
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("tcp://h:0", "port 0"),
+        ("unix:///run/hub.sock", "over tcp:// or tls://, not unix://"),
+        ("ws://h:7401", "over tcp:// or tls://, not ws://"),
+        ("tcp://0.0.0.0:7400", "0.0.0.0 is no address that somebody else could dial"),
+        ("tls://[::]:7400", ":: is no address"),
+        ("tcp://h:1?messages=5", "URL of a listener"),
+        ("tcp://" + ".".join(["x" * 62] * 4) + ":7400", "has more than 256 bytes"),
+    ],
+)
+def test_wrong_advertised_address(url: str, cause: str) -> None:
+    """A URL at which no other hub could dial this one is told with source, key, URL and cause."""
+    error = refusal(environ={"HUB_MESH_ADVERTISE": url})
+    assert (error.source, error.key) == ("environment HUB_MESH_ADVERTISE", "mesh.advertise")
+    assert url[:200] in error.reason
+    assert cause in error.reason
+
+
+def test_advertised_addresses() -> None:
+    """As many as another hub would take; what is dialled may be this machine, where all hubs are on it."""
+    urls = [f"tcp://10.0.0.{number}:7400" for number in range(7)]
+    loaded = load({"mesh": {"advertise": [*urls, "tls://localhost:7400"]}}, {})
+    assert loaded.settings.mesh.advertise == (*urls, "tls://localhost:7400")
+    error = refusal({"mesh": {"advertise": [*urls, "tcp://a:1", "tcp://b:1"]}})
+    assert "at most 8 URLs" in error.reason
+
+
 def test_queue_of_a_listener() -> None:
     """A listener's query within the limits is kept with its endpoint."""
     loaded = load({"listen": ["tcp://h:0?messages=5&overflow=disconnect"]}, {})

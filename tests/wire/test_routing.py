@@ -47,6 +47,7 @@ announcements = st.builds(
     neighbours=st.none() | hubs,
     added=interests,
     removed=interests,
+    addresses=st.lists(st.sampled_from(["tcp://10.0.0.1:7400", "x" * 256, "ä" * 128]), max_size=8).map(tuple),
 )
 
 
@@ -131,6 +132,18 @@ def test_a_part_is_a_turns_work(count: int) -> None:
     assert [assembly.add(part) for part in parts][-1] == said
 
 
+def test_addresses_are_for_those_who_take_them() -> None:
+    """A far side of version 1 of the mesh is told all else; they stand in the first part, where there is room."""
+    said = large(2500)._replace(addresses=("tcp://10.0.0.1:7400", "tls://hub.example.org:7400"))
+    first, *further = map(msgpack.unpackb, bodies(said))
+    assert (first[0], first[-1]) == (4, list(said.addresses))
+    assert [one[0] for one in further] == [3, 3]
+    earlier = [frame.body for frame in frames_of(b"".join(encode_routing(said, 1 << 24, 1)))]
+    assert earlier == bodies(said._replace(addresses=()))
+    crowded = said._replace(addresses=("x" * 256,) * 8)
+    assert bodies(crowded, 2000) == bodies(crowded._replace(addresses=()), 2000)
+
+
 def test_a_digest_that_does_not_fit() -> None:
     """Tells of as many hubs as it can."""
     known = tuple((number.to_bytes(16, "big"), 2**32 - 1) for number in range(HUBS_LIMIT + 1))
@@ -170,7 +183,7 @@ BAD = {
     "no value": (b"\xc1", ""),
     "no array": (b"\x80", "array"),
     "an empty array": (b"\x90", ""),
-    "an unknown number": (msgpack.packb([4, HUB]), "4"),
+    "an unknown number": (msgpack.packb([5, HUB]), "5"),
     "a digest of short ids": (msgpack.packb([1, [[HUB[:15], 1]]]), "16"),
     "a digest of long ids": (msgpack.packb([1, [[HUB + b"x", 1]]]), "16"),
     "a digest of ids that are text": (msgpack.packb([1, [["h" * 16, 1]]]), "bytes"),
@@ -190,6 +203,10 @@ BAD = {
     "last is no truth": (array(last=1), "bool"),
     "no name": (array(name=None), "str"),
     "a long name": (array(name="ü" * 33), "a name is over 64 bytes"),
+    "too many addresses": (array(tag=4, addresses=["tcp://h:1"] * 10_000), "<= 8"),
+    "a long address": (array(tag=4, addresses=["x" * 257]), "an address is over 256 bytes"),
+    "an address that steers a terminal": (array(tag=4, addresses=["tcp://\x1b[2J:1"]), "not printable"),
+    "addresses without their number": (array(addresses=["tcp://h:1"]), "length"),
     "a neighbour with a short id": (array(neighbours=[[b"x", 1]]), "16"),
     "a cost of 0": (array(neighbours=[[OTHER, 0]]), ">= 1"),
     "too high a cost": (array(neighbours=[[OTHER, 2**32]]), "<= 4294967295"),

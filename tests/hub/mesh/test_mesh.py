@@ -20,7 +20,7 @@ from hub.origin import EPOCH_LIMIT, Origin
 class Hub:
     """A hub with its links, which carry everything at once."""
 
-    def __init__(self, number: int, limits: MeshLimits = MeshLimits()) -> None:  # noqa: B008
+    def __init__(self, number: int, limits: MeshLimits = MeshLimits(), *addresses: str) -> None:  # noqa: B008
         self.id = bytes([number]) * 16
         self.wanted: dict[bytes, set[str]] = {}
         self.trees = 0
@@ -30,6 +30,7 @@ class Hub:
         self.mesh: Mesh[Link] = Mesh(
             self.id,
             f"hub {number}",
+            addresses=addresses,
             on_trees=self._count_trees,
             on_interest=self._note,
             on_due=lambda _: None,
@@ -110,6 +111,21 @@ def test_a_row_of_hubs_knows_what_is_wanted_at_its_end() -> None:
     settle(a, b, c, now_s=2)
     assert a.wanted[c.id] == {"/y"}
     assert a.mesh.records[c.id].name == "hub 3"
+
+
+def test_the_addresses_of_a_hub_are_known_everywhere() -> None:
+    """Also to a hub that comes later; what somebody says of them in a change of something else is passed over."""
+    a, b, c = Hub(1), Hub(2), Hub(3, MeshLimits(), "tcp://10.0.0.3:7400")
+    connect(b, c)
+    settle(b, c, now_s=0)
+    connect(a, b)
+    settle(a, b, c, now_s=1)
+    assert a.mesh.records[c.id].addresses == b.mesh.records[c.id].addresses == ("tcp://10.0.0.3:7400",)
+    assert a.mesh.records[b.id].addresses == ()
+    seq = a.mesh.records[c.id].seq
+    (link,) = a.links
+    a.mesh.hear(link, Announcement(c.id, seq, seq + 1, addresses=("tcp://10.6.6.6:1",)))
+    assert a.mesh.records[c.id].addresses == ("tcp://10.0.0.3:7400",)
 
 
 def test_in_a_ring_each_hub_is_reached_by_one_way() -> None:
