@@ -22,7 +22,7 @@ from tests.mesh_simulation.network import SILENT_S
 from tests.mesh_simulation.truth import Counts
 from tests.mesh_simulation.world import Cable, Ending, World
 
-__all__ = ["SHAPES", "Plan", "cables_of", "run"]
+__all__ = ["SHAPES", "Plan", "cables_of", "large_plan", "run"]
 
 SHAPES = ("chain", "star", "ring", "full", "random")
 
@@ -59,6 +59,11 @@ class Plan(NamedTuple):
     """Whether all cables take the same time."""
     costs: tuple[int, ...] = (1,)
     """What links may cost."""
+
+
+def large_plan(hubs: int) -> Plan:
+    """Plan a history in which little happens to very many hubs."""
+    return Plan(seed=1, hubs=hubs, rounds=1, events=8, messages=100, publishers=3, even=True)
 
 
 def cables_of(shape: str, hubs: int, chance: Random, *, even: bool = False) -> Iterator[tuple[int, int, float]]:
