@@ -36,6 +36,7 @@ _SESSIONS = ("tests/spark: streams", "tests/spark: others")
 
 _LONG = (
     *_SESSIONS,
+    "tests/mesh_simulation/test_histories.py",
     "tests/spark/",
     "tests/packaging/",
     "tests/benchmarks/test_goals.py",
@@ -51,6 +52,14 @@ _LONG = (
     "tests/console/",
     "tests/daemon/",
     "tests/cli/",
+    "tests/links/",
+    "tests/hub/journal/test_packing.py",
+    "tests/hub/test_handler.py",
+    "tests/connections/test_transit.py",
+    "tests/connections/tcp/test_overflow.py",
+    "tests/connections/websocket/",
+    "tests/wire/test_any_body.py",
+    "tests/forked/",
 )
 """What takes long for its number of tests, most of it in other processes; folders end in a slash."""
 
