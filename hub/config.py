@@ -72,6 +72,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     _check_prefixes("zeek.topics", settings.zeek.topics, origins)
     _check_prefixes("zeek.stores", settings.zeek.stores, origins)
     _check_prefixes("journal.topics", settings.journal.topics, origins)
+    _check_journal(settings, origins)
     return settings, origins
 
 
@@ -142,6 +143,16 @@ def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
                 f"{default} = {value_at(settings, default)} ({origins[default]}) is more than"
                 f" {largest} = {value_at(settings, largest)} ({origins[largest]}); lower the one or raise the other",
             )
+
+
+def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
+    """See to it that a hub has a journal, or reads that of another hub, but not both."""
+    if settings.journal.path and settings.journal.of:
+        raise ConfigError(
+            origins["journal.of"],
+            "journal.of",
+            f"journal.path ({origins['journal.path']}) says that this hub has a journal; leave one of the two out",
+        )
 
 
 def _check_prefixes(path: str, prefixes: tuple[str, ...], origins: Mapping[str, str]) -> None:

@@ -228,6 +228,7 @@ class Core:
             self.memory,
             owner_of=register.owner_of,
             hub_services=hub_services,
+            hub=hub_id,
             way_to=self.mesh.way_to,
         )
         # What the other hubs of the mesh want.

@@ -429,6 +429,14 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether and how what the hub carries is recorded."""
 
     path: Annotated[str, _path("File of the journal, made where it is absent; empty records nothing.")] = ""
+    of: Annotated[
+        str,
+        Meta(
+            pattern=_PRINTABLE,
+            description="Hub of the mesh whose journal clients of this one read, by its name or id; not beside a path.",
+            extra={"most_bytes": _NAME_BYTES},
+        ),
+    ] = ""
     topics: Annotated[
         tuple[Annotated[str, Meta(max_length=1024)], ...],
         Meta(min_length=1, description="Prefixes of what is recorded.", extra={"unit": "prefixes such as '/zeek/'"}),

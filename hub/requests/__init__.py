@@ -8,6 +8,7 @@
 | `deadlines` | what is due when |
 | `answers` | answers in a row that travel together; values of one frame for several requesters |
 | `hub_services`, `later` | what the hub itself answers, under `$hub/`, in its turn or in a later one |
+| `directed` | what hubs of the mesh ask each other, under `$hub/at/` |
 | `counters` | how many requests had which fate |
 
 The frames of both are in `hub.request_frame`; what waits for a handler that does not read is in `hub.request_queue`.

@@ -25,6 +25,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.far_hub import FarHub
 from hub.filter import Change
@@ -39,6 +40,7 @@ from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, 
 from hub.requests.answers import AnswerRuns, cut_values
 from hub.requests.counters import RequestCounters, RequestStatistics
 from hub.requests.deadlines import Deadlines
+from hub.requests.directed import Directed, is_directed
 from hub.requests.hub_services import HubServices
 from hub.requests.pending import Block, Participant
 from hub.requests.services import Services
@@ -94,6 +96,7 @@ class Requests:
         memory: Is charged for what is pending.
         owner_of: Says whose a service name is, which stands there as on the wire.
         hub_services: What the hub itself answers.
+        hub: The id of this hub.
         way_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
     """
 
@@ -107,6 +110,7 @@ class Requests:
         *,
         owner_of: Callable[[bytes], Owner | None],
         hub_services: HubServices,
+        hub: bytes = b"",
         way_to: Callable[[bytes], tuple[int, Handler] | None] = _nowhere,
     ) -> None:
         self._turn = turn
@@ -130,6 +134,9 @@ class Requests:
         self.on_not_allowed: Callable[[Handler, str, int], object] = _ignore
         self._owner_of = owner_of
         self.hub_services = hub_services
+        self._hub = hub
+        # What hubs of the mesh ask each other.
+        self.directed = Directed()
 
     # Services.
 
@@ -213,6 +220,8 @@ class Requests:
         elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
+        elif is_directed(request):
+            self._ask_hub(asker, request, count, now_ms)
         elif handler.has_rights and (text := _not_granted(handler, request)):
             self.on_not_allowed(handler, text, count)
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
@@ -249,6 +258,38 @@ class Requests:
         if responder is None:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, _nobody_text(request))
             return
+        self._pass_to(responder, asker, request, count, now_ms)
+
+    def _ask_hub(self, asker: Participant, request: Request, count: int, now_ms: int) -> None:
+        """Ask the hub of the mesh that the target names: answer it here, or pass it on to the link that leads there."""
+        handler = asker.handler
+        if not handler.is_meshed and handler.role is not Role.LOCAL:
+            text = f"request {printable(request.target.decode(errors='replace'))}: hubs alone ask in this way"
+            self.on_not_allowed(handler, text, count)
+            self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
+            return
+        try:
+            hub, questions, values = self.directed.find(request)
+            if hub == self._hub:
+                answer = partial(self._answer_directed, asker, request.first)
+                questions.answer(handler, values, answer)
+                return
+            way = self._link_to(hub)
+            if way is None or way[1] is asker or way[1].gone:
+                self._fail(asker, request.first, 1, Status.NO_RESPONDER, "no way leads there now")
+                return
+            values = questions.pass_on(handler, way[1].handler, values)
+        except RejectedError as error:
+            status = Status.NOT_ALLOWED if error.code == CloseCode.NOT_ALLOWED else Status.FAILED
+            self._fail(asker, request.first, count, status, error.text)
+            return
+        self._pass_to(way[1], asker, request._replace(values=values, flags=0), 1, now_ms)
+
+    def _answer_directed(self, asker: Participant, first: int, status: Status, value: bytes) -> None:
+        self._reply(asker, Reply(first, status, value), 1)
+
+    def _pass_to(self, responder: Participant, asker: Participant, request: Request, count: int, now_ms: int) -> None:
+        """Pass a request on to who is to answer it, and take note that it is pending."""
         timeout_ms = min(request.timeout_ms or self._timeout_ms, self._timeout_max_ms)
         if asker.is_link:
             timeout_ms = max(1, timeout_ms - _LESS_PER_LINK_MS)

@@ -110,6 +110,7 @@ class Flags:
     shm_segments: Annotated[str | None, _help("shm.segments")] = None
     shm_segment_bytes: Annotated[str | None, _help("shm.segment_bytes")] = None
     journal_path: Annotated[str | None, _help("journal.path")] = None
+    journal_of: Annotated[str | None, _help("journal.of")] = None
     journal_topics: Annotated[str | None, _help("journal.topics")] = None
     journal_sync: Annotated[str | None, _help("journal.sync")] = None
     journal_commit_s: Annotated[str | None, _help("journal.commit_s")] = None

@@ -33,7 +33,7 @@ from peers.client.callback import CallbackSubscription
 from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.follower import Follower, Start
 from peers.client.history import History, time_us
-from peers.client.journal import Committed, JournalState
+from peers.client.journal import Committed, JournalState, journal_of
 from peers.client.known_names import LISTED_UNDER, KnownName, list_names
 from peers.client.publications import target
 from peers.client.read_position import ReadPosition
@@ -294,6 +294,7 @@ class Client:
         buffer_bytes: int | None = None,
         from_offset: int | None = None,
         from_time: datetime | None = None,
+        hub: str = "",
     ) -> MessageStream:
         """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
 
@@ -305,19 +306,25 @@ class Client:
             from_offset: Begin with what the hub's journal has from this offset on, and go on live: nothing is missing
                 in between, and nothing comes twice. What the journal does not record comes live only.
             from_time: The same, from the first record that is not older.
+            hub: Begin in the journal of this hub of the mesh, by its name or id. What comes then is that journal as it
+                grows, so what is not recorded there does not come. Likewise where `journal.of` is set.
 
         Raises:
-            UsageError: No prefix; two places to begin, or one before the first.
+            UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin.
         """
         if not prefixes:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
         size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         if from_offset is None and from_time is None:
+            if hub:
+                raise UsageError("hub: what is live comes from the whole mesh; give from_offset or from_time as well")
             return MessageStream(self._subscriptions, prefixes, self._reports.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
         read_position = ReadPosition(self._reports.decode)
-        follower = Follower(self._exchange.terms(), Start(from_offset or 0, time_us(from_time)), read_position, size)
+        follower = Follower(
+            self._exchange.terms(), Start(from_offset or 0, time_us(from_time), hub), read_position, size
+        )
         return MessageStream(follower, prefixes, read_position.decode, size, read_position)
 
     def subscribe_rule(
@@ -375,8 +382,9 @@ class Client:
         end: int | None = None,
         start_time: datetime | None = None,
         piece_bytes: int = FETCH_BYTES,
+        hub: str = "",
     ) -> History:
-        """Read the hub's journal, for `async for record in client.read("/zeek/")`, or its `blocks()`.
+        """Read a journal, for `async for record in client.read("/zeek/")`, or its `blocks()`.
 
         Iterating raises `GoneError` where `start` was deleted (its `first` is the oldest that is left) or is not there
         yet, and `RejectedError` where the hub has no journal or cannot read it.
@@ -387,6 +395,9 @@ class Client:
             end: The one behind the last; None for what is committed when reading begins.
             start_time: Instead of `start`: the first record that is not older.
             piece_bytes: How much one answer of the hub holds, bytes.
+            hub: Another hub of the mesh, by its name or id, whose journal is read. Iterating raises `RejectedError`
+                where it is not known, or several have the name (1007), or cannot be reached now (1013): reading goes on
+                at `next`.
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
@@ -398,18 +409,19 @@ class Client:
             end=end,
             start_time=start_time,
             piece_bytes=piece_bytes,
+            hub=hub,
             on_bad=self._reports.bad,
         )
 
-    async def journal(self) -> JournalState:
-        """Ask how far the hub's journal reaches.
+    async def journal(self, *, hub: str = "") -> JournalState:
+        """Ask how far the hub's journal reaches, or that of another hub of the mesh, by its name or id.
 
         Raises:
             RejectedError: It has none, or cannot read it.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        found = await self._journal.fetch(Fetch(1, time=_END_OF_TIME_US, bytes=0))
-        return JournalState(self.hub.journal if self.hub is not None else b"", found.first, found.head)
+        found = await self._journal.fetch(Fetch(1, time=_END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
+        return JournalState(journal_of(found, hub, self._journal.id), found.first, found.head)
 
     async def stage(self, transaction: str, part: int, frames: bytes) -> None:
         """Bring messages that wait for `commit`. What is not committed within the hub's `journal.staged_s` is dropped.

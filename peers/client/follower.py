@@ -5,6 +5,9 @@ stream ◀─ pieces ─ reading: a client of its own, that fetches, until the s
        ◀─ live ─── line:    a client of its own, made when the end of the journal is near, and whenever it is lost
 ```
 
+Where the journal is that of another hub than the one that is connected, there is no line: the first one reads on for
+ever, and is given what is recorded there as soon as it is.
+
 Each of the two is a connection of its own (`peers.client.line`), so that a stream that is read slowly, or reads much,
 holds up no other.
 
@@ -25,7 +28,7 @@ from hub.topics import check_prefix
 from peers.client.followers import Followers
 from peers.client.following import Following, Phase, Want
 from peers.client.interest import Claim
-from peers.client.journal import replaced
+from peers.client.journal import journal_of, replaced
 from peers.client.line import Line, Subscribing
 from peers.client.read_position import ReadPosition
 from peers.client.recorded import recorded_batches
@@ -43,6 +46,13 @@ _WAIT_MS = 1_000
 _LEAST_BYTES = 16 * 1024
 """Smallest piece that is asked for, bytes: a smaller one is no quicker to have, however little the stream holds."""
 
+_FOLLOW_WAIT_MS = 30_000
+"""The same, where the stream never subscribes, so that there is nothing to look for."""
+
+_FOLLOW_PAUSE_S = 0.05
+"""How long such a stream pauses at the end of the journal before it asks for more, seconds: a hub that records much
+else is asked twenty times a second."""
+
 _STABLE_S = 5.0
 """How long a stream must have been live before the backoff begins anew, seconds."""
 
@@ -57,6 +67,8 @@ class Start(NamedTuple):
     offset: int = 0
     time_us: int | None = None
     """A time instead of the offset: the stream begins with the first record that is not older."""
+    hub: str = ""
+    """Whose journal that is; empty for that of the hub that is connected."""
 
 
 class Terms(NamedTuple):
@@ -99,6 +111,9 @@ class Follower:
         self._line: Subscribing | None = None
         # The id of the journal that is read; None until a hub has told it. Offsets mean something in that one only.
         self._journal_id: bytes | None = None
+        # Whether that is the journal of another hub than the one that is connected, as far as is known: there it cannot
+        # be joined.
+        self._is_elsewhere = bool(start.hub)
         # Set while the stream has room: a piece is asked for only then.
         self._room = asyncio.Event()
         self._room.set()
@@ -189,10 +204,13 @@ class Follower:
 
     async def _begin(self) -> None:
         """Have the first piece: then it is known whether there is one."""
-        offset, time_us = self._start
-        found = await self._fetch(Fetch(1, offset, time_us, None, self._prefixes, self._piece_bytes))
+        offset, time_us, hub = self._start
+        found = await self._fetch(Fetch(1, offset, time_us, None, self._prefixes, self._piece_bytes, 0, hub, b""))
+        told = journal_of(found, hub, self._journal_id or b"")
+        self._is_elsewhere = told != self._journal_id
+        self._journal_id = told
         self._read_position.begin(found.start)
-        self._state = Following(found.start, self._buffer_bytes)
+        self._state = Following(found.start, self._buffer_bytes, joins=not self._is_elsewhere)
         self._hand_on(found)
         if not self._begun.done():
             self._begun.set_result(None)
@@ -202,9 +220,14 @@ class Follower:
         await self._room.wait()
         state = self._state
         wait_ms = 0
-        if state.want is Want.MORE and self._rest_s > 0:
-            wait_ms = max(1, min(_WAIT_MS, int(self._rest_s * 1000)))
-        fetch = Fetch(1, state.position, None, state.seam, self._prefixes, self._piece_bytes, wait_ms)
+        if state.want is Want.MORE:
+            if self._is_elsewhere:
+                await asyncio.sleep(_FOLLOW_PAUSE_S)
+                wait_ms = _FOLLOW_WAIT_MS
+            elif self._rest_s > 0:
+                wait_ms = max(1, min(_WAIT_MS, int(self._rest_s * 1000)))
+        hub, size_bytes = self._start.hub, self._piece_bytes
+        fetch = Fetch(1, state.position, None, state.seam, self._prefixes, size_bytes, wait_ms, hub, self._journal_id)
         self._hand_on(await self._fetch(fetch))
 
     def _hand_on(self, found: Records) -> None:
@@ -223,7 +246,7 @@ class Follower:
 
     def _settle(self) -> None:
         """Do what follows from a change of phase."""
-        self._read_position.live = self._state.is_joined
+        self._read_position.live = self._state.is_live
         if self._state.phase is Phase.HISTORY:
             self._drop_line()
         elif self._state.phase is Phase.LIVE and self._line is not None:
@@ -241,7 +264,7 @@ class Follower:
             try:
                 return await reading.journal.fetch(fetch)
             except RejectedError as error:
-                if error.code not in _NOT_NOW:
+                if error.code not in _NOT_NOW or (self._start.hub and not self._begun.done()):
                     raise
             await asyncio.sleep(self._terms.backoff.next_s())
 
@@ -262,6 +285,8 @@ class Follower:
         """Check that the connection that reads, made perhaps anew, reaches the same journal as before."""
         if self._journal_id is None:
             self._journal_id = hello.journal
+        elif self._is_elsewhere:
+            return
         elif hello.journal != self._journal_id:
             self.finish(replaced())
 

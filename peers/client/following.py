@@ -13,6 +13,9 @@ becomes too much, if the connection is lost or has lost messages, or if the jour
 subscription given back: the journal has it all, and reading goes on where it was. So nothing is missing and nothing
 comes twice, whatever happens before LIVE is reached.
 
+A journal of another hub than the one that is connected has no seam with what is delivered here. Such a stream never
+joins: it stays in HISTORY, and what comes is that journal as it grows.
+
 Behind the seam nobody knows the offset of a message: the hub does not tell it. When the connection is lost once
 something has come, what was published until the next one is missing, and that is told.
 
@@ -55,6 +58,7 @@ class Following:
     Args:
         position: Offset at which to begin.
         aside_limit_bytes: Most bytes that are put aside.
+        joins: Whether what is delivered can be joined to the journal.
     """
 
     __slots__ = (
@@ -62,7 +66,9 @@ class Following:
         "_aside_bytes",
         "_aside_limit_bytes",
         "_came",
+        "_caught_up",
         "_is_exact",
+        "_joins",
         "_reached",
         "_tired",
         "phase",
@@ -76,7 +82,7 @@ class Following:
     seam: int | None
     """The offset from which on messages come live, once that is known; None before, and when it was given back."""
 
-    def __init__(self, position: int, aside_limit_bytes: int) -> None:
+    def __init__(self, position: int, aside_limit_bytes: int, *, joins: bool = True) -> None:
         self.phase = Phase.HISTORY
         self.position = position
         self.seam = None
@@ -85,6 +91,9 @@ class Following:
         # How much that is, bytes.
         self._aside_bytes = 0
         self._aside_limit_bytes = aside_limit_bytes
+        self._joins = joins
+        # True once a piece has reached the end of the journal.
+        self._caught_up = False
         # True if the last piece reached the end of the journal; False again when a subscription is given back.
         self._reached = False
         # True from the time a subscription was given back until `rested`: it is not tried again at once.
@@ -112,6 +121,11 @@ class Following:
         """Whether what is delivered is handed on."""
         return self.phase is Phase.LIVE or self.phase is Phase.REJOINING
 
+    @property
+    def is_live(self) -> bool:
+        """Whether all history was handed on."""
+        return self.is_joined or (self._caught_up and not self._joins)
+
     # The journal.
 
     def fetched(self, following: int, head: int) -> None:
@@ -125,7 +139,8 @@ class Following:
         self.position = following
         if self.phase is Phase.HISTORY:
             self._reached = following >= head
-            if self._reached and not self._tired:
+            self._caught_up = self._caught_up or self._reached
+            if self._reached and self._joins and not self._tired:
                 self.phase = Phase.JOINING
         elif self.phase is Phase.SEAM and not self._meet() and not progress:
             self.give_back()  # what was on its way to the disk did not arrive there

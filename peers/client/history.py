@@ -8,7 +8,8 @@ client.read("/zeek/", start=0) ─▶ FETCH, FETCH, ... each asked for while the
 
 Owner: whoever iterates. Invariants: it reads no faster than it is iterated over and holds two pieces at most; it goes
 on where it was after a lost connection, if the hub has the same journal then. An end that is not committed yet is
-waited for. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, about 1 µs more each.
+waited for. It may be the journal of another hub of the mesh: an error says that the way there is lost, and `next` where
+to go on. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, about 1 µs more each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 from hub.journal.block import Block
 from hub.topics import check_prefix
-from peers.client.journal import JournalAccess, replaced
+from peers.client.journal import JournalAccess, journal_of, replaced
 from peers.client.values import BadMessage, decode_body
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
@@ -55,6 +56,7 @@ class History:
         end: The one behind the last; None for what is committed when reading begins.
         start_time: Instead of `start`: the first record that is not older.
         piece_bytes: How much one answer of the hub holds, bytes.
+        hub: Whose journal, by name or id; empty for that of the hub that is connected.
         on_bad: Is told of values that cannot be read.
     """
 
@@ -67,6 +69,7 @@ class History:
         end: int | None,
         start_time: datetime | None,
         piece_bytes: int,
+        hub: str = "",
         on_bad: Callable[[BadMessage], None],
     ) -> None:
         self._access = access
@@ -75,6 +78,8 @@ class History:
         self._end = end
         self._piece_bytes = piece_bytes
         self._on_bad = on_bad
+        self.hub = hub
+        """Whose journal is read; empty for that of the hub that is connected."""
         self.next = start
         """The offset at which reading goes on: everything before it was read."""
 
@@ -85,19 +90,20 @@ class History:
             GoneError: The start is not in the journal.
             RejectedError, ClosedError, PeerError: As `Client.read`.
         """
-        asking = self._ask(self.next, self._time)
         journal_id = b""
+        asking = self._ask(self.next, journal_id, self._time)
         try:
             while True:
                 found = await asking
-                journal_id = journal_id or self._access.id
-                if journal_id != self._access.id:
+                told = journal_of(found, self.hub, self._access.id)
+                if told != (journal_id or told):
                     raise replaced()
+                journal_id = told
                 if self._end is None:
                     self._end = found.head
                 done = found.next >= self._end
                 if not done:
-                    asking = self._ask(found.next, wait_ms=_WAIT_MS if found.next == found.head else 0)
+                    asking = self._ask(found.next, journal_id, wait_ms=_WAIT_MS if found.next == found.head else 0)
                 yield found
                 self.next = found.next
                 if done:
@@ -105,8 +111,9 @@ class History:
         finally:
             asking.cancel()
 
-    def _ask(self, start: int, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
-        fetch = Fetch(1, start, time, self._end, self._prefixes, self._piece_bytes or FETCH_BYTES, wait_ms)
+    def _ask(self, start: int, journal_id: bytes, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
+        size_bytes = self._piece_bytes or FETCH_BYTES
+        fetch = Fetch(1, start, time, self._end, self._prefixes, size_bytes, wait_ms, self.hub, journal_id)
         asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
         asking.add_done_callback(_retrieve)
         return asking

@@ -6,8 +6,8 @@ fetch, commit ─▶ numbered request ─▶ hub ─▶ RECORDS, NOTICE ─▶ w
 
 Owner: one client, in its event loop. Invariants: each request is answered once. A FETCH that was lost with its
 connection is sent again over the next one, since it changes nothing; a STAGE or COMMIT is not: whoever asks must know.
-Nor is a FETCH where the hub has another journal by then, of which the same offsets are other records. Not here: reading
-a range piece by piece (`peers.client.history`).
+Nor is a FETCH of the hub's own journal where that is another one by then, of which the same offsets are other records.
+Not here: reading a range piece by piece (`peers.client.history`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from hub.errors import CloseCode, ConnectionLostError, GoneError, HubError, RejectedError
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL
 from peers.client.numbering import JOURNAL, Numbers
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage
 
-__all__ = ["Committed", "JournalAccess", "JournalState", "replaced"]
+__all__ = ["Committed", "JournalAccess", "JournalState", "journal_of", "replaced"]
 
 _AGAIN_S = (0.05, 0.2, 1.0)
 """Pauses before a FETCH that the hub could not answer now is sent again."""
@@ -57,6 +59,8 @@ class _Request(NamedTuple):
     answer: asyncio.Future[Records | Notice | HubError]
     again: Callable[[Connection], None] | None
     """Sends it over another connection; None where it must not be repeated."""
+    is_own: bool
+    """Whether it is about the journal of the hub that is connected, not about that of another one."""
 
 
 class JournalAccess:
@@ -97,7 +101,7 @@ class JournalAccess:
         """
         pauses = iter(_AGAIN_S)
         while True:
-            answer = await self._ask(lambda number: fetch_sender(fetch, number), repeat=True)
+            answer = await self._ask(lambda number: fetch_sender(fetch, number), repeat=True, is_own=not fetch.hub)
             if isinstance(answer, Records):
                 return answer
             pause_s = next(pauses, None) if answer.code in _ASK_AGAIN else None
@@ -132,14 +136,16 @@ class JournalAccess:
             return answer
         raise _error(answer) if isinstance(answer, Notice) else RejectedError(CloseCode.BAD_DATA, "no answer to that")
 
-    async def _ask(self, sender: Callable[[int], Callable[[Connection], None]], *, repeat: bool) -> Records | Notice:
+    async def _ask(
+        self, sender: Callable[[int], Callable[[Connection], None]], *, repeat: bool, is_own: bool = True
+    ) -> Records | Notice:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
         if self._connection is None and not repeat:
             raise ConnectionLostError(ABNORMAL, "there is no connection now")
         number = self._numbers.next()
         send = sender(number)
-        request = self._requests[number] = _Request(self._loop.create_future(), send if repeat else None)
+        request = self._requests[number] = _Request(self._loop.create_future(), send if repeat else None, is_own)
         self._on_waiting()
         if self._connection is not None:
             self._send(send)
@@ -170,7 +176,7 @@ class JournalAccess:
         """Ask a new connection for what the last one has not answered, if it reaches the same journal."""
         self._connection = connection
         if self.id not in {b"", hello.journal}:
-            self._answer_all(replaced())
+            self._answer_all(replaced(), own_only=True)
         self.id = hello.journal
         for request in list(self._requests.values()):
             if request.again is not None and not request.answer.done():
@@ -190,21 +196,37 @@ class JournalAccess:
         self._connection = None
         self._answer_all(self._closed)
 
-    def _answer_all(self, error: HubError) -> None:
+    def _answer_all(self, error: HubError, *, own_only: bool = False) -> None:
         for request in self._requests.values():
-            if not request.answer.done():
+            if (request.is_own or not own_only) and not request.answer.done():
                 request.answer.set_result(error)
 
 
 def replaced() -> RejectedError:
     """Make the exception for offsets that mean other records now."""
-    text = "the hub has another journal than before; what was read of the old one does not go on in it: begin anew"
-    return RejectedError(CloseCode.GONE, text)
+    return RejectedError(CloseCode.GONE, REPLACED)
+
+
+def journal_of(found: Records, hub: str, own: bytes) -> bytes:
+    """Return the id of the journal that a piece is of.
+
+    Args:
+        found: The piece, which was asked for with a journal, so that it tells.
+        hub: Whose journal was asked for; empty for that of the hub that is connected.
+        own: The id of the journal of the hub that is connected: one of an earlier version tells no other.
+
+    Raises:
+        RejectedError: The piece is of another hub's journal than was asked for.
+    """
+    if hub and not found.journal:
+        text = f"the hub that is connected is of an earlier version, which cannot read the journal of {hub!r}"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
+    return found.journal or own
 
 
 def fetch_sender(fetch: Fetch, number: int) -> Callable[[Connection], None]:
     """Return what sends a FETCH with that number."""
-    numbered = Fetch(number, fetch.start, fetch.time, fetch.end, fetch.prefixes, fetch.bytes, fetch.wait_ms)
+    numbered = msgspec.structs.replace(fetch, request=number)
     return lambda connection: connection.conversation.fetch(numbered)
 
 

@@ -14,30 +14,57 @@ Not here: who asks (`peers.verbs.journal`), how values become JSON (`peers.value
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import Encoding
 from hub.journal.block import Block, Record
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
-from peers.wire.records import Fetch, Records, records_parts
+from peers.wire.records import Fetch, Records, check_records, records_parts
 
-__all__ = ["Form", "Order", "body_parts", "decode_order"]
+__all__ = [
+    "GRANTED_LIMIT",
+    "NARROWED_PATHS",
+    "Form",
+    "Order",
+    "Paths",
+    "answers",
+    "as_order",
+    "body_parts",
+    "decode_order",
+    "encode_order",
+]
 
 Form = Literal["frame", "json", "msgpack"]
+
+NARROWED_PATHS = 1_000
+"""Most places in a policy that are looked at for an order which is narrowed: 0.5 ms, and a few µs for each topic."""
+
+GRANTED_LIMIT = 64
+"""Most of those who must grant the topics of one order: the reader, and two for each link on the way."""
+
+Paths = Annotated[tuple[tuple[str, bool], ...], msgspec.Meta(max_length=NARROWED_PATHS)]
+"""Paths of topics, and whether what stands beneath is allowed or denied."""
 
 
 class Order(Fetch, frozen=True, omit_defaults=True):
     """What a reader process is told to do. A FETCH as it came from the wire is an order, too."""
 
     form: Form = "frame"
-    granted: tuple[tuple[str, bool], ...] | None = None
-    """Paths of topics, and whether who reads is allowed or denied what stands beneath; None: he may read everything."""
+    granted: Annotated[tuple[Paths, ...], msgspec.Meta(max_length=GRANTED_LIMIT)] = ()
+    """Who all must grant a topic: whoever asks, and each link on the way to another hub's journal. Without any,
+    everything may be read."""
 
 
+def as_order(fetch: Fetch) -> Order:
+    """Return a FETCH as an order."""
+    return fetch if isinstance(fetch, Order) else Order(**msgspec.structs.asdict(fetch))
+
+
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Order).decode
 _unreadable = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _pack = msgspec.msgpack.Encoder().encode
@@ -56,6 +83,27 @@ def decode_order(body: bytes) -> Order:
         raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
 
+def encode_order(order: Order) -> bytes:
+    """Return the bytes that `decode_order` reads."""
+    return _encode(order)
+
+
+def answers(order: Order, body: memoryview) -> bool:
+    """Return whether bytes that another hub has sent are an answer to this order, as far as that can be told quickly.
+
+    What is in the answer, whoever reads it will find out.
+    """
+    if order.form != "frame":
+        opening = (_pack if order.form == "msgpack" else _text)({"type": "records", "request": order.request})
+        start, end = (1, len(opening)) if order.form == "msgpack" else (0, len(opening) - 1)
+        return body[start:end] == opening[start:end]
+    try:
+        check_records(body, order.request)
+    except ProtocolError:
+        return False
+    return True
+
+
 def body_parts(order: Order, found: Fetched) -> list[bytes]:
     """Return what answers an order, in parts that need not be copied together.
 
@@ -64,7 +112,9 @@ def body_parts(order: Order, found: Fetched) -> list[bytes]:
     """
     match order.form:
         case "frame":
-            return records_parts(Records(order.request, found.start, found.next, *found.extent, found.blocks))
+            first, head = found.extent
+            told = order.journal or b""
+            return records_parts(Records(order.request, found.start, found.next, first, head, found.blocks, told))
         case "msgpack":
             return [_pack(_heading(order, found) | {"blocks": found.blocks})]
         case "json":
@@ -73,7 +123,7 @@ def body_parts(order: Order, found: Fetched) -> list[bytes]:
 
 def _heading(order: Order, found: Fetched) -> dict[str, object]:
     first, head = found.extent
-    return {
+    heading: dict[str, object] = {
         "type": "records",
         "request": order.request,
         "start": found.start,
@@ -81,6 +131,9 @@ def _heading(order: Order, found: Fetched) -> dict[str, object]:
         "first": first,
         "head": head,
     }
+    if order.journal is not None:
+        heading["journal"] = order.journal.hex()
+    return heading
 
 
 def _json_parts(order: Order, found: Fetched) -> list[bytes]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError
 from hub.handler import Handler
@@ -28,7 +30,7 @@ from peers.journal.recording import Cancel, JournalStatistics, nothing
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.writer import Progress, Writer
-from peers.wire.records import Commit, Fetch, Stage, encode_fetch
+from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 
 __all__ = ["Journal"]
 
@@ -118,6 +120,8 @@ class Journal:
         """Have a piece read; where nothing is there yet, but will be, have it read once it is there."""
         try:
             self._check(fetch.prefixes)
+            if fetch.journal is not None:
+                fetch = self._told(fetch)
         except RejectedError as error:
             deliver(error)
             return nothing
@@ -128,6 +132,16 @@ class Journal:
             return self._fetch_later(fetch, deliver)
         self._readers.fetch(encode_fetch(fetch), deliver)
         return nothing
+
+    def _told(self, fetch: Fetch) -> Fetch:
+        """Return an order whose answer tells the id of this journal.
+
+        Raises:
+            RejectedError: Another journal is meant.
+        """
+        if fetch.journal not in {b"", self.id}:
+            raise RejectedError(CloseCode.GONE, REPLACED)
+        return msgspec.structs.replace(fetch, journal=self.id)
 
     def _check(self, prefixes: tuple[str, ...]) -> None:
         """See to it that what waits is no larger than what a client may subscribe to.

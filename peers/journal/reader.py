@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
 from hub.frame import HEADER, HEADER_BYTES
 from hub.policy.grants import allows_by
-from peers.journal.forms import Order, body_parts, decode_order
+from peers.journal.forms import Order, Paths, body_parts, decode_order
 from peers.journal.view import View
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
@@ -41,7 +41,7 @@ def answer(view: Callable[[], View], order: Order) -> list[bytes]:
             order.prefixes,
             order.bytes,
             time_us=order.time,
-            may_read=None if order.granted is None else allows_by(order.granted),
+            may_read=_may_read(order.granted),
         )
         parts = body_parts(order, found)
     except GoneError as error:
@@ -51,6 +51,14 @@ def answer(view: Callable[[], View], order: Order) -> list[bytes]:
     except StorageError as error:
         return [_refusal(order, CloseCode.TRY_AGAIN_LATER, str(error))]
     return [HEADER.pack(sum(map(len, parts)), Kind.RECORDS, 0, 0), *parts]
+
+
+def _may_read(granted: tuple[Paths, ...]) -> Callable[[str], bool] | None:
+    """Return what says whether a topic may be read: where all grant it; None for everything."""
+    allowing = [allows_by(paths) for paths in granted]
+    if len(allowing) == 1:
+        return allowing[0]
+    return (lambda topic: all(allows(topic) for allows in allowing)) if allowing else None
 
 
 def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None) -> bytes:

@@ -25,6 +25,8 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.broker.stores import covers_stores
+from peers.journal.elsewhere import JournalElsewhere
+from peers.journal.far_journals import FarJournals
 from peers.journal.no_journal import NoJournal
 from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss
@@ -140,8 +142,10 @@ class Node:
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.vacancies = Vacancies()
-        self.journal: Recording = NoJournal()
-        """Records messages, if the daemon has put a journal here; `NoJournal` otherwise."""
+        # Reads the journals of other hubs of the mesh, and lets them read that of this one.
+        self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
+        self.journal = self._journal_without_file()
+        """Records messages, if the daemon has put a journal here; otherwise that of another hub is read, or none."""
         self.shared = SharedMemory(settings.shm)
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
@@ -163,12 +167,17 @@ class Node:
         """Becomes True when the hub begins to stop, and stays so: no connection is admitted any more."""
         self.ready = False
         """True from when the daemon has started everything until it begins to stop."""
+        # Set by the end of the last connection; None unless `wait_released` waits for that.
         self._released: asyncio.Event | None = None
-        """Set by the end of the last connection; None unless `wait_released` waits for that."""
+        # The timer for the request that times out first; None before the first request.
         self._expiry: asyncio.TimerHandle | None = None
-        """The timer for the request that times out first; None before the first request."""
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+
+    def _journal_without_file(self) -> Recording:
+        """Return what stands where no file is: the journal of the hub that the settings name, or none."""
+        of = self.settings.journal.of
+        return JournalElsewhere(self.far_journals, of) if of else NoJournal()
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
         """Tell whether Zeeks may be asked for a subscriber's prefix; log a warning the first time that they may not."""

@@ -248,7 +248,18 @@ def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order
     """Return what is asked of the journal, with the form that its answer is to have."""
     size_bytes = min(usual_bytes if fetch.bytes is None else fetch.bytes, most_bytes)
     time_us = None if fetch.time_ms is None else min(round(fetch.time_ms * 1000), _END_OF_TIME_US)
-    return Order(fetch.request, fetch.start, time_us, fetch.end, fetch.prefixes, size_bytes, fetch.wait_ms, form)
+    return Order(
+        fetch.request,
+        fetch.start,
+        time_us,
+        fetch.end,
+        fetch.prefixes,
+        size_bytes,
+        fetch.wait_ms,
+        hub=fetch.hub,
+        journal=None if fetch.journal is None else bytes.fromhex(fetch.journal),
+        form=form,
+    )
 
 
 def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:

@@ -15,7 +15,7 @@ from hub.overflow import QueueLimits
 from peers.verbs.verbs import Verb
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import SOFTWARE, QueueWish
-from peers.wire.records import FETCH_WAIT_LIMIT_MS
+from peers.wire.records import FETCH_WAIT_LIMIT_MS, HUB_LIMIT_BYTES
 from peers.wire.rules import RULES_PER_FRAME
 from peers.wire.token import Renewal
 
@@ -174,6 +174,9 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """How much one answer holds; None for the default of the encoding."""
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
+    hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""
+    journal: Annotated[str, msgspec.Meta(pattern=r"^(?:[0-9a-f]{32})?\Z")] | None = None
+    """The id of the journal in hexadecimal digits, or empty: see `peers.wire.records.Fetch`."""
 
 
 ClientMessage = Hello | Renewal | Ping | Verb

@@ -2,7 +2,8 @@
 
 ```
 FETCH     msgpack map, see `Fetch`
-RECORDS   u32 request, u32 number of blocks, u64 start, u64 next, u64 first, u64 head, then per block u64 length, block
+RECORDS   u32 request, u32 number of blocks, u64 start, u64 next, u64 first, u64 head, then per block u64 length, block;
+          then, if the FETCH has `journal`, the id of the journal
 STAGE     u32 request, u16 length of the transaction's name, name, u64 part, MESSAGES frames back to back
 COMMIT    msgpack map, see `Commit`
 ```
@@ -30,12 +31,16 @@ from peers.wire.kinds import Kind
 __all__ = [
     "FETCH_BYTES",
     "FETCH_WAIT_LIMIT_MS",
+    "HUB_LIMIT_BYTES",
+    "JOURNAL_ID_BYTES",
     "PARTS_LIMIT",
+    "REPLACED",
     "TRANSACTION_LIMIT_BYTES",
     "Commit",
     "Fetch",
     "Records",
     "Stage",
+    "check_records",
     "decode_commit",
     "decode_fetch",
     "decode_records",
@@ -59,6 +64,14 @@ TRANSACTION_LIMIT_BYTES = 255
 PARTS_LIMIT = 1_000_000
 """Most parts of one batch: one for each task of a very large job."""
 
+HUB_LIMIT_BYTES = 64
+"""Longest name of a hub; its id, in hexadecimal digits, is shorter."""
+
+JOURNAL_ID_BYTES = 16
+
+REPLACED = "the hub has another journal than before; what was read of the old one does not go on in it: begin anew"
+"""What a reader is told whose offsets mean other records now."""
+
 _RECORDS = Struct(">IIQQQQ")
 _LENGTH = Struct(">Q")
 _STAGE = Struct(">IH")
@@ -66,6 +79,7 @@ _REQUEST = Struct(">I")
 _PART = Struct(">Q")
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_JournalId = Annotated[bytes, msgspec.Meta(max_length=JOURNAL_ID_BYTES)]
 _Request = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 
 
@@ -85,6 +99,10 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     """The answer ends when so much was found; 0 asks only how far the journal reaches."""
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
     """How long to wait if nothing is there yet."""
+    hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""
+    """Whose journal is read: the name or the id of a hub of the mesh; empty for the one that is asked."""
+    journal: _JournalId | None = None
+    """The id of the journal that is meant, empty for whichever it is: then the answer tells it. None: neither."""
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,6 +147,8 @@ class Records(NamedTuple):
     """The offset behind the newest committed record."""
     blocks: list[bytes]
     """Blocks of the journal, as they are on the disk."""
+    journal: bytes = b""
+    """The id of the journal; empty where the FETCH did not ask for it."""
 
 
 class _Numbered(msgspec.Struct):
@@ -221,6 +241,8 @@ def records_parts(records: Records) -> list[bytes]:
     parts = [_RECORDS.pack(records.request, len(records.blocks), *records[1:5])]
     for block in records.blocks:
         parts += (_LENGTH.pack(len(block)), block)
+    if records.journal:
+        parts.append(records.journal)
     return parts
 
 
@@ -230,17 +252,43 @@ def decode_records(body: bytes) -> Records:
     Raises:
         ProtocolError: It is not what it says.
     """
+    ends = _block_ends(body)
+    request, count, begin, after, first, head = _RECORDS.unpack_from(body)
+    starts = [_RECORDS.size, *ends][:count]
+    blocks = [body[start + _LENGTH.size : end] for start, end in zip(starts, ends, strict=True)]
+    behind = ends[-1] if ends else _RECORDS.size
+    return Records(request, begin, after, first, head, blocks, body[behind:])
+
+
+def check_records(body: memoryview, request: int) -> None:
+    """See to it that bytes are the body of a RECORDS frame that answers this request, without copying any.
+
+    Raises:
+        ProtocolError: They are not.
+    """
+    _block_ends(body)
+    answered = _REQUEST.unpack_from(body)[0]
+    if answered != request:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RECORDS: they answer {answered}, not {request}")
+
+
+def _block_ends(body: bytes | memoryview) -> list[int]:
+    """Return where each block ends.
+
+    Raises:
+        ProtocolError: The body is not what it says.
+    """
     if len(body) < _RECORDS.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RECORDS: {len(body)} bytes, the head has {_RECORDS.size}")
-    request, count, begin, after, first, head = _RECORDS.unpack_from(body)
+    count = _RECORDS.unpack_from(body)[1]
     position = _RECORDS.size
-    blocks = []
+    ends: list[int] = []
     for _ in range(count):
         start = position + _LENGTH.size
         if start > len(body):
             break
-        position = start + _LENGTH.unpack_from(body, start - _LENGTH.size)[0]
-        blocks.append(body[start:position])
-    if len(blocks) != count or position != len(body):
+        position = start + _LENGTH.unpack_from(body, position)[0]
+        ends.append(position)
+    if len(ends) != count or len(body) - position not in {0, JOURNAL_ID_BYTES}:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RECORDS: {len(body)} bytes are not the {count} blocks it says")
-    return Records(request, begin, after, first, head, blocks)
+    return ends

@@ -154,10 +154,10 @@ async def test_what_is_asked_for() -> None:
     """Prefixes and sizes as given."""
     bench = Bench(0, prefixes=("/a", "/b"), piece_bytes=17)
     await bench.values()
-    assert bench.access.asked == [Fetch(1, 0, None, None, ("/a", "/b"), 17)]
+    assert bench.access.asked == [Fetch(1, 0, None, None, ("/a", "/b"), 17, journal=b"")]
     bench = Bench(0)
     await bench.values()
-    assert bench.access.asked == [Fetch(1)]
+    assert bench.access.asked == [Fetch(1, journal=b"")]
     with pytest.raises(InvalidTopicError):
         Bench(0, prefixes=("\n",))
 

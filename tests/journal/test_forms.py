@@ -51,7 +51,7 @@ def json_answer(found: Fetched, **wanted: Any) -> dict[str, Any]:
 def test_a_fetch_is_an_order() -> None:
     """As it came over the wire it asks for frames; a form stands beside its fields."""
     fetch = Fetch(7, 5, None, 9, ("/a",), 100, 3)
-    assert decode_order(encode_fetch(fetch)[8:]) == Order(7, 5, None, 9, ("/a",), 100, 3, "frame")
+    assert decode_order(encode_fetch(fetch)[8:]) == Order(7, 5, None, 9, ("/a",), 100, 3, form="frame")
     order = Order(7, 0, 8, None, ("/a", "/b"), form="json")
     assert decode_order(encode_fetch(order)[8:]) == order
 
@@ -68,7 +68,9 @@ def test_frame() -> None:
     """The body of RECORDS, as `peers.wire.records` reads it."""
     found = fetched([value(1), value(2)], [value(3)])
     read = decode_records(b"".join(body_parts(Order(7), found)))
-    assert read == (7, 10, 13, 3, 1000, found.blocks)
+    assert read == (7, 10, 13, 3, 1000, found.blocks, b"")
+    told = decode_records(b"".join(body_parts(Order(7, journal=b"0123456789abcdef"), found)))
+    assert told == read._replace(journal=b"0123456789abcdef")
 
 
 def test_msgpack() -> None:

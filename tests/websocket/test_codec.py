@@ -96,7 +96,18 @@ def test_fetch(codec: Codec) -> None:
     assert codec.decode(encode(codec, {"type": "fetch", "request": 7})) == Order(7, bytes=usual_bytes, form=form)
     fields = {"request": 1, "start": 2**62, "end": 5, "prefixes": ["/a", "/b"], "bytes": 6, "wait_ms": 60_000}
     found = codec.decode(encode(codec, {"type": "fetch", "time_ms": 1_700_000_000_000} | fields))
-    assert found == Order(1, 2**62, 1_700_000_000_000_000, 5, ("/a", "/b"), 6, 60_000, form)
+    assert found == Order(1, 2**62, 1_700_000_000_000_000, 5, ("/a", "/b"), 6, 60_000, form=form)
+    found = codec.decode(encode(codec, {"type": "fetch", "request": 7, "hub": "b", "journal": "0f" * 16}))
+    assert found == Order(7, bytes=usual_bytes, hub="b", journal=b"\x0f" * 16, form=form)
+    found = codec.decode(encode(codec, {"type": "fetch", "request": 7, "journal": ""}))
+    assert found == Order(7, bytes=usual_bytes, journal=b"", form=form)
+
+
+@pytest.mark.parametrize("fields", [{"hub": "x" * 65}, {"journal": "0f"}, {"journal": "0F" * 16}, {"journal": 1}])
+def test_fetch_of_no_journal(codec: Codec, fields: dict[str, Any]) -> None:
+    """A name that is too long, or an id that is none, is refused."""
+    with pytest.raises(RefusedError):
+        codec.decode(encode(codec, {"type": "fetch", "request": 7} | fields))
 
 
 @pytest.mark.parametrize(("wanted", "most"), [(JSON, JSON_LIMIT_BYTES), (MSGPACK, FETCH_LIMIT_BYTES)])

@@ -22,6 +22,7 @@ from peers.wire.records import (
     Fetch,
     Records,
     Stage,
+    check_records,
     decode_commit,
     decode_fetch,
     decode_records,
@@ -53,6 +54,7 @@ answers = st.builds(
     st.integers(0, 2**32 - 1),
     *[st.integers(0, 2**64 - 1)] * 4,
     st.lists(st.binary(max_size=50), max_size=5),
+    st.sampled_from([b"", b"0123456789abcdef"]),
 )
 
 
@@ -93,8 +95,12 @@ def test_stage(stage: Stage) -> None:
 
 @given(answers)
 def test_records(records: Records) -> None:
-    """Come out as they went in."""
-    assert decode_records(b"".join(records_parts(records))) == records
+    """Come out as they went in, and are known for the answer to their request without being taken apart."""
+    body = b"".join(records_parts(records))
+    assert decode_records(body) == records
+    check_records(memoryview(body), records.request)
+    with pytest.raises(ProtocolError, match="they answer"):
+        check_records(memoryview(body), records.request + 1)
 
 
 def test_blocks_are_not_copied() -> None:
@@ -220,8 +226,11 @@ def test_records_cut_anywhere() -> None:
     for size in range(len(body)):
         with pytest.raises(ProtocolError, match="RECORDS"):
             decode_records(body[:size])
-    with pytest.raises(ProtocolError, match="RECORDS"):
-        decode_records(body + b"x")
+        with pytest.raises(ProtocolError, match="RECORDS"):
+            check_records(memoryview(body)[:size], 1)
+    for more in (b"x", b"x" * 15, b"x" * 17):
+        with pytest.raises(ProtocolError, match="RECORDS"):
+            decode_records(body + more)
 
 
 @given(st.binary(max_size=100))

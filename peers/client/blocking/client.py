@@ -195,6 +195,7 @@ class BlockingClient:
         buffer_bytes: int | None = None,
         from_offset: int | None = None,
         from_time: datetime | None = None,
+        hub: str = "",
     ) -> BlockingStream:
         """Subscribe, for `with client.subscribe("/zeek/") as messages: for message in messages: ...`.
 
@@ -203,12 +204,18 @@ class BlockingClient:
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
             from_offset: Begin with what the hub's journal has from this offset on, and go on live.
             from_time: The same, from the first record that is not older.
+            hub: Whose journal that is; see `Client.subscribe`.
 
         Raises:
-            UsageError: No prefix.
+            UsageError: No prefix, or a hub and no place to begin.
         """
         make = partial(
-            self._client.subscribe, *prefixes, buffer_bytes=buffer_bytes, from_offset=from_offset, from_time=from_time
+            self._client.subscribe,
+            *prefixes,
+            buffer_bytes=buffer_bytes,
+            from_offset=from_offset,
+            from_time=from_time,
+            hub=hub,
         )
         return self._stream(make)
 
@@ -331,16 +338,17 @@ class BlockingClient:
 
     # The journal.
 
-    def read(
+    def read(  # noqa: PLR0913 -- as `Client.read`
         self,
         *prefixes: str,
         start: int = 0,
         end: int | None = None,
         start_time: datetime | None = None,
         piece_bytes: int = FETCH_BYTES,
+        hub: str = "",
         timeout_s: float | None = None,
     ) -> BlockingHistory:
-        """Read the hub's journal, for `for record in client.read("/zeek/")`, or its `blocks()`.
+        """Read the hub's journal, or that of another one, for `for record in client.read("/zeek/")`, or its `blocks()`.
 
         Iterating raises what `Client.read` names, and `TimeoutError` where the hub does not answer in time.
 
@@ -350,22 +358,25 @@ class BlockingClient:
             end: The one behind the last; None for what is committed when reading begins.
             start_time: Instead of `start`: the first record that is not older.
             piece_bytes: How much one answer of the hub holds, bytes.
+            hub: Another hub of the mesh, by its name or id, whose journal is read.
             timeout_s: Most to wait for one answer.
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
         """
-        history = self._client.read(*prefixes, start=start, end=end, start_time=start_time, piece_bytes=piece_bytes)
+        history = self._client.read(
+            *prefixes, start=start, end=end, start_time=start_time, piece_bytes=piece_bytes, hub=hub
+        )
         return BlockingHistory(self._thread.call, history, self._thread.report_bad, timeout_s)
 
-    def journal(self, *, timeout_s: float | None = None) -> JournalState:
-        """Ask how far the hub's journal reaches.
+    def journal(self, *, hub: str = "", timeout_s: float | None = None) -> JournalState:
+        """Ask how far the hub's journal reaches, or that of another hub of the mesh, by its name or id.
 
         Raises:
             TimeoutError: No answer within `timeout_s`.
             RejectedError, ClosedError, PeerError: As `Client.journal`.
         """
-        return self._thread.call(self._client.journal(), timeout_s)
+        return self._thread.call(self._client.journal(hub=hub), timeout_s)
 
     def stage(self, transaction: str, part: int, frames: bytes, *, timeout_s: float | None = None) -> None:
         """Bring messages that wait for `commit`; see `Client.stage`.

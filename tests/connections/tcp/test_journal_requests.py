@@ -21,12 +21,12 @@ from hub.quotas.resource import Resource
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
 from peers.connections.reading import PUT_OFF
-from peers.journal.forms import Order, decode_order
+from peers.journal.forms import NARROWED_PATHS, Order, decode_order
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
 from peers.node.audit import Audit
-from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT, NARROWED_PATHS
+from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.verbs.verbs import Verbs
 from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.control import Notice, decode_notice
@@ -348,8 +348,8 @@ def test_narrowed_history(bench: Bench) -> None:
     ((fetch, _),) = bench.journal.fetches
     assert isinstance(fetch, Order)
     assert (fetch.request, fetch.start, fetch.prefixes, fetch.form) == (5, 7, ("", "/a"), "frame")
-    assert fetch.granted is not None
-    assert set(fetch.granted) == {("/a", True), ("/a/secret", False), ("/mail/alice", True)}
+    (paths,) = fetch.granted
+    assert set(paths) == {("/a", True), ("/a/secret", False), ("/mail/alice", True)}
     assert decode_order(encode_fetch(fetch)[HEADER_BYTES:]) == fetch
 
 
@@ -360,7 +360,7 @@ def test_narrowed_history_for_who_may_read_nothing(bench: Bench) -> None:
     bench.requests.act(Order(5, form="json"))
     ((fetch, _),) = bench.journal.fetches
     assert isinstance(fetch, Order)
-    assert (fetch.granted, fetch.form) == ((), "json")
+    assert (fetch.granted, fetch.form) == (((),), "json")
 
 
 def test_narrowing_to_too_many_grants(bench: Bench) -> None:

@@ -1,0 +1,316 @@
+"""`FarJournals`: the journals of other hubs of the mesh, read for clients of this one, and this one's for others.
+
+```
+client ─ FETCH with `hub` ─▶ this hub ─ REQUEST $hub/at/ID/journal ─▶ hubs on the way ─▶ its journal
+       ◀────── RECORDS ─────           ◀───────── REPLY ───────────                  ◀── a reader process
+```
+
+A piece is asked for by one request with one answer, which is the frame that the reader process there has made. So what
+holds for requests holds for history: its time is bounded, a lost link is told, and the next piece comes when whoever
+reads asks for it, so that links carry little of it at a time.
+
+Who may read what is asked three times: this hub asks what its client may read (`peers.verbs.journal`), and each hub on
+the way, both ends among them, what the link may take over which it is asked, and what the link may bring over which it
+asks on. Each adds what it grants to the order, and the process that reads leaves out what is not granted by all. Links
+are for hubs that are trusted, and so is the hub that reads.
+
+Owner: the event loop of a node. Invariants: each `fetch` is answered once, unless it is cancelled; what other hubs ask
+is never passed on to a third journal. Bounds: `PIECE_BYTES` an answer, `ANSWERING_LIMIT` questions of others at a time;
+of this hub's own, what connections may ask.
+
+Not here: the way there, what is pending (`hub.requests`), how records travel to clients (`peers.verbs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hub.batch import Batch
+from hub.core import Core
+from hub.delivery import Role
+from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.policy.policy import Action, Rights
+from hub.request_frame import TRANSACTIONS, Item, Reply, Request, Status
+from hub.requests.directed import Answer, Questions, target_at
+from hub.topics import printable
+from peers.journal.forms import Order, answers, as_order, decode_order, encode_order
+from peers.journal.granting import granted
+from peers.journal.readers import Deliver
+from peers.journal.recording import Cancel, Recording
+from peers.journal.view import LARGE_FACTOR
+from peers.wire.control import Notice, decode_notice, encode_notice
+from peers.wire.kinds import Kind
+from peers.wire.records import Fetch
+
+__all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "FarJournals"]
+
+PIECE_BYTES: Final = 256 * 1024
+"""Most of one piece, as a FETCH counts it: what else is on the links has to wait for 1.3 MiB at most, in the rare case
+that a block is as large; a reader has two pieces on their way."""
+
+ANSWER_MS: Final = 30_000
+"""How long an answer may take, ms, beside what the FETCH waits for."""
+
+ANSWERING_LIMIT: Final = 4_096
+"""Most questions of other hubs that wait for the journal of this one."""
+
+_WHAT: Final = "journal"
+
+_HEAD_BYTES: Final = 1024
+"""Room left in a frame for what stands around the blocks of an answer."""
+
+_TEXT_CHARACTERS: Final = 1000
+"""The most that is told of a text of another hub."""
+
+_CODES = {
+    Status.NOT_ALLOWED: CloseCode.NOT_ALLOWED,
+    Status.TOO_BIG: CloseCode.TOO_BIG,
+    Status.FAILED: CloseCode.JOURNAL_FAILED,
+}
+"""What a client is told for a status; for all others, that it may ask again."""
+
+
+class _Asked(NamedTuple):
+    """A piece that was asked for and is not answered."""
+
+    of: str
+    order: Order
+    deliver: Deliver
+
+
+class FarJournals:
+    """The journals of the other hubs, for one hub.
+
+    Args:
+        core: Of the hub.
+        name: The hub's own.
+        now_ms: Returns the time of the clock by which requests are timed out, ms.
+        journal: Returns the hub's own journal.
+    """
+
+    def __init__(self, core: Core, name: str, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
+        self._core = core
+        self._name = name
+        self._now_ms = now_ms
+        self._journal = journal
+        # In whose name the hub asks; None before the first piece.
+        self._handler: Handler | None = None
+        # What is not answered, by the id of its request.
+        self._asked: dict[int, _Asked] = {}
+        # The id of the next request.
+        self._next = 0
+        # How many questions of other hubs are not answered.
+        self._answering = 0
+        core.requests.directed.add(_WHAT, Questions(self._answer, self._pass_on))
+
+    # For clients of this hub.
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+        """Have a piece read of the journal of the hub that a FETCH names.
+
+        Raises:
+            RejectedError: There is no such hub, or several have that name, or it cannot be reached now.
+        """
+        hub = self._find(fetch.hub)
+        order = msgspec.structs.replace(as_order(fetch), hub="")
+        if hub == self._core.mesh.hub:
+            if not self._journal().id:
+                raise RejectedError(CloseCode.NOT_ALLOWED, f"hub {printable(fetch.hub)} has no journal of its own")
+            return self._journal().fetch(order, deliver)
+        order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES))
+        number = self._number()
+        self._asked[number] = _Asked(fetch.hub, order, deliver)
+        request = Request(target_at(hub, _WHAT), number, order.wait_ms + ANSWER_MS, _packed(encode_order(order)))
+        self._core.requests.ask(self._asking(), request, self._now_ms())
+        return partial(self._asked.pop, number, None)
+
+    def _find(self, of: str) -> bytes:
+        """Return the id of the hub that has this id, or this name.
+
+        Raises:
+            RejectedError: None has, or several have, or it cannot be reached now.
+        """
+        mesh = self._core.mesh
+        shown = printable(of)
+        named = [hub for hub, record in mesh.records.items() if of in {hub.hex(), record.name}]
+        if mesh.hub not in named and of == self._name:
+            named.append(mesh.hub)
+        if not named:
+            text = f"no hub of the mesh has the name or the id {shown}, as far as this hub knows"
+            raise RejectedError(CloseCode.BAD_DATA, text)
+        exact = [hub for hub in named if hub.hex() == of]
+        reached = exact or [hub for hub in named if hub == mesh.hub or hub in mesh.graph.reached]
+        if len(reached) > 1:
+            ids = ", ".join(sorted(hub.hex() for hub in reached))
+            text = f"{len(reached)} hubs of the mesh have the name {shown}: {ids}; say which of them by its id"
+            raise RejectedError(CloseCode.BAD_DATA, text)
+        if not reached:
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"hub {shown} cannot be reached now")
+        return reached[0]
+
+    def _number(self) -> int:
+        while self._next in self._asked:
+            self._next = (self._next + 1) % TRANSACTIONS
+        number = self._next
+        self._next = (number + 1) % TRANSACTIONS
+        return number
+
+    def _asking(self) -> Handler:
+        if self._handler is None:
+            self._handler = Handler(
+                self, role=Role.LOCAL, limits=QueueLimits(), name="journals", address="local", poster=self
+            )
+            self._core.attach(self._handler)
+        return self._handler
+
+    # As the outlet and the poster of its handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Do nothing: it subscribes to nothing."""
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Do nothing: it subscribes to nothing."""
+
+    def close(self, code: int, text: str) -> None:
+        """Do nothing: it has no connection."""
+
+    def post(self, items: list[Item]) -> None:
+        """Take answers."""
+        for item in items:
+            if isinstance(item, Reply):
+                for place in range(item.requests):
+                    asked = self._asked.pop((item.first + place) % TRANSACTIONS, None)
+                    if asked is not None:
+                        asked.deliver(_outcome(asked, item))
+
+    # For other hubs.
+
+    def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
+        """Have a piece of this hub's journal read for another hub."""
+
+        def deliver(outcome: bytes | bytearray | RejectedError) -> None:
+            if isinstance(outcome, RejectedError):
+                outcome = encode_notice(Notice("error", code=outcome.code, text=outcome.text))
+            answer(Status.OK, _packed(outcome))
+
+        def settle(outcome: bytes | bytearray | RejectedError) -> None:
+            self._answering -= 1
+            deliver(outcome)
+
+        try:
+            order = self._taken(link, value)
+        except RejectedError as error:
+            deliver(error)
+            return
+        self._answering += 1
+        self._journal().fetch(order, settle)
+
+    def _taken(self, link: Handler, value: bytes) -> Order:
+        """Return what is read for another hub.
+
+        Raises:
+            RejectedError: Nothing is, and why.
+        """
+        if not self._journal().id:
+            raise RejectedError(CloseCode.NOT_ALLOWED, "that hub has no journal of its own")
+        if self._answering >= ANSWERING_LIMIT:
+            text = f"{ANSWERING_LIMIT} readers at other hubs wait already, which is the limit"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+        return _bounded(_narrowed(_order_of(value), link.rights, link.acts.seeing), link)
+
+    @staticmethod
+    def _pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
+        """Return the order as it goes on over a link, with what this hub grants to both sides."""
+        order = _order_of(value)
+        if asker.is_link:
+            order = _narrowed(_bounded(order, asker), asker.rights, asker.acts.seeing)
+        return _packed(encode_order(_narrowed(order, link.rights, link.acts.publishing)))
+
+
+def _narrowed(order: Order, rights: Rights | None, action: Action) -> Order:
+    """Return what is left of an order for a link.
+
+    Raises:
+        RejectedError: Nothing at all is granted to it, or too much to be compared.
+    """
+    if rights is not None and not rights.may_any(action):
+        text = f"{action.value}: nothing is granted to the link of user {printable(rights.user.name)}"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
+    return as_order(granted(order, rights, action, narrows=True))
+
+
+def _bounded(order: Order, link: Handler) -> Order:
+    """Return an order whose answer fits into a frame that the far side of a link takes."""
+    most = max(1, link.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES)
+    return msgspec.structs.replace(order, bytes=min(order.bytes, most))
+
+
+def _outcome(asked: _Asked, reply: Reply) -> bytes | RejectedError:
+    """Return the frame that answers a piece, or why there is none."""
+    name = printable(asked.of)
+    if reply.status != Status.OK:
+        code = _CODES.get(Status(reply.status), CloseCode.TRY_AGAIN_LATER)
+        return RejectedError(code, f"journal of hub {name}: {_reason(reply)}")
+    frame = b"" if reply.flags else _unpacked(reply.values)
+    if len(frame) > HEADER_BYTES:
+        size_bytes, kind, flags, key_bytes = HEADER.unpack_from(frame)
+        body = memoryview(frame)[HEADER_BYTES:]
+        if size_bytes == len(body) and not flags and not key_bytes:
+            if kind == Kind.RECORDS and answers(asked.order, body):
+                return frame
+            if kind == Kind.NOTICE:
+                return _refusal(asked, bytes(body))
+    return _no_answer(asked)
+
+
+def _refusal(asked: _Asked, body: bytes) -> bytes | RejectedError:
+    """Return the frame by which a client is told what the other hub has said."""
+    try:
+        notice = decode_notice(body)
+    except ProtocolError:
+        return _no_answer(asked)
+    text = f"journal of hub {printable(asked.of)}: {notice.text[:_TEXT_CHARACTERS]}"
+    return encode_notice(
+        Notice("error", request=asked.order.request, code=notice.code, text=text, offset=notice.offset)
+    )
+
+
+def _no_answer(asked: _Asked) -> RejectedError:
+    return RejectedError(CloseCode.JOURNAL_FAILED, f"journal of hub {printable(asked.of)}: that was no answer")
+
+
+def _reason(reply: Reply) -> str:
+    values = reply.values[BATCH_COUNT.size :] if reply.flags & FLAG_BATCH else reply.values
+    try:
+        reason: Any = msgspec.msgpack.decode(values)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        reason = ""
+    return reason[:_TEXT_CHARACTERS] if isinstance(reason, str) and reason else "that has failed"
+
+
+def _order_of(value: bytes) -> Order:
+    """Return the order that a question is.
+
+    Raises:
+        RejectedError: It is none.
+    """
+    return decode_order(_unpacked(value))
+
+
+_packed = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(bytes).decode
+
+
+def _unpacked(value: bytes) -> bytes:
+    """Return the bytes that a value is; none if it is something else."""
+    try:
+        return _unpack(value)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return b""
