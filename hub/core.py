@@ -254,6 +254,10 @@ class Core:
 
     # Handlers come and go.
 
+    def number_from(self, first: int) -> None:
+        """Number handlers from here on, while there is none: so other processes of one hub have other numbers."""
+        self._last_id = first - 1
+
     def attach(self, handler: Handler, on_filter: OnFilter | None = None) -> None:
         """Take a handler in and announce it.
 

@@ -545,6 +545,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"unit": "URLs such as 'tcp://hub.example.org:7400'"},
         ),
     ] = ()
+    workers: Annotated[
+        int, _between("processes", 1, 64, "Processes that serve clients; more than one share the ports of one machine.")
+    ] = 1
     queue: QueueLimits = QueueLimits()
     queue_max: QueueMaximum = QueueMaximum()
     limits: Limits = Limits()

@@ -30,6 +30,7 @@ class Flags:
     listen: Annotated[list[str] | None, _help("listen")] = None
     peers: Annotated[list[str] | None, _help("peers")] = None
     name: Annotated[str | None, _help("name")] = None
+    workers: Annotated[str | None, _help("workers")] = None
     queue_messages: Annotated[str | None, _help("queue.messages")] = None
     queue_bytes: Annotated[str | None, _help("queue.bytes")] = None
     queue_overflow: Annotated[str | None, _help("queue.overflow")] = None

@@ -15,6 +15,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.run import run as run_daemon
 from peers.daemon.sources import load
 from peers.users.admin_token import AdminToken
+from peers.workers.workers import Workers
 
 __all__ = ["run"]
 
@@ -31,7 +32,7 @@ def run(
     Settings come from a TOML file, the environment (HUB_...) and these flags; later ones win. SIGHUP reads them again.
     """
     given = (flags or Flags()).layer()
-    run_daemon(lambda: load(given, os.environ, config), _announce)
+    run_daemon(lambda: load(given, os.environ, config), _announce, Workers)
 
 
 def _announce(daemon: Daemon) -> None:

@@ -56,18 +56,27 @@ class Greeting:
         conversation: What opens.
         connection: That carries it.
         dialled: Whether this side has connected, to link with a peer hub.
+        trusted: Whether the far side is a process of this hub's own, which need not show who it is.
     """
 
-    __slots__ = ("_connection", "_conversation", "_link_id", "_node", "_queue", "dialled")
+    __slots__ = ("_connection", "_conversation", "_link_id", "_node", "_queue", "_trusted", "dialled")
 
-    def __init__(
-        self, node: Node, queue: QueueLimits, conversation: TcpConversation, connection: Connection, *, dialled: bool
+    def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
+        self,
+        node: Node,
+        queue: QueueLimits,
+        conversation: TcpConversation,
+        connection: Connection,
+        *,
+        dialled: bool,
+        trusted: bool,
     ) -> None:
         self._node = node
         self._queue = queue
         self._conversation = conversation
         self._connection = connection
         self.dialled = dialled
+        self._trusted = trusted
         self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
         """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
 
@@ -86,7 +95,7 @@ class Greeting:
         """The far side has said who it is: take it in, refuse it, or let it wait."""
         if self.dialled and hello.role == "client":
             self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
-        elif not (self.dialled or self._recognise(hello)):
+        elif not (self.dialled or self._trusted or self._recognise(hello)):
             return
         elif hello.role == "hub":
             self._greet_hub(hello)

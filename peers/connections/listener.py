@@ -17,7 +17,7 @@ from hub.errors import UsageError
 from peers.transport.acceptor import Acceptor
 from peers.transport.endpoints import Endpoint, Scheme
 
-__all__ = ["BACKLOG", "UNIX_MODE", "ListenError", "Listener", "bind"]
+__all__ = ["BACKLOG", "UNIX_MODE", "ListenError", "Listener", "Reserved", "bind", "reserve"]
 
 BACKLOG = 1024
 """Connections that may wait to be accepted; a thousand clients that reconnect at once are no error."""
@@ -42,12 +42,14 @@ class Listener:
             acceptor.close()
 
 
-async def bind(
+async def bind(  # noqa: PLR0913 -- three of them have defaults that most callers take
     endpoint: Endpoint,
     make: Callable[[], asyncio.BaseProtocol],
     loop: asyncio.AbstractEventLoop,
     on_shed: Callable[[], None] = lambda: None,
     unix_mode: int = UNIX_MODE,
+    *,
+    shares_port: bool = False,
 ) -> tuple[Listener, Endpoint]:
     """Listen on `endpoint`.
 
@@ -57,6 +59,8 @@ async def bind(
         loop: The loop to run on.
         on_shed: Called for each connection that is closed because no descriptor is left.
         unix_mode: Permissions of a Unix socket.
+        shares_port: Whether other processes of this account may listen on the same port (SO_REUSEPORT): the kernel
+            spreads connections over all that do.
 
     Returns:
         The listener, and the endpoint with the port that was picked.
@@ -70,11 +74,10 @@ async def bind(
             _make_way(endpoint)
             sockets.append(_listen_on_path(endpoint.path, unix_mode))
         else:
-            found = await loop.getaddrinfo(
-                endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            for family, _, _, _, address in dict.fromkeys(found):
-                sockets.append(_listen_on_address(family, address, endpoint.port or _port_of(sockets)))
+            for family, address in await _addresses(endpoint, loop):
+                one = _bound(family, address, endpoint.port or _port_of(sockets), shares_port=shares_port)
+                sockets.append(one)
+                one.listen(BACKLOG)
         acceptors = [Acceptor(one, make, loop, on_shed=on_shed) for one in sockets]
     except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
         for one in sockets:
@@ -84,24 +87,70 @@ async def bind(
     return Listener(acceptors), endpoint.with_port(port)
 
 
+class Reserved:
+    """The port of an endpoint, kept for processes of this account that share it; nobody is accepted here."""
+
+    def __init__(self, sockets: list[socket.socket]) -> None:
+        self._sockets = sockets
+
+    def close(self) -> None:
+        """Let go of the port."""
+        for one in self._sockets:
+            one.close()
+
+
+async def reserve(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> tuple[Reserved, Endpoint]:
+    """Keep the port of `endpoint` for several processes, so that it stays theirs while none of them listens.
+
+    Args:
+        endpoint: Where, on TCP; port 0 picks a port.
+        loop: Looks names up.
+
+    Returns:
+        What keeps the port, and the endpoint with the port that was picked.
+
+    Raises:
+        ListenError: In use, also by processes that share it among themselves; not permitted; no such address.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in await _addresses(endpoint, loop):
+            if endpoint.port:  # whoever shares a port is let in by the kernel: so look first whether anybody is there
+                _bound(family, address, endpoint.port).close()
+            sockets.append(_bound(family, address, endpoint.port or _port_of(sockets), shares_port=True))
+    except (OSError, UnicodeError) as error:
+        for one in sockets:
+            one.close()
+        raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
+    return Reserved(sockets), endpoint.with_port(_port_of(sockets))
+
+
+async def _addresses(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> list[tuple[int, Any]]:
+    """Return family and address of each address that a name stands for."""
+    found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+
+
 def _port_of(sockets: list[socket.socket]) -> int:
     """Return the port of those that listen already, 0 if none does."""
     port: int = sockets[0].getsockname()[1] if sockets else 0
     return port
 
 
-def _listen_on_address(family: int, address: Any, port: int) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
+def _bound(family: int, address: Any, port: int, *, shares_port: bool = False) -> socket.socket:
+    """Return a socket that has its address, and does not listen yet."""
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:  # else it would take the port of IPv4 as well, which may have its own listener
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind((address[0], port, *address[2:]))
-        listening.listen(BACKLOG)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((address[0], port, *address[2:]))
     except BaseException:
-        listening.close()
+        bound.close()
         raise
-    return listening
+    return bound
 
 
 def _listen_on_path(path: str, mode: int) -> socket.socket:

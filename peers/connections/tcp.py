@@ -56,18 +56,23 @@ _GREETING_EVENTS = 10
 """What it costs to take somebody in: about 100 µs."""
 
 
-def tcp_connection(node: Node, queue: QueueLimits, *, dialled: bool = False, address: str = "") -> Connection:
+def tcp_connection(
+    node: Node, queue: QueueLimits, *, dialled: bool = False, trusted: bool = False, address: str = ""
+) -> Connection:
     """Make a connection that speaks the hub's own protocol.
 
     Args:
         node: The hub it belongs to.
         queue: Queue that its handler gets if the far side has no wish.
         dialled: Whether this side connects, to link with a peer hub.
-        address: Where to, if it does.
+        trusted: Whether the far side is a process of this hub's own, which need not show who it is.
+        address: Where to, if this side connects, or has made both ends.
     """
-    return Connection(
-        node, lambda connection: TcpConversation(node, queue, connection, dialled=dialled), address=address
-    )
+
+    def make(connection: Connection) -> TcpConversation:
+        return TcpConversation(node, queue, connection, dialled=dialled, trusted=trusted)
+
+    return Connection(node, make, address=address)
 
 
 class SharedValues(Protocol):
@@ -105,6 +110,7 @@ class TcpConversation:
         queue: Queue of the far side if it has no wish.
         connection: That carries it.
         dialled: Whether this side has connected, to link with a peer hub.
+        trusted: Whether the far side is a process of this hub's own, which need not show who it is.
         share: Makes what shares memory with a client that has asked for it, or nothing if that cannot be now; None
             where nothing is shared.
     """
@@ -129,13 +135,14 @@ class TcpConversation:
     unsaid = "the far side closed without CLOSE"
     is_quiet = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
         self,
         node: Node,
         queue: QueueLimits,
         connection: Connection,
         *,
         dialled: bool = False,
+        trusted: bool = False,
         share: Callable[[TcpConversation, int], SharedValues | None] | None = None,
     ) -> None:
         limits = node.settings.limits
@@ -159,7 +166,7 @@ class TcpConversation:
         """What a peer hub is told, once its link stands; None for a client."""
         self._has_eof = False
         """Whether the far side has ended its stream in order."""
-        self._greeting: Greeting | None = Greeting(node, queue, self, connection, dialled=dialled)
+        self._greeting: Greeting | None = Greeting(node, queue, self, connection, dialled=dialled, trusted=trusted)
         """How it opens; None once it is over."""
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
         self.session.mesh = MESH_VERSION

@@ -26,7 +26,7 @@ import structlog
 
 from hub.config import reloaded
 from hub.events import STATISTICS_TOPIC, Event
-from hub.overflow import QueueLimits
+from hub.overflow import Overflow, QueueLimits
 from hub.quotas.quotas import USERS_SHOWN
 from hub.quotas.resource import Resource
 from hub.settings import Settings
@@ -36,13 +36,15 @@ from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.broker import broker_connection
 from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
+from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
-from peers.connections.listener import Listener, bind
+from peers.connections.listener import Listener, Reserved, bind, reserve
 from peers.connections.name_dialler import NameDialler, is_name
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
+from peers.daemon.part import Part
 from peers.daemon.reviewing import review
 from peers.daemon.sources import Loaded
 from peers.daemon.stopping import Stopping
@@ -89,20 +91,22 @@ class Daemon:
     Args:
         loaded: The settings, and where they came from.
         name: The name of the hub.
+        part: Whether this process is all of the hub.
     """
 
-    def __init__(self, loaded: Loaded, name: str) -> None:
+    def __init__(self, loaded: Loaded, name: str, part: Part = Part.WHOLE) -> None:
         loaded, self.has_new_admin = guarded(loaded, os.environ)
         """Whether the file with the admin's token was made at this start."""
         self.node = Node(loaded.settings, name=name)
+        self.part = part
         add_services(self.node)
         self._peerings = Peerings(self.node)
         # Where it listens, with the ports that were picked for port 0; filled by `start`.
         self.endpoints: list[Endpoint] = []
         # The settings in force; `reload` changes them.
         self._loaded = loaded
-        # The listeners that are open: from `start` to `stop`.
-        self._servers: list[Listener] = []
+        # The listeners that are open, and the ports that are kept for workers: from `start` to `stop`.
+        self._servers: list[Listener | Reserved] = []
         # One task for each peer that is dialled.
         self._tasks: list[asyncio.Task[None]] = []
         # The timer of the next second; None before `start`.
@@ -118,6 +122,11 @@ class Daemon:
         """Set while `$hub/statistics` of one second are announced; cleared when all of them are."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
+    @property
+    def listen(self) -> tuple[Endpoint, ...]:
+        """Where the hub is to listen, as was set."""
+        return self._loaded.listen
+
     async def start(self) -> None:
         """Listen and dial.
 
@@ -130,18 +139,10 @@ class Daemon:
         settings = self.node.settings
         if settings.journal.path:
             self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
-        mode = int(settings.unix.mode, 8)
         try:
             for endpoint in self._loaded.listen:
-                server, bound = await bind(
-                    endpoint,
-                    self._maker(endpoint),
-                    self.node.loop,
-                    self._shed,
-                    mode,
-                )
-                self._servers.append(server)
-                self.endpoints.append(bound)
+                if self.part.is_open(endpoint):
+                    await self._open(endpoint)
         except BaseException:
             self._close_servers()
             if self._journal is not None:
@@ -153,8 +154,29 @@ class Daemon:
         self._tick = self.node.loop.call_at(self._next_tick_s(), self._second)
         self.node.ready = True
 
-    async def stop(self) -> None:
-        """Stop accepting, take what was sent, write out what is queued within the grace period, close with 1001."""
+    async def _open(self, endpoint: Endpoint) -> None:
+        """Listen, or keep the port for those that do."""
+        server: Listener | Reserved
+        if self.part.is_kept(endpoint):
+            server, bound = await reserve(endpoint, self.node.loop)
+        else:
+            server, bound = await bind(
+                endpoint,
+                self._maker(endpoint),
+                self.node.loop,
+                self._shed,
+                int(self.node.settings.unix.mode, 8),
+                shares_port=self.part is Part.WORKER,
+            )
+        self._servers.append(server)
+        self.endpoints.append(bound)
+
+    async def stop(self, until_s: float | None = None) -> None:
+        """Stop accepting, take what was sent, write out what is queued within the grace period, close with 1001.
+
+        Args:
+            until_s: When the grace period ends, of the loop's clock; `limits.drain_s` from now if it is not said.
+        """
         node = self.node
         node.draining = True
         node.ready = False
@@ -163,7 +185,7 @@ class Daemon:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        stopping = Stopping(node)
+        stopping = Stopping(node, until_s)
         await self.settle()
         await stopping.hear()
         await self.settle()
@@ -268,6 +290,24 @@ class Daemon:
         make = self._maker(Endpoint(Scheme.UNIX, path="/in/this/process"))
         await self.node.loop.connect_accepted_socket(make, sock)
 
+    async def link(self, sock: socket.socket, address: str, *, dialled: bool) -> Connection:
+        """Link with another process of this hub, which holds the other end of a pair of connected Unix sockets.
+
+        Args:
+            sock: Does not block; owned by the hub from now on.
+            address: What the far side is called, for people.
+            dialled: Whether this side says HELLO first; the other one must not.
+
+        Returns:
+            The connection; its `lost` is done once the link is gone.
+        """
+        most = self.node.settings.queue_max  # whatever is lost here is lost for all who are behind this link
+        queue = QueueLimits(most.messages, most.bytes, Overflow.DROP_OLDEST)
+        connection = tcp_connection(self.node, queue, dialled=dialled, trusted=True, address=address)
+        connection.lost = self.node.loop.create_future()
+        await self.node.loop.create_unix_connection(lambda: connection, sock=sock)
+        return connection
+
     def _dialler(self, peer: Endpoint) -> Dialler | NameDialler:
         if peer.scheme is Scheme.ZEEK_WS:
             return bridge_dialler(self.node, peer, self._queue(peer))
@@ -286,7 +326,7 @@ class Daemon:
         self.node.host_names = frozenset(named | {socket.gethostname().lower()})
         role = self.node.access.anonymous
         for endpoint in self.endpoints:
-            if role and reaches_strangers(endpoint, self.node.settings):
+            if role and self.part is not Part.WORKER and reaches_strangers(endpoint, self.node.settings):
                 self._log.warning("strangers are let in", on=endpoint.location, role=role)
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:

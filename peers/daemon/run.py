@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
 
 import structlog
 
@@ -21,36 +23,72 @@ from peers.daemon.draining import Draining
 from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import configure, report_suppressed
 from peers.daemon.memory import keep_freed_memory
+from peers.daemon.part import Part
 from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
 from peers.daemon.sources import Loaded
 from peers.node.node import Node
 
-__all__ = ["run"]
+__all__ = ["Crew", "NoCrew", "cared_for", "loop_factory", "run"]
 
 _SUPPRESSED_REPORT_S = 5.0
 _COLLECTED_S = 1.0
 _NAME_BYTES = 64
 
 
-def run(load: Callable[[], Loaded], announce: Callable[[Daemon], None]) -> None:
+class Crew(Protocol):
+    """The other processes of a hub."""
+
+    async def start(self) -> None:
+        """Start them, and wait until all are up.
+
+        Raises:
+            UsageError: One cannot be started; none is left.
+        """
+
+    def reload(self) -> None:
+        """Let them take over what the daemon has taken over."""
+
+    async def stop(self, until_s: float) -> None:
+        """Let them stop, within the time that ends then, of the loop's clock."""
+
+
+class NoCrew:
+    """The crew of a hub that is one process."""
+
+    async def start(self) -> None:
+        """There is nobody to start."""
+
+    def reload(self) -> None:
+        """Nobody needs to know."""
+
+    async def stop(self, until_s: float) -> None:
+        """Nobody has to stop."""
+
+
+def run(
+    load: Callable[[], Loaded],
+    announce: Callable[[Daemon], None],
+    make_crew: Callable[[Daemon], Crew] = lambda _: NoCrew(),
+) -> None:
     """Run a hub in this process.
 
     Args:
         load: Reads the settings; called now, and again at SIGHUP.
         announce: Called once everything is open, to tell the user where.
+        make_crew: Makes the other processes where `workers` asks for some.
 
     Raises:
-        ConfigError, ListenError: At the start; the text says what to change.
+        ConfigError, ListenError, WorkerError: At the start; the text says what to change.
     """
     loaded = load()
     limit = configure(loaded.settings.log)
     keep_freed_memory()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(loaded, load, announce, limit))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(loaded, load, announce, make_crew, limit))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Choose uvloop where it is installed: it costs less per read and write, see docs/performance.md."""
     try:
         import uvloop  # noqa: PLC0415 -- optional
@@ -61,33 +99,63 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    loaded: Loaded, load: Callable[[], Loaded], announce: Callable[[Daemon], None], limit: RateLimit
+    loaded: Loaded,
+    load: Callable[[], Loaded],
+    announce: Callable[[Daemon], None],
+    make_crew: Callable[[Daemon], Crew],
+    limit: RateLimit,
 ) -> None:
     log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
     loop = asyncio.get_running_loop()
-    daemon = Daemon(loaded, loaded.settings.name or host_name())
+    has_crew = loaded.settings.workers > 1
+    daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
+    crew = make_crew(daemon) if has_crew else NoCrew()
     await daemon.start()
+    try:
+        await crew.start()
+    except BaseException:
+        await daemon.stop(loop.time())
+        raise
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    reloading = Reloading(daemon, load, lambda: configure(daemon.node.settings.log, limit=limit))
+
+    def applied() -> None:
+        configure(daemon.node.settings.log, limit=limit)
+        crew.reload()
+
+    reloading = Reloading(daemon, load, applied)
     loop.add_signal_handler(signal.SIGHUP, reloading.signal)
-    reporting = loop.create_task(_report(limit), name="report suppressed log lines")
-    collecting = loop.create_task(_collect(daemon.node), name="collect garbage")
     draining = Draining(daemon.node, stopped.set, daemon.settle)
     services = daemon.node.core.requests.hub_services
     services.add(RESERVED + "drain", draining.answer, for_admins=True)
     services.add(RESERVED + "reload", reloading.answer, for_admins=True)
-    announce(daemon)
+    async with cared_for(daemon.node, limit):
+        announce(daemon)
+        try:
+            await stopped.wait()
+            log.info("stopping", connections=len(daemon.node.connections))
+        finally:
+            await reloading.cancel()
+            await draining.cancel()
+            until_s = loop.time() + daemon.node.settings.limits.drain_s
+            await crew.stop(until_s)
+            await daemon.stop(until_s)
+
+
+@asynccontextmanager
+async def cared_for(node: Node, limit: RateLimit) -> AsyncIterator[None]:
+    """Do meanwhile what a process of a hub needs now and then: collect garbage, tell of log lines left out."""
+    loop = asyncio.get_running_loop()
+    tasks = [
+        loop.create_task(_report(limit), name="report suppressed log lines"),
+        loop.create_task(_collect(node), name="collect garbage"),
+    ]
     try:
-        await stopped.wait()
-        log.info("stopping", connections=len(daemon.node.connections))
+        yield
     finally:
-        reporting.cancel()
-        collecting.cancel()
-        await reloading.cancel()
-        await draining.cancel()
-        await daemon.stop()
+        for task in tasks:
+            task.cancel()
         report_suppressed(limit, loop.time())
 
 

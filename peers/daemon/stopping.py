@@ -39,11 +39,12 @@ class Stopping:
 
     Args:
         node: Whose connections are closed; it admits none any more.
+        until_s: When its time ends, of the loop's clock; `limits.drain_s` from now if it is not said.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, until_s: float | None = None) -> None:
         self._node = node
-        self._until_s = node.loop.time() + node.settings.limits.drain_s
+        self._until_s = node.loop.time() + node.settings.limits.drain_s if until_s is None else until_s
 
     async def hear(self) -> None:
         """Take what publishers have sent, and close them."""

@@ -24,7 +24,7 @@ from typing import Self, Unpack
 
 import structlog
 
-from hub.config import DEFAULT
+from hub.config import DEFAULT, ConfigError
 from hub.errors import UsageError
 from peers.client.blocking import BlockingClient
 from peers.client.connecting import Connecting
@@ -160,6 +160,9 @@ def merged(
     if journal:
         arguments["journal"] = {"path": os.fspath(journal)}
     loaded = given(("settings", settings), ("argument", arguments))
+    if loaded.settings.workers > 1:
+        text = "a hub inside a program is in its process alone; `hub run` starts workers"
+        raise ConfigError(loaded.origins["workers"], "workers", text)
     return replace(loaded, listen=()) if loaded.origins["listen"] == DEFAULT else loaded
 
 

@@ -37,9 +37,15 @@ _WORTH_BYTES = 32 * 1024 * 1024
 _ROOT = Path("/")
 
 
-def memory_limit_bytes(set_bytes: int) -> int:
-    """Return the budget: what was set, or a part of the available memory if that is 0."""
-    return set_bytes or int(available_bytes() * MEMORY_PART)
+def memory_limit_bytes(set_bytes: int, workers: int = 1) -> int:
+    """Return the budget of a process: what was set, or a part of the available memory if that is 0.
+
+    Args:
+        set_bytes: For the hub.
+        workers: If there are several, they and their core divide it.
+    """
+    processes = workers + 1 if workers > 1 else 1
+    return (set_bytes or int(available_bytes() * MEMORY_PART)) // processes
 
 
 def available_bytes(root: Path = _ROOT) -> int:

@@ -125,7 +125,7 @@ class Node:
         """Becomes True with the first warning about prefixes that cover data stores, which is logged only once."""
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
         self.loop = asyncio.get_running_loop()
-        self.memory = Memory(memory_limit_bytes(settings.limits.memory_bytes), resident_bytes)
+        self.memory = Memory(memory_limit_bytes(settings.limits.memory_bytes, settings.workers), resident_bytes)
         self.held = self.memory.account("connections")
         """What connections hold beside queues: frames that are not complete, and what transports have not written."""
         self.core = self._make_core()

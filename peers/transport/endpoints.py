@@ -86,6 +86,11 @@ class Scheme(enum.StrEnum):
         return self in {Scheme.WS, Scheme.WSS}
 
     @property
+    def is_for_clients(self) -> bool:
+        """Whether clients come by it over a network: several processes may then share its port."""
+        return self in {Scheme.TCP, Scheme.TLS, Scheme.WS, Scheme.WSS}
+
+    @property
     def is_secure(self) -> bool:
         """Whether it is TLS with the hub's own certificate; a Zeek's TLS is set up apart."""
         return self in {Scheme.TLS, Scheme.WSS}

@@ -177,6 +177,12 @@ async def test_nothing_is_left_behind() -> None:
     assert (left(), len(asyncio.all_tasks())) == (before, tasks)
 
 
+def test_a_hub_of_a_program_has_no_workers() -> None:
+    """They would be processes of their own."""
+    with pytest.raises(ConfigError, match="settings: workers: a hub inside a program is in its process alone"):
+        Hub(settings={"workers": 2})
+
+
 def test_bad_arguments() -> None:
     """Are told at the call, by name."""
     with pytest.raises(ConfigError, match=r"argument: listen: 'nowhere'"):

@@ -58,6 +58,11 @@ def test_the_default_is_a_part_of_what_there_is() -> None:
     assert memory_limit_bytes(100 * MIB) == 100 * MIB
 
 
+def test_the_processes_of_a_hub_divide_it() -> None:
+    """Its workers, and the core: each has the same part."""
+    assert memory_limit_bytes(100 * MIB, workers=4) == 20 * MIB
+
+
 def test_what_is_resident_grows_with_what_is_used() -> None:
     """By about as much. The pages are new ones: malloc might have kept some that are resident already."""
     before = resident_bytes()

@@ -1,0 +1,11 @@
+"""One machine, many cores: a core, and workers that share the ports, linked with it as hubs of a mesh are (`workers`).
+
+| file | |
+|---|---|
+| `workers` | the core's side: starts workers, watches them, lets them reload and stop |
+| `worker` | what a worker does, a process of its own |
+| `supervision` | when which worker is started, without I/O |
+| `process` | one process, with its two sockets |
+| `control` | what the core and a worker ask each other beside the link |
+| `orders` | which settings a worker has |
+"""

@@ -1,0 +1,80 @@
+"""`Orders`: what a worker is told when it starts: its settings, and what sets it apart from the other workers.
+
+Each worker has the settings of the hub, except what belongs to the hub as a whole:
+
+| setting | at a worker |
+|---|---|
+| `listen` | with the ports that the core has picked |
+| `peers`, `mesh.advertise`, `journal.path`, `access.peer_token` | none: links and journal are the core's |
+| `drain.clients_per_s` | its part of the rate |
+
+Other limits, and what users may hold, are those of each process; but each has its part of the hub's memory
+(`peers.node.memory`). No state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hub.settings import Settings
+from peers.daemon.sources import Loaded, given
+
+__all__ = ["IDS_PER_START", "Orders", "of_worker", "tree_of"]
+
+IDS_PER_START: Final = 10_000_000_000
+"""A worker numbers its handlers from here times the number of its start, so that each has a number of its own in the
+hub: nobody takes so many connections in its life, and 900,000 starts fit into what JavaScript counts exactly."""
+
+_NAME_BYTES = 64
+"""Most bytes of a hub's name on the wire."""
+
+
+class Orders(msgspec.Struct):
+    """What a worker is told."""
+
+    settings: dict[str, Any]
+    """As a TOML file would have them."""
+    name: str
+    """Of the hub."""
+    number: int
+    """Of the place that it takes, from 1."""
+    start: int
+    """How many were started before it, and it itself."""
+
+    @property
+    def own_name(self) -> str:
+        """The name of the worker, as one hub of a mesh."""
+        ending = f"/{self.number}"
+        return self.name.encode()[: _NAME_BYTES - len(ending)].decode("utf-8", "ignore") + ending
+
+    def loaded(self) -> Loaded:
+        """Return the settings, checked as those of anybody."""
+        return given(("the core", self.settings))
+
+
+def of_worker(settings: Settings, listen: tuple[str, ...]) -> Settings:
+    """Return the settings of a worker.
+
+    Args:
+        settings: Those of the core.
+        listen: URLs, with the ports that were picked.
+    """
+    replace = msgspec.structs.replace
+    rate = max(1, settings.drain.clients_per_s // settings.workers)
+    return replace(
+        settings,
+        listen=listen,
+        peers=(),
+        mesh=replace(settings.mesh, advertise=()),
+        journal=replace(settings.journal, path=""),
+        access=replace(settings.access, peer_token=""),
+        drain=replace(settings.drain, clients_per_s=rate),
+    )
+
+
+def tree_of(settings: Settings) -> dict[str, Any]:
+    """Return settings as a TOML file would have them."""
+    tree: dict[str, Any] = msgspec.to_builtins(settings)
+    return tree

@@ -1,0 +1,97 @@
+"""`Process`: a worker as the core sees it: a process with two sockets, one for the link and one to control it.
+
+Owner: `Workers`. Invariants: it finds the same modules as the core, whatever stands in the working directory; whoever
+kills the core ends it, too, since both sockets end; no terminal's signal reaches it. Not here: what it does
+(`peers.workers.worker`), when it is started (`peers.workers.supervision`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+
+from peers.daemon.daemon import Daemon
+from peers.workers.control import Control, Functions
+
+__all__ = ["Process"]
+
+_END_S = 5.0
+"""How long a process may take to end once it has closed its sockets, seconds."""
+
+
+class Process:
+    """One worker.
+
+    Args:
+        number: Of its place.
+
+    Raises:
+        OSError: It cannot be started: there are too many processes, or too little memory.
+    """
+
+    __slots__ = ("_control_socket", "_link_socket", "_popen", "control", "number")
+
+    def __init__(self, number: int, functions: Functions) -> None:
+        self.number = number
+        with ExitStack() as stack:
+            self._control_socket, their_control = socket.socketpair()
+            stack.callback(self._control_socket.close)
+            stack.callback(their_control.close)
+            self._link_socket, their_link = socket.socketpair()
+            stack.callback(self._link_socket.close)
+            stack.callback(their_link.close)
+            self._popen = _start(number, their_control.fileno(), their_link.fileno())
+            stack.pop_all()
+        their_control.close()
+        their_link.close()
+        self.control = Control(functions)
+        """What it may be asked."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._popen.pid
+
+    async def connect(self, daemon: Daemon) -> None:
+        """Let the core link with it, and control it; end it once it is not linked any more."""
+        self._control_socket.setblocking(False)
+        self._link_socket.setblocking(False)
+        await daemon.node.loop.create_unix_connection(lambda: self.control, sock=self._control_socket)
+        link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
+        if link.lost is not None:
+            link.lost.add_done_callback(lambda _: self.control.close())
+
+    def kill(self) -> None:
+        """End it now, also if it is stopped."""
+        self._popen.kill()
+
+    async def wait_ended(self) -> str:
+        """Wait until it has ended, which it must do soon after its sockets; say how."""
+        await asyncio.wait([self.control.lost])
+        loop = asyncio.get_running_loop()
+        try:
+            code = await loop.run_in_executor(None, self._popen.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            code = self._popen.wait()
+        return f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _start(number: int, control: int, link: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "peers.workers.worker", str(number), str(control), str(link)]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    return subprocess.Popen(  # noqa: S603 -- our own program
+        command, pass_fds=(control, link), stdin=subprocess.DEVNULL, start_new_session=True, env=variables
+    )

@@ -1,0 +1,161 @@
+"""`Worker`: a process that serves clients, and is a hub of its own with one link, to the core.
+
+```
+begin ─▶ settings, log, node ─▶ linked ─▶ listens ─▶ serves ─▶ stop ─▶ ended
+                                   └── the core, or the link to it, is gone: ended at once
+```
+
+It heeds no signal: a terminal's, or a service manager's, may reach all processes of a hub, and the core says what
+follows. Whoever kills a worker for good uses SIGKILL, and another one takes its place.
+
+Owner: the process. Not here: who starts it (`peers.workers.workers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from typing import Any
+
+import msgspec
+import structlog
+
+from hub.errors import HubError
+from peers.connections.connection import Connection
+from peers.daemon.daemon import Daemon
+from peers.daemon.logs import configure
+from peers.daemon.memory import keep_freed_memory
+from peers.daemon.part import Part
+from peers.daemon.rate_limit import RateLimit
+from peers.daemon.reloading import Reloading
+from peers.daemon.run import cared_for, loop_factory
+from peers.daemon.sources import Loaded, given
+from peers.journal.no_journal import NoJournal
+from peers.workers.control import Control
+from peers.workers.orders import IDS_PER_START, Orders
+
+__all__ = ["Worker", "main"]
+
+_LOOK_S = 0.002
+"""How often a worker that starts looks whether it is linked: nobody tells it."""
+
+_NO_JOURNAL = "workers have no journal: that of the hub is at its core, which serves unix:// listeners; connect there"
+
+_FAILED = 1
+_ALONE = 3
+"""Exit codes: it could not start; the core, or the link to it, was gone."""
+
+
+class Worker:
+    """One worker.
+
+    Args:
+        link: Its end of what leads to the core.
+    """
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+        # What the core has ordered at first.
+        self._orders: asyncio.Future[Orders] = self._loop.create_future()
+        # The time in which to stop, seconds, once the core has said so.
+        self._stop: asyncio.Future[float] = self._loop.create_future()
+        # From when it serves on.
+        self._reloading: Reloading | None = None
+        # What the next reload takes; set before it is asked for.
+        self._loaded: Loaded
+        self.control = Control({"begin": self._begin, "stop": self._begin_stop, "reload": self._reload})
+        """What leads to the core, beside the link."""
+
+    async def run(self) -> int:
+        """Do as the core says until it says stop, or is gone; return the exit code."""
+        first: list[asyncio.Future[Any]] = [self._orders, self.control.lost]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not self._orders.done():
+            return _ALONE
+        orders = self._orders.result()
+        try:
+            self._loaded = orders.loaded()
+            limit = configure(self._loaded.settings.log)
+            daemon = Daemon(self._loaded, orders.own_name, Part.WORKER)
+            daemon.node.core.number_from(orders.start * IDS_PER_START)
+            daemon.node.journal = NoJournal(_NO_JOURNAL)
+            link = await self._linked(daemon)
+            await daemon.start()
+        except HubError as error:
+            self.control.tell("fails", str(error))
+            return _FAILED
+        return await self._serve(daemon, link, limit)
+
+    async def _linked(self, daemon: Daemon) -> Connection:
+        """Link with the core, and wait until that stands: who is served without it hears of nobody else."""
+        link = await daemon.link(self._link, "unix:core", dialled=True)
+        while not (link.has_joined or link.is_lost):  # noqa: ASYNC110 -- no event is told of it
+            await asyncio.sleep(_LOOK_S)
+        return link
+
+    async def _serve(self, daemon: Daemon, link: Connection, limit: RateLimit) -> int:
+        """Serve until the core says stop, or is gone."""
+        log = daemon.node.log
+        self._reloading = Reloading(
+            daemon, lambda: self._loaded, lambda: configure(daemon.node.settings.log, limit=limit)
+        )
+        self.control.tell("serves")
+        async with cared_for(daemon.node, limit):
+            ends: list[asyncio.Future[Any]] = [self._stop, self.control.lost]
+            if link.lost is not None:
+                ends.append(link.lost)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await self._reloading.cancel()
+            if not self._stop.done():
+                log.warning("a worker ends: the core is gone", reason=link.reason)
+                for connection in list(daemon.node.connections):
+                    connection.abort()
+                return _ALONE
+            await daemon.stop(self._loop.time() + self._stop.result())
+            return 0
+
+    # What the core says.
+
+    def _begin(self, orders: Any) -> None:
+        self._orders.set_result(msgspec.convert(orders, Orders))
+
+    def _begin_stop(self, left_s: float) -> None:
+        if not self._stop.done():
+            self._stop.set_result(left_s)
+
+    def _reload(self, settings: Any) -> None:
+        self._loaded = given(("the core", settings))
+        if self._reloading is not None:
+            self._reloading.signal()
+
+
+async def _run(control: int, link: int) -> int:
+    loop = asyncio.get_running_loop()
+    worker = Worker(_socket(link))
+    await loop.create_unix_connection(lambda: worker.control, sock=_socket(control))
+    return await worker.run()
+
+
+def _socket(number: int) -> socket.socket:
+    found = socket.socket(fileno=number)
+    found.set_inheritable(False)
+    found.setblocking(False)
+    return found
+
+
+def main() -> None:
+    """Serve a core: the arguments are the number of the place, and two sockets whose other ends the core holds."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    structlog.contextvars.bind_contextvars(worker=int(sys.argv[1]))
+    keep_freed_memory()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        code = runner.run(_run(int(sys.argv[2]), int(sys.argv[3])))
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

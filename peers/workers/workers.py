@@ -1,0 +1,194 @@
+"""`Workers`: the workers of a core: they are started, replaced when they die, and reload and stop with it.
+
+```
+                 tcp, ws, tls, wss: one port, N sockets (SO_REUSEPORT)
+              ┌───────────────┬───────────────┐
+           worker 1        worker 2   ...  worker N        clients; each is a hub of its own
+              │ link, control │               │
+              └───────────────┼───────────────┘
+                            core                           journal, links to other hubs, Zeeks, unix
+```
+
+Purpose: one interpreter uses one core of a processor, and a machine has many. What carries messages between them is the
+mesh: a worker is a hub with one link, to the core.
+
+Owner: the event loop of the core. Invariants: a worker serves nobody before it is linked, and ends when its link or the
+core does; a hub is up once all its workers are. Cost: see docs/workers.md. Not here: when which worker is started
+(`peers.workers.supervision`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import socket
+import sys
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from hub.errors import UsageError
+from peers.daemon.daemon import Daemon
+from peers.workers.orders import Orders, of_worker, tree_of
+from peers.workers.process import Process
+from peers.workers.supervision import Supervision
+
+__all__ = ["WorkerError", "Workers"]
+
+_GRACE_S = 1.0
+"""How much longer than the time to stop a worker may take before it is killed, seconds."""
+
+
+class WorkerError(UsageError):
+    """There can be no workers."""
+
+
+class Workers:
+    """The workers of one core. See `peers.daemon.run.Crew`.
+
+    Args:
+        daemon: The core; its ports are kept by `start`.
+
+    Raises:
+        WorkerError: There is nothing that they could do, or no way to do it.
+    """
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._node = daemon.node
+        self._loop = daemon.node.loop
+        count = daemon.node.settings.workers
+        _check(daemon, count)
+        self._supervision = Supervision(count)
+        # The processes that have not ended, by the number of their place.
+        self._processes: dict[int, Process] = {}
+        # One task for each process, from its start to its end.
+        self._watching: set[asyncio.Task[None]] = set()
+        # The timer of what is due next.
+        self._timer: asyncio.TimerHandle | None = None
+        # Why a worker could not start, as it said, by the number of its place; until its end is logged.
+        self._reasons: dict[int, str] = {}
+        # Done once all workers serve, or one of them cannot at the first attempt.
+        self._all_up: asyncio.Future[None] = self._loop.create_future()
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+
+    # See `Crew`.
+
+    async def start(self) -> None:
+        """Start all, and wait until they serve.
+
+        Raises:
+            WorkerError: One of them cannot; none is left.
+        """
+        cores = len(os.sched_getaffinity(0))
+        if len(self._supervision) > cores:
+            self._log.warning("more workers than processors", workers=len(self._supervision), processors=cores)
+        self._act()
+        try:
+            await self._all_up
+        except BaseException:
+            await self.stop(self._loop.time())
+            raise
+
+    def reload(self) -> None:
+        """Let them take over the settings of the core, and read files again."""
+        for process in self._processes.values():
+            process.control.tell("reload", self._settings())
+
+    async def stop(self, until_s: float) -> None:
+        """Let all stop, and see to it that they do."""
+        self._supervision.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        for process in self._processes.values():
+            process.control.tell("stop", max(0.0, until_s - self._loop.time()))
+        if self._watching:
+            await asyncio.wait(self._watching, timeout=max(0.0, until_s - self._loop.time()) + _GRACE_S)
+        for process in self._processes.values():
+            process.kill()
+        if self._watching:
+            await asyncio.wait(self._watching)
+
+    # What supervision asks for.
+
+    def _act(self) -> None:
+        """Start who is due, kill who is overdue, and look again in time."""
+        now_s = self._loop.time()
+        for number in self._supervision.overdue(now_s):
+            self._reasons[number] = "it has not come up in time"
+            self._processes[number].kill()
+        for number in self._supervision.due(now_s):
+            self._launch(number)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        next_s = self._supervision.next_s()
+        if next_s < math.inf:
+            self._timer = self._loop.call_at(next_s, self._act)
+
+    def _launch(self, number: int) -> None:
+        functions = {"serves": partial(self._serves, number), "fails": partial(self._fails, number)}
+        try:
+            process = Process(number, functions)
+        except OSError as error:
+            self._end(number, f"it cannot be started: {error.strerror}", pid=0)
+            return
+        self._processes[number] = process
+        watching = self._loop.create_task(self._watch(process), name=f"worker {number}")
+        self._watching.add(watching)
+        watching.add_done_callback(self._watching.discard)
+
+    async def _watch(self, process: Process) -> None:
+        """Give a process its orders, and wait for its end."""
+        number = process.number
+        await process.connect(self._daemon)
+        orders = Orders(self._settings(), self._node.name, number, self._supervision.started)
+        process.control.tell("begin", msgspec.to_builtins(orders))
+        how = await process.wait_ended()
+        del self._processes[number]
+        self._end(number, self._reasons.pop(number, how), pid=process.pid)
+        self._act()
+
+    def _end(self, number: int, reason: str, pid: int) -> None:
+        """A process has ended, or could not be started."""
+        wait_s = self._supervision.end(number, self._loop.time())
+        if wait_s == math.inf:
+            return
+        if not self._all_up.done():
+            self._all_up.set_exception(WorkerError(f"worker {number}: {reason}"))
+        self._log.warning("worker ended", worker=number, pid=pid, reason=reason, next_in_s=round(wait_s, 2))
+
+    # What workers say.
+
+    def _serves(self, number: int, _: Any) -> None:
+        self._supervision.serves(number, self._loop.time())
+        self._log.info("worker is up", worker=number, pid=self._processes[number].pid)
+        if self._supervision.up == len(self._supervision) and not self._all_up.done():
+            self._all_up.set_result(None)
+
+    def _fails(self, number: int, reason: str) -> None:
+        self._reasons[number] = reason
+
+    def _settings(self) -> dict[str, Any]:
+        listen = tuple(str(one) for one in self._daemon.endpoints if one.scheme.is_for_clients)
+        return tree_of(of_worker(self._node.settings, listen))
+
+
+def _check(daemon: Daemon, count: int) -> None:
+    """See to it that workers can be.
+
+    Raises:
+        WorkerError: The text says what to change.
+    """
+    if not (hasattr(socket, "SO_REUSEPORT") and sys.platform == "linux"):
+        raise WorkerError(
+            f"workers = {count}: several processes share a port on Linux only; leave `workers` out on {sys.platform}"
+        )
+    if not any(endpoint.scheme.is_for_clients for endpoint in daemon.listen):
+        raise WorkerError(
+            f"workers = {count}: they serve tcp, tls, ws and wss, and `listen` has none of these; "
+            "add one, or leave `workers` out"
+        )

@@ -1,0 +1,77 @@
+"""Hubs with workers, as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from peers.client import Client, connect
+from tests.daemon.conftest import StartProcess, nowhere, start_process
+from tests.daemon.hub_process import HubProcess
+
+__all__ = ["SpreadClients", "StartWorkers", "nowhere", "spread", "start_process", "start_workers", "workers_of"]
+
+StartWorkers = Callable[..., Awaitable[HubProcess]]
+SpreadClients = Callable[..., Awaitable[list[Client]]]
+
+
+def is_worker(pid: int) -> bool:
+    """Whether a process is a worker that has not ended."""
+    try:
+        return b"peers.workers.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def workers_of(core: int) -> list[int]:
+    """The processes that a core has started, and that still run; their ids."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            try:
+                state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:  # it has ended meanwhile
+                continue
+            if int(parent) == core and state != "Z":
+                found.append(int(place.name))
+    return found
+
+
+@pytest.fixture
+async def start_workers(start_process: StartProcess) -> AsyncIterator[StartWorkers]:
+    """Start hubs with two workers; whatever is left of them when the test is over is killed."""
+    started: list[int] = []
+
+    async def start(*arguments: str, listen: tuple[str, ...] = ("tcp://127.0.0.1:0",)) -> HubProcess:
+        flags = [word for url in listen for word in ("--listen", url)]
+        process = await start_process(*flags, "--workers", "2", "--name", "both", "--log-format", "json", *arguments)
+        await process.wait_up(len(listen))
+        started.extend(workers_of(process.pid))
+        return process
+
+    yield start
+    for worker in started:
+        if is_worker(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
+@pytest.fixture
+async def spread() -> AsyncIterator[SpreadClients]:
+    """Connect clients until there is one at each of two workers; return these, that of worker 1 first."""
+    async with AsyncExitStack() as stack:
+
+        async def spread(url: str) -> list[Client]:
+            found: dict[str, Client] = {}
+            while len(found) < 2:
+                client = await stack.enter_async_context(connect(url))
+                assert client.hub is not None
+                found[client.hub.name] = client
+            assert sorted(found) == ["both/1", "both/2"]
+            return [found[name] for name in sorted(found)]
+
+        yield spread
