@@ -52,6 +52,7 @@ class Record:
             limit: How many prefixes and rules are kept.
         """
         self.seq = announcement.seq
+        self.left_out += announcement.left_out
         if announcement.name:
             self.name = announcement.name
         if announcement.addresses and not announcement.base:

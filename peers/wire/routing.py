@@ -303,7 +303,7 @@ def _refusal(text: str) -> RejectedError:
 class _Begun:
     """An announcement whose last part has not come yet."""
 
-    __slots__ = ("_added", "_first", "_neighbours", "_parts", "_removed")
+    __slots__ = ("_added", "_first", "_left_out", "_neighbours", "_parts", "_removed")
 
     def __init__(self, first: AnnouncementPart) -> None:
         self._first = first
@@ -312,6 +312,8 @@ class _Begun:
         self._added: list[Interest] = []
         self._removed: list[Interest] = []
         self._parts = 0
+        # How many wanted prefixes were left out.
+        self._left_out = 0
 
     @property
     def entries(self) -> int:
@@ -324,14 +326,14 @@ class _Begun:
         is_like_first = _key(part) == _key(self._first) and has_neighbours == (self._first.neighbours is not None)
         return is_like_first and part.part == self._parts
 
-    def take(self, part: AnnouncementPart, prefixes_limit: int) -> int:
-        """Take the next part; return how many wanted prefixes were left out, as there are so many already."""
+    def take(self, part: AnnouncementPart, prefixes_limit: int) -> None:
+        """Take the next part; wanted prefixes are left out where there are so many already."""
         room = prefixes_limit - len(self._added)
         self._neighbours += part.neighbours or ()
         self._added += cast("tuple[Interest, ...]", part.added[:room])  # checked, as decoded
         self._removed += cast("tuple[Interest, ...]", part.removed)
         self._parts += 1
-        return max(0, len(part.added) - room)
+        self._left_out += max(0, len(part.added) - room)
 
     def announcement(self) -> Announcement:
         """Return the whole."""
@@ -339,17 +341,20 @@ class _Begun:
         neighbours = None if first.neighbours is None else tuple(self._neighbours)
         addresses = first.addresses if isinstance(first, AddressedPart) else ()
         added, removed = tuple(self._added), tuple(self._removed)
-        return Announcement(first.hub, first.base, first.seq, first.name, neighbours, added, removed, addresses)
+        return Announcement(
+            first.hub, first.base, first.seq, first.name, neighbours, added, removed, addresses, self._left_out
+        )
 
 
 class Assembly:
     """Puts the parts of announcements together that come over one link.
 
     Args:
-        prefixes_limit: How many wanted prefixes of one announcement are taken; further ones are left out.
+        prefixes_limit: How many wanted prefixes of one announcement are taken; further ones are left out, and the
+            announcement says how many.
     """
 
-    __slots__ = ("_begun", "_entries_limit", "_passed_over", "_prefixes_limit", "entries", "left_out")
+    __slots__ = ("_begun", "_entries_limit", "_passed_over", "_prefixes_limit", "entries")
 
     def __init__(self, prefixes_limit: int) -> None:
         self._prefixes_limit = prefixes_limit
@@ -361,8 +366,6 @@ class Assembly:
         self._passed_over: tuple[bytes, int, int] | None = None
         self.entries = 0
         """How many neighbours, prefixes and rules of announcements that are not complete are held."""
-        self.left_out = 0
-        """How many prefixes were left out so far."""
 
     def add(self, part: AnnouncementPart) -> Announcement | None:
         """Take a part.
@@ -383,7 +386,7 @@ class Assembly:
             if self._passed_over == _key(part):
                 return None
             raise self._refuse(part, CloseCode.BAD_DATA, f"part {part.part} does not continue what came before")
-        self.left_out += begun.take(part, self._prefixes_limit)
+        begun.take(part, self._prefixes_limit)
         if self.entries + begun.entries > self._entries_limit:
             text = f"over {self._entries_limit} neighbours, prefixes and rules in announcements that are not complete"
             raise self._refuse(part, CloseCode.NOT_ALLOWED, text)

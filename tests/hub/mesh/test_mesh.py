@@ -386,6 +386,9 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     counted = a.mesh.statistics()
     assert (counted.hubs, counted.links, counted.prefixes) == (3, 1, 3)
     assert (counted.left_out_total, counted.refused_total) == (2, 2)
+    a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, left_out=7))  # that was done as it came
+    assert a.mesh.statistics().left_out_total == 9
+    assert a.mesh.records[b"c" * 16].left_out == 8
 
 
 def test_announcements_that_say_something_new_are_counted() -> None:
