@@ -183,6 +183,7 @@ class Mesh(Generic[L]):
         self._links[far] = link
         self._knowledge.own.neighbours[far] = cost
         self._knowledge.add(link)
+        self.upstreams.come(link, far)
         self._link_changes = True
         self._relink(self.hub)
         self._on_due(link)

@@ -9,6 +9,9 @@ order, whatever hubs believe of the graph: each hub has one upstream in an epoch
 upstreams never gets a first message, as that comes from the origin; and epochs only grow. What hubs know of the graph
 decides only whether messages arrive: see `hub.mesh.mesh` for how an origin begins epochs.
 
+How often an upstream has moved to a link is counted, for people: that is a change of the path on which the messages of
+a hub come. A link that is cut and made anew is the same path.
+
 Owner: `Mesh`. Memory: one entry for each hub that is known. Cost: one dictionary hit for each change of origin.
 """
 
@@ -24,10 +27,12 @@ L = TypeVar("L")
 class _Upstream(Generic[L]):
     """The link from which one origin's messages are taken, and the one of the epoch before."""
 
-    __slots__ = ("before", "epoch", "link")
+    __slots__ = ("before", "epoch", "far", "link")
 
-    def __init__(self, epoch: int, link: L) -> None:
+    def __init__(self, epoch: int, link: L, far: bytes) -> None:
         self.epoch = epoch
+        # The hub at the other end of the link; it stays when that link is gone.
+        self.far = far
         # None once that link is gone: then nothing more of this epoch is taken.
         self.link: L | None = link
         # Epoch and link from which messages were taken before; None where there are none, or that link is gone.
@@ -37,7 +42,7 @@ class _Upstream(Generic[L]):
 class Upstreams(Generic[L]):
     """The upstream of each origin."""
 
-    __slots__ = ("_of", "turnover")
+    __slots__ = ("_far", "_moves", "_of", "turnover")
 
     turnover: int
     """Grows with each change of an upstream: while it is the same, what was taken from a link is taken still."""
@@ -46,20 +51,39 @@ class Upstreams(Generic[L]):
         self.turnover = 0
         # Origin → its upstream, from the first message until the origin is forgotten.
         self._of: dict[bytes, _Upstream[L]] = {}
+        # Link → the hub at its other end, from `come` to `leave`.
+        self._far: dict[L, bytes] = {}
+        # Link → how often an upstream has moved to it, from the first time on to `leave`.
+        self._moves: dict[L, int] = {}
+
+    def come(self, link: L, far: bytes) -> None:
+        """A link to another hub is up."""
+        self._far[link] = far
+
+    def moves(self, link: L) -> int:
+        """Return how often messages of some hub began to come by this link that had come by way of another hub."""
+        return self._moves.get(link, 0)
 
     def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message of an epoch that a link brings now is taken."""
         upstream = self._of.get(origin)
         if upstream is None:
-            self._of[origin] = _Upstream(epoch, link)
+            self._of[origin] = _Upstream(epoch, link, self._far.get(link, b""))
             self.turnover += 1
             return True
         if epoch > upstream.epoch:
+            self._note_way(upstream, link)
             upstream.before = None if upstream.link is None else (upstream.epoch, upstream.link)
             upstream.epoch, upstream.link = epoch, link
             self.turnover += 1
             return True
         return epoch == upstream.epoch and upstream.link is link
+
+    def _note_way(self, upstream: _Upstream[L], link: L) -> None:
+        far = self._far.get(link, b"")
+        if far != upstream.far:
+            upstream.far = far
+            self._moves[link] = self.moves(link) + 1
 
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that was not taken is lost here for sure: a newer epoch has overtaken it.
@@ -72,6 +96,8 @@ class Upstreams(Generic[L]):
     def leave(self, link: L) -> None:
         """A link is gone. Nothing more of the epochs in which it was upstream is taken from others."""
         self.turnover += 1
+        self._far.pop(link, None)
+        self._moves.pop(link, None)
         for upstream in self._of.values():
             if upstream.link is link:
                 upstream.link = None

@@ -184,10 +184,9 @@ class Greeting:
             left_s = connection.watch.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None
-        if hello.mesh:
-            conversation.tell_origins()
+        onward = conversation.tell_origins() if hello.mesh else None
         write = connection.writer.write
-        conversation.link = Link(node, handler, conversation.session, write, hello, self._link_id, proof)
+        conversation.link = Link(node, handler, conversation.session, write, hello, self._link_id, proof, onward)
         self._begin(hello, handler, "peer linked")
 
     def _tell_unread(self, reason: str) -> None:

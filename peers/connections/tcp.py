@@ -121,6 +121,7 @@ class TcpConversation:
         "_greeting",
         "_has_eof",
         "_node",
+        "_onward",
         "_origins",
         "_share",
         "_shared",
@@ -158,6 +159,8 @@ class TcpConversation:
         self.render = self.render_plainly
         """Returns batches as the far side has them: the same, unless values are in shared memory. It is chosen once, by
         HELLO, since it is called for each write."""
+        self._onward: Onward | None = None
+        """What a peer hub that is part of the mesh was told of that; None for all others."""
         self._origins: ToldOrigins | None = None
         """What a client was told of where messages have entered the mesh; None for those that have not asked."""
         self._verbs: Verbs | None = None
@@ -230,7 +233,7 @@ class TcpConversation:
                 if self.link is not None:  # none yet, if this side has closed a link that is one too many
                     self.link.hear(event)
             case Pong():
-                self._node.links.answered(self.far_id, self.greeting, event.body)
+                self._take_answer(event.body)
             case Renewal():
                 self._renew(event)
                 return _GREETING_EVENTS
@@ -266,9 +269,11 @@ class TcpConversation:
             self.render = self._shared.render
         return self._shared
 
-    def tell_origins(self) -> None:
-        """Tell the far side, a hub of the mesh, where messages have entered it."""
-        self.render = Onward(self.render_plainly).render
+    def tell_origins(self) -> Onward:
+        """Tell the far side, a hub of the mesh, where messages have entered it; return what was told."""
+        onward = self._onward = Onward(self.render_plainly)
+        self.render = onward.render
+        return onward
 
     def tell_client_origins(self) -> None:
         """Tell a client, which wishes so, where messages have entered the mesh; before memory is shared with it."""
@@ -291,6 +296,12 @@ class TcpConversation:
             again = self.link is not None and self.link.refuse(notice)
             address = self._connection.address
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text, again=again)
+
+    def _take_answer(self, token: bytes) -> None:
+        """A peer hub has answered a PING: one that asks whether it is there, or how late it is."""
+        self._node.links.answered(self.far_id, self.greeting, token)
+        if self.link is not None:
+            self.link.answer(token)
 
     def _renew(self, renewal: Renewal) -> None:
         """The far side shows a fresh token."""
@@ -343,7 +354,10 @@ class TcpConversation:
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Return requests and replies as frames."""
-        return render_items(items) if self._shared is None else self._shared.render_items(items)
+        if self._shared is not None:
+            return self._shared.render_items(items)
+        pieces = render_items(items)
+        return pieces if self._onward is None else self._onward.count(pieces)
 
     def render_gap(self, lost_messages: int) -> bytes:
         """Tell the far side how many of its messages were lost."""
@@ -404,7 +418,7 @@ class TcpConversation:
         if self.link is not None:
             self.link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
         self._greeting = self._verbs = self._shared = self._share = self.link = None  # they know this conversation
-        self._origins = None
+        self._origins = self._onward = None
         self.render = self.render_plainly = as_they_came  # and so do others of these
 
 

@@ -4,6 +4,7 @@
 core: mesh                           ─▶ changes, merged until they are told ─▶ ROUTING
 core: services, rules, names         ─▶ the same                            ─▶ SERVE, RULE, NAMES
 core: filter, for hubs without mesh  ─▶ the same                            ─▶ SUBSCRIBE
+every few seconds, also on a busy link                                      ─▶ PING, to see how late it is
 handler: messages sent and arrived   ─▶ once a second where some arrived, and before CLOSE ─▶ ACCOUNT
 ```
 
@@ -21,17 +22,21 @@ from collections.abc import Callable
 from functools import partial
 
 from hub.errors import CloseCode, RejectedError
+from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.mesh.announcement import Digest, Wanted
 from hub.routes import Route
 from peers.links.announcement import Announcement
+from peers.links.lag import Lag
 from peers.links.mesh_news import MeshNews
 from peers.links.names import LinkNames
+from peers.links.onward import Onward
 from peers.links.outbox import Outbox
 from peers.links.proof import LinkProof
 from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node
+from peers.node.traffic import Carried, Moment
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
@@ -57,6 +62,7 @@ class Link:
         hello: What the peer has said of itself.
         link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
         proof: What this hub shows to the peer; None where the peer has dialled.
+        onward: What it is told of the origins of messages; None if it is no part of a mesh.
     """
 
     __slots__ = (
@@ -65,16 +71,21 @@ class Link:
         "_handler",
         "_id",
         "_is_settled",
+        "_lag",
         "_node",
+        "_onward",
         "_outbox",
-        "_peer",
         "_proof",
         "_session",
         "_told_arrived",
         "_write",
         "confirmed",
         "due_s",
+        "peer",
     )
+
+    peer: Peer
+    """The hub at the far side."""
 
     confirmed: int
     """How many of this hub's messages have arrived, as the peer has told last."""
@@ -97,16 +108,19 @@ class Link:
         hello: Hello,
         link_id: bytes,
         proof: LinkProof | None = None,
+        onward: Onward | None = None,
     ) -> None:
         self._node = node
         self._handler = handler
+        self._onward = onward
         self._session = session
         self._write = write
-        self._peer = Peer(hello.id, hello.name, handler.address)
+        self.peer = Peer(hello.id, hello.name, handler.address)
         self._id = link_id
         self._proof = proof
         if proof is not None:
             proof.hold(hello.until, node.loop.time())
+        self._lag = Lag(handler.limits.overflow)
         self._assembly = Assembly(node.settings.limits.prefixes_per_peer)
         self.confirmed = self._told_arrived = 0
         self._is_settled = False
@@ -124,6 +138,7 @@ class Link:
             node.core.link(handler, hello.id, news.tell)
         else:
             self._tell_directly(handler, hello)
+        node.traffic.begin(self, node.loop.time())
 
     def _tell_directly(self, handler: Handler, hello: Hello) -> None:
         """Tell a hub that is no part of a mesh what is wanted and served here."""
@@ -188,13 +203,51 @@ class Link:
             self._write([frame])
         self._outbox.check(now_s)
         self._tell_overtaken()
+        self._measure(now_s)
         return now_s + _TELL_EVERY_S
 
     def _tell_overtaken(self) -> None:
         """Tell people of messages that have come by this link and are lost here, as the mesh has overtaken them."""
         overtaken = self._node.core.mesh.take_overtaken(self._handler)
         if overtaken:
-            self._node.accounts.overtake(self._peer, overtaken)
+            self._node.accounts.overtake(self.peer, overtaken)
+
+    # How it does.
+
+    def _measure(self, now_s: float) -> None:
+        """See how late the link is."""
+        handler = self._handler
+        self._lag.look(handler.delivered_messages, handler.dropped_messages, handler.queued_messages, now_s)
+        if handler.writable and (token := self._lag.ask(now_s)):
+            self._write([encode_frame(Kind.PING, token)])
+
+    def answer(self, token: bytes) -> None:
+        """The peer has answered a PING."""
+        self._lag.answer(token, self._node.loop.time())
+
+    def carried(self) -> Carried:
+        """Return what the link has carried."""
+        handler = self._handler
+        return Carried(
+            received_messages=self._arrived,
+            received_bytes=self._session.fed_bytes,
+            sent_messages=handler.delivered_messages,
+            sent_bytes=handler.delivered_bytes if self._onward is None else self._onward.written_bytes,
+            queue_full=handler.dropped_messages - handler.unreadable_messages,
+            too_large=handler.unreadable_messages,
+            path_changes=self._node.core.mesh.upstreams.moves(handler),
+        )
+
+    def moment(self, now_s: float) -> Moment:
+        """Return how the link stands."""
+        handler, mesh = self._handler, self._node.core.mesh
+        queued = handler.queued_messages
+        return Moment(
+            queued_messages=queued,
+            waiting_s=self._lag.waiting_s(handler.delivered_messages, handler.dropped_messages, queued, now_s),
+            lag_s=self._lag.lag_s(now_s),
+            cost=mesh.graph.links[mesh.hub].get(self.peer.hub),
+        )
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
@@ -208,7 +261,7 @@ class Link:
     def hear(self, account: Account) -> None:
         """The peer tells of this link, or of one that has ended."""
         if account.link != self._id or (self._ended is not None and account.last):
-            self._node.accounts.hear(self._peer.hub, account)
+            self._node.accounts.hear(self.peer.hub, account)
         elif self._ended is not None:
             return  # not its last word: it reads on
         elif not self._is_settled:
@@ -217,7 +270,7 @@ class Link:
 
     def miss(self, messages: int) -> None:
         """The peer has dropped messages that were for this hub."""
-        self._node.accounts.miss(self._peer, messages)
+        self._node.accounts.miss(self.peer, messages)
 
     def leave(self) -> None:
         """The link is over: count what is lost with it. To be called before the handler is detached; once or more."""
@@ -225,10 +278,11 @@ class Link:
             return
         self._node.keepalive.forget(self)
         self._tell_overtaken()
+        self._node.traffic.end(self, self._node.loop.time())
         handler = self._handler
         ended = EndedLink(
             link=self._id,
-            peer=self._peer,
+            peer=self.peer,
             sent=handler.delivered_messages,
             arrived=self._arrived,
             waiting=handler.held_messages,

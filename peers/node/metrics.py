@@ -25,6 +25,15 @@
 | `hub_links_doubtful_messages` | gauge | | sent over links that ended; may have arrived |
 | `hub_links_refused_total` | counter | | times that a peer had no room for what it was told; told again later |
 | `hub_links_missed_messages_total` | counter | | of peer hubs, as they told, that did not arrive |
+| `hub_link_up` | gauge | `hub` | links to hubs of that name that are up; 0 for an hour after the last one |
+| `hub_link_messages_total` | counter | `hub`, `direction`: `in`, `out` | messages that links have carried |
+| `hub_link_bytes_total` | counter | `hub`, `direction` | of these, requests and replies; in: of all that came |
+| `hub_link_queued_messages` | gauge | `hub` | what waits for the link |
+| `hub_link_waiting_seconds` | gauge | `hub` | how long the oldest of these has waited, to a second; 60 at most |
+| `hub_link_lag_seconds` | gauge | `hub` | how long a PING took last, every 5 s, and its answer; or takes already |
+| `hub_link_cost` | gauge | `hub` | of the link in the mesh |
+| `hub_link_dropped_messages_total` | counter | `hub`, `reason`: `queue_full`, `cut`, ... | lost at a link |
+| `hub_link_path_changes_total` | counter | `hub` | times that messages of some hub began to come by this link |
 | `hub_mesh_hubs` | gauge | | hubs of the mesh that are known, this one with them |
 | `hub_mesh_hubs_limit` | gauge | | how many there may be |
 | `hub_mesh_links` | gauge | | links of this hub that are part of the mesh |
@@ -142,6 +151,7 @@ from hub.settings import MeshSettings
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.node import Node
+from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
 from peers.users.refusal import Reason
 
@@ -219,6 +229,7 @@ class HubCollector:
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))
         yield from _lost_with_links(node.accounts)
+        yield from _links(node.traffic.statistics(node.loop.time()))
         yield from _mesh(node.core.mesh.statistics(), node.settings.mesh)
         role = node.access.anonymous
         strangers = GaugeMetricFamily("hub_strangers", "Whether whoever shows nothing is let in.", labels=("role",))
@@ -316,6 +327,35 @@ def _lost_with_links(accounts: Accounts) -> Iterator[Metric]:
     yield _gauge("hub_links_doubtful_messages", "Sent over links that have ended.", accounts.messages_in_doubt)
     yield _counter("hub_links_missed_messages", "Messages of peers that did not arrive.", accounts.missed_messages)
     yield _counter("hub_links_refused", "Times that a peer had no room for what this hub told it.", accounts.refused)
+
+
+def _links(links: list[LinkTraffic]) -> Iterator[Metric]:
+    up = GaugeMetricFamily("hub_link_up", "Links to hubs of a name.", labels=("hub",))
+    messages = CounterMetricFamily("hub_link_messages", "Messages of links.", labels=("hub", "direction"))
+    carried_bytes = CounterMetricFamily("hub_link_bytes", "Bytes of links.", labels=("hub", "direction"))
+    queued = GaugeMetricFamily("hub_link_queued_messages", "What waits for a link.", labels=("hub",))
+    waiting = GaugeMetricFamily("hub_link_waiting_seconds", "How long the oldest has waited.", labels=("hub",))
+    lag = GaugeMetricFamily("hub_link_lag_seconds", "How long a PING and its answer take.", labels=("hub",))
+    cost = GaugeMetricFamily("hub_link_cost", "Of the link in the mesh.", labels=("hub",))
+    dropped = CounterMetricFamily("hub_link_dropped_messages", "Lost at a link.", labels=("hub", "reason"))
+    changes = CounterMetricFamily("hub_link_path_changes", "Times that a path came to a link.", labels=("hub",))
+    for one in links:
+        hub, carried = (one.hub,), one.carried
+        up.add_metric(hub, one.links)
+        messages.add_metric((one.hub, "in"), carried.received_messages)
+        messages.add_metric((one.hub, "out"), carried.sent_messages)
+        carried_bytes.add_metric((one.hub, "in"), carried.received_bytes)
+        carried_bytes.add_metric((one.hub, "out"), carried.sent_bytes)
+        queued.add_metric(hub, one.queued_messages)
+        waiting.add_metric(hub, one.waiting_s)
+        if one.lag_s is not None:
+            lag.add_metric(hub, one.lag_s)
+        if one.cost is not None:
+            cost.add_metric(hub, one.cost)
+        for reason, lost in one.dropped.items():
+            dropped.add_metric((one.hub, reason), lost)
+        changes.add_metric(hub, carried.path_changes)
+    yield from (up, messages, carried_bytes, queued, waiting, lag, cost, dropped, changes)
 
 
 def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:

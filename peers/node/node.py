@@ -39,6 +39,7 @@ from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.node.mesh_clock import MeshClock
+from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
 from peers.shm.sharing import SharedMemory
 from peers.users.access import Access
@@ -141,7 +142,7 @@ class Node:
         self.zeek_store_commands = 0
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
-        self.vacancies = Vacancies()
+        self.vacancies, self.traffic = Vacancies(), Traffic()
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
         self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
         self.journal = self._journal_without_file()
@@ -280,7 +281,8 @@ class Node:
         self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)
 
     def _tell_loss(self, loss: Loss) -> None:
-        """Log and announce that messages were lost with a link, or, if their number is 0, that all have arrived."""
+        """Count, log and announce that messages were lost with a link, or, if their number is 0, that all came."""
+        self.traffic.lose(loss)
         hub, name, address = loss.peer.hub.hex(), loss.peer.name, loss.peer.address
         fields = {
             "lost": loss.messages,

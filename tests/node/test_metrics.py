@@ -28,10 +28,12 @@ from peers.node import metrics
 from peers.node.accounts import EndedLink, Peer
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
+from peers.node.traffic import Carried
 from peers.users.proof import Proof
 from peers.users.users import Users
 from peers.wire.account import Account
 from tests.hub.fakes import FakeOutlet, handler_of, publish
+from tests.node.test_traffic import Standing
 
 
 class Sink:
@@ -268,6 +270,29 @@ async def test_messages_lost_with_links(node: Node) -> None:
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
     assert value(families, "hub_links_doubtful_messages") == 11
     assert value(families, "hub_links_missed_messages_total") == 2
+
+
+async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
+    """What they carry, how they stand, and what was lost; what is not known is not there."""
+    link, other = Standing("south", lag_s=0.25, cost=3), Standing("west", 2)
+    for one in (link, other):
+        node.traffic.begin(one, node.loop.time())
+    link.sums = Carried(1, 2, 3, 4, 5, 6, 7)
+    link.now = link.now._replace(queued_messages=8, waiting_s=9.0)
+    node.accounts.miss(link.peer, 10)
+    families = scrape(node)
+    for sample, figure in (("up", 1), ("queued_messages", 8), ("waiting_seconds", 9), ("lag_seconds", 0.25)):
+        assert value(families, f"hub_link_{sample}", hub="south") == figure
+    assert value(families, "hub_link_cost", hub="south") == 3
+    assert value(families, "hub_link_path_changes_total", hub="south") == 7
+    for direction, messages, size_bytes in (("in", 1, 2), ("out", 3, 4)):
+        assert value(families, "hub_link_messages_total", hub="south", direction=direction) == messages
+        assert value(families, "hub_link_bytes_total", hub="south", direction=direction) == size_bytes
+    for reason, lost in (("queue_full", 5), ("too_large", 6), ("missed", 10), ("cut", 0), ("overtaken", 0)):
+        assert value(families, "hub_link_dropped_messages_total", hub="south", reason=reason) == lost
+    assert [one.labels for one in families["hub_link_lag_seconds"].samples] == [{"hub": "south"}]
+    node.traffic.end(other, node.loop.time())
+    assert value(scrape(node), "hub_link_up", hub="west") == 0
 
 
 async def test_the_mesh(node: Node) -> None:

@@ -42,3 +42,20 @@ def test_origins_are_apart() -> None:
     assert upstreams.accepts("two", b"b" * 16, 1)
     upstreams.forget(A)
     assert upstreams.accepts("two", A, 1)
+
+
+def test_moves_from_one_way_to_another_are_counted() -> None:
+    """At the link to which they go: not the first way, nor a link that was made anew to the same hub."""
+    upstreams: Upstreams[str] = Upstreams()
+    for link in ("one", "two"):
+        upstreams.come(link, link.encode())
+    for epoch, link in enumerate(("one", "one", "two", "one"), 1):
+        assert upstreams.accepts(link, A, epoch)
+    assert (upstreams.moves("one"), upstreams.moves("two")) == (1, 1)
+    upstreams.leave("one")
+    assert upstreams.moves("one") == 0
+    upstreams.come("one again", b"one")
+    assert upstreams.accepts("one again", A, 5)
+    assert upstreams.moves("one again") == 0
+    assert upstreams.accepts("two", A, 6)
+    assert upstreams.moves("two") == 2
