@@ -162,7 +162,8 @@ class _Lists(NamedTuple):
 
 
 def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[AnnouncementPart]:
-    hub, base, seq, name, neighbours, *_, addresses = announcement
+    hub, base, seq, name, neighbours, *_ = announcement
+    addresses = announcement.addresses
     cut = _cut(announcement, limit_bytes)
     lists: _Lists | None = next(cut)
     for part in count():
