@@ -65,6 +65,9 @@ def sub(  # noqa: PLR0913 -- one flag each
         datetime | None,
         Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
     ] = None,
+    of: Annotated[
+        str, Parameter(help="With one of these: the journal of this hub of the mesh, by its name or id, as it grows.")
+    ] = "",
     rule: Annotated[
         str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
     ] = None,
@@ -88,9 +91,18 @@ def sub(  # noqa: PLR0913 -- one flag each
     since = None if from_time is None else with_zone(from_time)
     if since is not None and since.timestamp() < 0:
         raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
+    if of and from_offset is None and since is None:
+        raise FlagError("--of: give --from-offset or --from-time as well; what is live comes from all hubs")
     names_all = not prefixes  # everything, whatever that is for this user
     wanted = _Wanted(
-        prefixes or ("",), from_offset, since, _labels(rule), sender, hides_hub=names_all, narrows=narrow or names_all
+        prefixes or ("",),
+        from_offset,
+        since,
+        of,
+        _labels(rule),
+        sender,
+        hides_hub=names_all,
+        narrows=narrow or names_all,
     )
     wanted.check()
     if wildcard := _wildcard(prefixes):
@@ -105,6 +117,8 @@ class _Wanted(NamedTuple):
     prefixes: tuple[str, ...]
     from_offset: int | None
     from_time: datetime | None
+    of: str
+    """Whose journal it begins in; empty for that of the hub that is connected."""
     labels: tuple[str, ...]
     sender: str
     hides_hub: bool
@@ -126,7 +140,7 @@ class _Wanted(NamedTuple):
         """Return the subscription."""
         if self.is_rule:
             return client.subscribe_rule(self.labels, prefix=self.prefixes[0], sender=self.sender)
-        return client.subscribe(*self.prefixes, from_offset=self.from_offset, from_time=self.from_time)
+        return client.subscribe(*self.prefixes, from_offset=self.from_offset, from_time=self.from_time, hub=self.of)
 
     def visible(self, batch: list[Message]) -> list[Message]:
         """Return what of a batch is to be shown."""

@@ -202,8 +202,11 @@ class FarJournals:
 
         def settle(outcome: bytes | bytearray | RejectedError) -> None:
             self._answering -= 1
+            if link.rights is not rights:  # it may have waited for a minute
+                outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
             deliver(outcome)
 
+        rights = link.rights
         try:
             order = self._taken(link, value)
         except RejectedError as error:

@@ -15,6 +15,7 @@ from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.cli.programs import HUB, PATIENCE_S, environment
+from tests.hubs.eventually import eventually
 
 
 @pytest.fixture
@@ -118,3 +119,33 @@ async def test_pretty_history_shows_the_recorded_time(url: str, client: Client) 
     process = await sub(url, "/a", "--from-offset", "0", "--limit", "1", "--format", "pretty")
     out, _ = await process.communicate()
     assert out.decode() == f'0 {moment(record.time_us)} /a "x"\n'
+
+
+async def test_of_another_hub(url: str, client: Client) -> None:
+    """The journal of a hub that is named is followed; one that is not known is one line."""
+    near = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "peers": [url]}, {}), "near")
+    await near.start()
+    try:
+        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        there = near.endpoints[0].location
+        await client.publish_confirmed("/a", 0)
+        process = await sub(there, "/a", "--from-offset", "0", "--of", "test hub", "--limit", "2")
+        assert process.stdout is not None
+        first = json.loads(await process.stdout.readline())
+        await client.publish_confirmed("/a", 1)
+        assert [first["value"], first["offset"], *await values(process)] == [0, 0, 1]
+        process = await sub(there, "/a", "--from-offset", "0", "--of", "nobody")
+        _, told = await process.communicate()
+        assert process.returncode == 1
+        assert told.decode().count("\n") == 1
+        assert "no hub of the mesh has the name or the id 'nobody'" in told.decode()
+    finally:
+        await near.stop()
+
+
+async def test_of_nothing(url: str) -> None:
+    """What is live comes from all hubs: whose journal is meant makes no sense without a place in it."""
+    process = await sub(url, "--of", "somebody")
+    _, told = await process.communicate()
+    assert process.returncode == 2
+    assert b"--of: give --from-offset or --from-time as well" in told

@@ -121,3 +121,38 @@ async def test_without_a_journal(node: Node, real_hub: RealHub) -> None:
         return [read.code, published.code, published.text.includes("--journal")];
     """)
     assert result == [1008, 1008, True]
+
+
+async def test_the_journal_of_another_hub(node: Node, tmp_path: Path) -> None:
+    """Is read and followed by its name; or, where the hub that is connected names it, without one."""
+    peer = f"unix://{tmp_path}/far.sock"
+    recording = ("--journal", str(tmp_path / "journal.db"), "--listen", peer, "--name", "far")
+    with run_hub(*recording) as far, run_hub("--peer", peer, "--journal-of", "far") as near:
+        await use(node, far)
+        await node.evaluate("globalThis.source = start()")
+        await use(node, near)
+        result = await node.evaluate("""
+            await Promise.all([0, 1, 2].map((value) => source.publish("/a", value, {confirm: "recorded"})));
+            const client = start();
+            const all = async (options) => {
+              const found = [];
+              for await (const record of client.read("/a", options)) found.push([record.offset, record.value]);
+              return found;
+            };
+            const linked = () => all({hub: "far"}).catch(() => new Promise((resolve) => setTimeout(resolve, 20)));
+            let named;
+            while (named === undefined) named = await linked();
+            const unnamed = await all();
+            const followed = [];
+            const subscription = client.subscribe("/a", ({value}) => followed.push(value), {fromOffset: 2, hub: "far"});
+            await subscription.confirmed;
+            await source.publish("/a", 3, {confirm: "recorded"});
+            while (followed.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+            const unknown = await failure(() => client.read("/a", {hub: "nobody"}).next());
+            const alone = await failure(async () => client.subscribe("/a", collect, {hub: "far"}));
+            return {named, unnamed, followed, unknown: unknown.code, alone: alone.text};
+        """)
+    assert result["named"] == result["unnamed"] == [[0, 0], [1, 1], [2, 2]]
+    assert result["followed"] == [2, 3]
+    assert result["unknown"] == 1007
+    assert "give fromOffset" in result["alone"]

@@ -47,6 +47,8 @@ export interface From {
   fromOffset?: number;
   /** The first record that is not older. */
   fromTime?: Date;
+  /** Whose journal: the name or the id of another hub of the mesh. Then that journal is followed. */
+  hub?: string;
 }
 
 export interface ReadOptions {
@@ -56,6 +58,8 @@ export interface ReadOptions {
   startTime?: Date;
   /** The offset behind the last one. Default: what was recorded when reading began. */
   end?: number;
+  /** Whose journal: the name or the id of another hub of the mesh. Default: that of the hub that is connected. */
+  hub?: string;
 }
 
 /** The hub's queue for a client: what was wished for, or what was granted. */

@@ -53,6 +53,13 @@ const TOPIC_BYTES = 1_024;
 /** A connection that lived this long was a good one: the backoff starts from its base again, milliseconds. */
 const SETTLED_MS = 5_000;
 
+/** A stream that follows the journal of another hub waits so long for more before it asks again, and after each piece. */
+const FOLLOW_WAIT_MS = 30_000;
+const FOLLOW_PAUSE_MS = 50;
+
+/** And so long before it asks again where that hub cannot be reached. */
+const FOLLOW_AGAIN_MS = 500;
+
 /** So near the end of the journal history goes over into live messages: records. */
 const NEAR_RECORDS = 1_000;
 
@@ -223,12 +230,13 @@ class Client {
    *
    * With `fromOffset` or `fromTime` (a Date) it begins with what the hub's journal has from there on, and goes over into
    * live without a gap and without a duplicate; then it has a connection of its own, and `confirmed` tells that it is live.
+   * With `hub` as well, the name or the id of another hub, it follows the journal of that one: what is recorded there.
    */
-  subscribe(prefixes, callback, { fromOffset, fromTime } = {}) {
+  subscribe(prefixes, callback, from = {}) {
     if (typeof callback !== "function") throw new TypeError("the callback is no function");
     const call = (message) => callback(message);
-    if (fromOffset === undefined && fromTime === undefined) return this.#subscribe(prefixes, call, () => {});
-    return this.#follow(prefixes, { fromOffset, fromTime }, call, () => {}, () => undefined);
+    if (isLive(from)) return this.#subscribe(prefixes, call, () => {});
+    return this.#follow(prefixes, from, call, () => {}, () => undefined);
   }
 
   /**
@@ -243,10 +251,9 @@ class Client {
     });
     const push = (message, size) => stream.push(message, size);
     const end = (error) => stream.end(error);
-    const { fromOffset, fromTime } = options;
-    stream.subscription = fromOffset === undefined && fromTime === undefined
+    stream.subscription = isLive(options)
       ? this.#subscribe(prefixes, push, end)
-      : this.#follow(prefixes, { fromOffset, fromTime }, push, end, () => stream.room());
+      : this.#follow(prefixes, options, push, end, () => stream.room());
     return stream;
   }
 
@@ -254,20 +261,21 @@ class Client {
    * Iterate over what the hub's journal holds: `for await (const {offset, time, topic, value} of client.read("/zeek/"))`.
    *
    * From `start` (an offset) or `startTime` (a Date) to `end` (exclusive), or to what was recorded when reading began. It
-   * asks for a piece when the one before is read, also over another connection.
+   * asks for a piece when the one before is read, also over another connection. With `hub`, the name or the id of another
+   * hub, it reads the journal of that one.
    *
    * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. 1008: no journal.
+   *     1007: no such hub, or several; 1013: it cannot be reached now.
    */
-  async *read(prefixes = "", { start = 0, startTime, end } = {}) {
-    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime) };
+  async *read(prefixes = "", { start = 0, startTime, end, hub } = {}) {
+    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime), ...whose(hub) };
     let last = end;
     for (;;) {
       const found = await this.#fetch(last === undefined ? order : { ...order, end: last });
       last ??= found.head;
       for (const record of found.records) yield recordOf(record);
       if (found.next >= last) return;
-      order.start = found.next;
-      delete order.time_ms;
+      goOn(order, found);
     }
   }
 
@@ -821,7 +829,7 @@ class Client {
   }
 
   /** A subscription that begins in the journal. `room` gives a promise while its reader is behind. */
-  #follow(prefixes, { fromOffset, fromTime }, deliver, ended, room) {
+  #follow(prefixes, { fromOffset, fromTime, hub }, deliver, ended, room) {
     this.#assertNotClosed();
     const live = handled(deferred());
     const followed = new Subscription(wantedPrefixes(prefixes), deliver, ended, (it) => it.stop(null));
@@ -841,9 +849,10 @@ class Client {
       this.#lines.add(line);
       return line;
     };
-    const order = { prefixes: [...followed.prefixes], ...place(fromOffset ?? 0, fromTime) };
+    const order = { prefixes: [...followed.prefixes], ...place(fromOffset ?? 0, fromTime), ...whose(hub) };
+    const dropped = (count) => this.#dropped(count);
     const run = async () => {
-      while (followed.active && !(await dial().#followOnce(order, followed, room, (count) => this.#dropped(count))));
+      while (followed.active && !(await dial().#followOnce(order, followed, room, dropped, live)));
       live.resolve();
     };
     run().catch((error) => {
@@ -855,16 +864,19 @@ class Client {
   }
 
   /** Read history up to its end, then live, over this connection; false if the seam could not be crossed: try again. */
-  async #followOnce(order, followed, room, dropped) {
-    const take = async (end) => {
-      const found = await this.#fetch(end === undefined ? order : { ...order, end });
+  async #followOnce(order, followed, room, dropped, caughtUp) {
+    const take = async (more) => {
+      const found = await this.#fetch({ ...order, ...more });
       for (const record of found.records) if (followed.active) followed.callback(recordOf(record), 0);
-      order.start = found.next;
-      delete order.time_ms;
+      goOn(order, found);
       await room();
       return found;
     };
-    for (let found = await take(); followed.active && found.head - found.next >= NEAR_RECORDS;) found = await take();
+    let found = await take();
+    if (order.hub !== undefined || found.journal !== this.#welcome?.journal) {
+      return this.#followElsewhere(found, followed, take, caughtUp);
+    }
+    while (followed.active && found.head - found.next >= NEAR_RECORDS) found = await take();
     let aside = [];
     let broken = false;
     const off = [this.on("dropped", () => { broken = true; }), this.on("close", () => { broken = true; })];
@@ -878,13 +890,32 @@ class Client {
     await subscription.confirmed;
     const seam = this.#began;
     if (seam === undefined) throw new HubError(4012, "the hub records nothing now, so that history has no end");
-    while (followed.active && !broken && order.start < seam) await take(seam);
+    while (followed.active && !broken && order.start < seam) await take({ end: seam });
     off.forEach((stop) => stop());
     if (broken) return false;
     live = true;
     this.on("dropped", dropped);
     for (const [message, size] of aside) if (followed.active) followed.callback(message, size);
     aside = [];
+    return true;
+  }
+
+  /** Read the journal of another hub as it grows: what is delivered here cannot be joined to it. */
+  async #followElsewhere(found, followed, take, caughtUp) {
+    let { head, next } = found;
+    while (followed.active) {
+      const more = head <= next ? { wait_ms: FOLLOW_WAIT_MS } : {};
+      if (head <= next) {
+        caughtUp.resolve();
+        await pause(FOLLOW_PAUSE_MS);
+      }
+      try {
+        ({ head, next } = await take(more));
+      } catch (error) {
+        if (error.code !== 1013) throw error;
+        await pause(FOLLOW_AGAIN_MS); // there may be a way again
+      }
+    }
     return true;
   }
 
@@ -1673,6 +1704,29 @@ function place(start, time) {
   if (time !== undefined) return { time_ms: Number(time) };
   if (!Number.isSafeInteger(start) || start < 0) throw new TypeError(`an offset is a whole number from 0 on, not ${start}`);
   return { start };
+}
+
+/** Whose journal is read: that of the hub that is connected, or of another one. Its id is told with the first piece. */
+function whose(hub) {
+  return hub === undefined || hub === "" ? { journal: "" } : { journal: "", hub: String(hub) };
+}
+
+/** Whether a subscription has no place in a journal to begin at. */
+function isLive({ fromOffset, fromTime, hub }) {
+  if (fromOffset !== undefined || fromTime !== undefined) return false;
+  if (hub !== undefined && hub !== "") throw new TypeError("hub: give fromOffset or fromTime as well");
+  return true;
+}
+
+/** Let an order go on behind a piece, in the same journal. */
+function goOn(order, found) {
+  order.start = found.next;
+  order.journal = found.journal ?? order.journal;
+  delete order.time_ms;
+}
+
+function pause(ms) {
+  return new Promise((resolve) => { setTimeout(resolve, ms); });
 }
 
 function recordOf({ offset, time_ms, topic, value }) {
