@@ -1,8 +1,9 @@
 """`graph`: the mesh as this hub knows it, a page at a time: its hubs, and the links of each.
 
 Asked as `$hub/mesh/graph`, by whom the policy grants that: it tells ids and names of hubs, how many prefixes are wanted
-there, and the addresses that they tell everybody; no topics, no users. Owner: nobody. Cost: about 0.5 µs for each hub
-of the mesh, and 1 µs for each hub and link of the answer, which has about `PAGE` of them.
+there, the addresses that they tell everybody, and how much this hub's links have carried; no topics, no users. Owner:
+nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs for each hub and link of the answer, which has about
+`PAGE` of them; 10 µs for each link of this hub.
 
 Pages are looked at one after the other, and the mesh may change between them; each is as things stand at that time.
 """
@@ -18,6 +19,7 @@ from hub.handler import Handler
 from hub.mesh.record import Record
 from hub.requests.hub_services import Function
 from peers.node.node import Node
+from peers.node.traffic import Standing
 
 __all__ = ["PAGE", "graph"]
 
@@ -43,10 +45,11 @@ def graph(node: Node) -> Function:
         except (msgspec.ValidationError, ValueError) as error:
             raise UsageError(f"expected null, or a map with `after`, the id of a hub: {error}") from error
         mesh = node.core.mesh
+        links = {link.peer.hub: link for link in node.traffic.standing()}
         page: list[dict[str, Any]] = []
         left = PAGE
         for hub in sorted(hub for hub in mesh.records if hub > after):
-            page.append(_described(node, mesh.records[hub]))
+            page.append(_described(node, mesh.records[hub], links.get(hub)))
             left -= 1 + len(page[-1]["links"])
             if left <= 0:
                 break
@@ -55,7 +58,7 @@ def graph(node: Node) -> Function:
     return answer
 
 
-def _described(node: Node, record: Record) -> dict[str, Any]:
+def _described(node: Node, record: Record, link: Standing | None) -> dict[str, Any]:
     graph = node.core.mesh.graph
     return {
         "hub": record.hub.hex(),
@@ -66,7 +69,15 @@ def _described(node: Node, record: Record) -> dict[str, Any]:
         "addresses": list(record.addresses),
         "lost": None if record.hub in graph.reached else _lost_at(node, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
+        "link": None if link is None else _measured(link, node.loop.time()),
     }
+
+
+def _measured(link: Standing, now_s: float) -> dict[str, Any]:
+    """Return what a link of this hub has carried since it is up, and how it stands."""
+    carried, moment = link.carried()._asdict(), link.moment(now_s)._asdict()
+    dropped = carried.pop("queue_full") + carried.pop("too_large")
+    return {**carried, **moment, "dropped_messages": dropped}
 
 
 def _lost_at(node: Node, record: Record) -> float:

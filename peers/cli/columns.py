@@ -19,7 +19,7 @@ def columns(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str
     if not rows:
         return []
     shown = [[f"{cell:,}" if isinstance(cell, int) else escaped(cell) or "-" for cell in row] for row in rows]
-    is_number = [isinstance(cell, int) for cell in rows[0]]
+    is_number = [any(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)]
     widths = [max(map(len, column)) for column in zip(headings, *shown, strict=True)]
     lines = []
     for row in (headings, *shown):

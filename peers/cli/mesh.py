@@ -1,4 +1,4 @@
-"""`hub mesh`: the hubs and links of a mesh, as one hub knows them: two tables, JSON, or a graph for Graphviz."""
+"""`hub mesh`: the hubs and links of a mesh, as one hub knows them: tables, JSON, or a graph for Graphviz."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = ["mesh"]
 
 _HUBS = ("hub", "name", "prefixes", "links", "reachable", "addresses")
 _LINKS = ("link between", "name", "and", "name", "cost")
+_OWN_LINKS = ("own link to", "name", "cost", "lag ms", "in", "out", "queued", "dropped", "paths")
 
 
 def mesh(
@@ -36,12 +37,12 @@ def mesh(
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Write hubs, and behind an empty line links, if there are any."""
+    """Write hubs, and behind an empty line each, links and what those of the hub have carried, if there are any."""
     yield from columns(_HUBS, [_cells(row) for row in rows])
-    links = columns(_LINKS, list(_links(rows)))
-    if links:
-        yield ""
-        yield from links
+    for links in (columns(_LINKS, list(_links(rows))), columns(_OWN_LINKS, list(_own_links(rows)))):
+        if links:
+            yield ""
+            yield from links
 
 
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
@@ -64,6 +65,16 @@ def _links(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str, int
         for other, cost in row["links"].items():
             if one < other or other not in names:
                 yield one, names[one], other, names.get(other, ""), cost
+
+
+def _own_links(rows: list[dict[str, Any]]) -> Iterator[tuple[Cell, ...]]:
+    """Return the links of the hub that was asked, with what they have carried since they are up."""
+    for row in rows:
+        if (link := row["link"]) is not None:
+            cost = "" if link["cost"] is None else link["cost"]
+            lag_ms = "" if link["lag_s"] is None else round(link["lag_s"] * 1000)
+            counted = ("received_messages", "sent_messages", "queued_messages", "dropped_messages", "path_changes")
+            yield row["hub"], row["name"], cost, lag_ms, *(link[name] for name in counted)
 
 
 def _graph(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -435,10 +435,12 @@ class Daemon:
             "memory_bytes": memory.resident_bytes,
             "memory_limit_bytes": memory.limit_bytes,
             "users": [share._asdict() for share in core.quotas.largest(USERS_SHOWN)],
+            "links": [link.fields() for link in self.node.traffic.statistics(self.node.loop.time())],
         }
         for first in range(0, max(1, len(handlers)), _HANDLERS_PER_MESSAGE):
             if first:
                 totals.pop("users", None)
+                totals.pop("links", None)
             some = [one.statistics()._asdict() for one in handlers[first : first + _HANDLERS_PER_MESSAGE]]
             core.announce(Event(STATISTICS_TOPIC, totals | {"first": first, "some": some}))
             yield first

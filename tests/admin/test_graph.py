@@ -55,6 +55,19 @@ async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
         assert [row["addresses"] for row in rows] == [[], [], ["tcp://10.0.0.3:7400"]]
         assert [row["links"] for row in rows] == [{ids[1]: 1}, {ids[0]: 1, ids[2]: 1}, {ids[1]: 1}]
         assert [(row["lost"], row["left_out"]) for row in rows] == [(None, 0)] * 3
+        assert [row["link"] is None for row in rows] == [True, False, True]
+        assert rows[1]["link"] | {"received_bytes": 0, "sent_bytes": 0} == {
+            "received_messages": 0,
+            "received_bytes": 0,
+            "sent_messages": 0,
+            "sent_bytes": 0,
+            "path_changes": 0,
+            "queued_messages": 0,
+            "waiting_s": 0.0,
+            "lag_s": None,
+            "cost": 1,
+            "dropped_messages": 0,
+        }
         await middle.stop_dialling()
         await far.crash()
         await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)

@@ -46,7 +46,25 @@ def test_two_hubs(tmp_path: Path) -> None:
         ends = sorted(" ".join(line.split()[4:]) for line in lines[1:3])
         assert ends == ["this hub -", "yes tcp://10.0.0.1:7400 tls://first.example.org:7400"]
         assert lines[3] == ""
-        assert len(lines) == 6
+        assert lines[6] == ""
+        assert lines[7].split() == [
+            "own",
+            "link",
+            "to",
+            "name",
+            "cost",
+            "lag",
+            "ms",
+            "in",
+            "out",
+            "queued",
+            "dropped",
+            "paths",
+        ]
+        own = lines[8].split()
+        assert own[:3] == [one, "first", "1"]
+        assert own[4:] == ["0"] * 5
+        assert len(lines) == 9
         lower, higher = sorted([(one, "first"), (other, "second")])
         assert lines[5].split() == [*lower, *higher, "1"]
         graph = printed(second.tcp, "--dot")
@@ -58,7 +76,7 @@ def test_two_hubs(tmp_path: Path) -> None:
 
 def row(hub_id: str, name: str, *, lost: float | None = None, own: bool = False, **links: int) -> dict[str, Any]:
     """A hub as the hub tells of it."""
-    known = {"prefixes": 1200, "left_out": 0, "addresses": []}
+    known = {"prefixes": 1200, "left_out": 0, "addresses": [], "link": None}
     return {"hub": hub_id, "name": name, "own": own, "lost": lost, "links": links} | known
 
 
@@ -83,4 +101,17 @@ def test_a_hub_that_cannot_be_reached() -> None:
         '  "aa" -- "bb" [label="3"];',
         '  "bb" -- "ab" [label="1"];',
         "}",
+    ]
+
+
+def test_links_of_the_hub_that_is_asked() -> None:
+    """What they have carried; what is not known yet is no number."""
+    figures = {"received_messages": 1500, "received_bytes": 1, "sent_messages": 7, "sent_bytes": 1}
+    figures |= {"path_changes": 2, "queued_messages": 3, "waiting_s": 0.5, "dropped_messages": 4}
+    near, far = row("bb", "b") | {"link": {**figures, "lag_s": 0.0123, "cost": 5}}, row("cc", "c")
+    far["link"] = {**figures, "lag_s": None, "cost": None}
+    assert list(_tables([row("aa", "a", own=True), near, far]))[5:] == [
+        "own link to  name  cost  lag ms     in  out  queued  dropped  paths",
+        "bb           b        5      12  1,500    7       3        4      2",
+        "cc           c        -       -  1,500    7       3        4      2",
     ]

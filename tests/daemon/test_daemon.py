@@ -270,6 +270,7 @@ async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
     assert (first["published_messages"], first["delivered_messages"], first["dropped_messages"]) == (3, 3, 0)
     assert (first["queued_messages"], first["overflow"], first["paused"]) == (0, "drop-oldest", False)
     assert second["name"] == "watcher"
+    assert value["links"] == []
     await watcher.unsubscribe("$hub/statistics")
     daemon._second()
     assert await watcher.ping() == []
@@ -285,7 +286,8 @@ async def test_statistics_of_many(start_daemon: StartDaemon, connect: Connect) -
     found = [value for _, value in await watcher.values(3)]
     assert {value["handlers"] for value in found} == {601}
     assert [value["first"] for value in found] == [0, 256, 512]
-    assert [value.get("users") for value in found] == [[], None, None]
+    for once in ("users", "links"):
+        assert [value.get(once) for value in found] == [[], None, None]
     assert sorted(one["id"] for value in found for one in value["some"]) == list(range(1, 602))
 
 
