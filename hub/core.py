@@ -50,6 +50,7 @@ from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
 from hub.handler import Handler
 from hub.holdings import Allowance
+from hub.leaves import Leaves
 from hub.limits import CoreLimits
 from hub.memory import Memory
 from hub.mesh.announcement import Interests
@@ -231,12 +232,15 @@ class Core:
             hub=hub_id,
             way_to=self.mesh.way_to,
         )
+        # Which leaves this hub and others have, and who is the gateway of each.
+        self.leaves = Leaves(hub_id)
         # What the other hubs of the mesh want.
         self.far_hubs = FarHubs(
             self.prefixes,
             self.rules,
             self.requests,
             self.names,
+            self.leaves,
             self._turn,
             self.memory.account("mesh"),
         )
@@ -291,6 +295,7 @@ class Core:
             self.rules.tell(own, own.change_rule)
             self.requests.announce(own, own.change_served)
             self.names.tell(own, own.change_name)
+            self.leaves.tell(own.change_leaves)
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self.far_hubs.wanted_by(hub)

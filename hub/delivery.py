@@ -20,6 +20,8 @@ Whom does the hub ask for what is wanted here? It never asks for topics under `$
 | a leaf | yes | no |
 | a link, or another hub | no: it asks for that itself | yes, where the settings allow it |
 
+Of a leaf that is left to another hub of the mesh, which has it as well, nobody gets anything (`hub.leaves`).
+
 What came over a link says where it has entered the mesh, and that decides which links it goes on: `hub.routes`,
 `hub.mesh`. From a hub that does not say so, it goes to no link (one hop).
 
@@ -70,6 +72,8 @@ class Delivery(NamedTuple):
     """Whether a prefix that covers more than the hub's own topics brings it these, too."""
     reaches_leaves: bool = True
     """Whether leaves get what it publishes."""
+    is_left: bool = False
+    """Whether it is a leaf that is left to another hub (`hub.leaves`): nobody gets what it publishes."""
     takes_shared: bool = False
     """Whether it takes values in shared memory."""
     takes_blocks: bool = False
@@ -93,7 +97,7 @@ class Delivery(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether everybody who wants what it publishes gets it."""
-        return self.hears_itself and self.reaches_leaves and not self.is_link
+        return self.hears_itself and self.reaches_leaves and not (self.is_link or self.is_left)
 
     def hears_of_hub(self, prefixes: Iterable[str]) -> bool:
         """Return whether it gets topics under `$hub/`, with one of these prefixes that covers them."""
@@ -134,6 +138,8 @@ def receivers(source: P, wanting: tuple[P, ...]) -> tuple[P, ...]:
         wanting: All handlers that want it.
     """
     delivery = source.delivery
+    if delivery.is_left:
+        return ()
     if not delivery.hears_itself:
         wanting = tuple([one for one in wanting if one is not source])
     if not delivery.reaches_leaves:

@@ -28,7 +28,7 @@ class FarHub:
         hub: Its id.
     """
 
-    __slots__ = ("delivery", "hub", "is_lost", "names", "prefixes", "rights", "rules", "served")
+    __slots__ = ("delivery", "hub", "is_lost", "leaves", "names", "prefixes", "rights", "rules", "served")
 
     closed: ClassVar[bool] = False
     """As a handler would say it: it takes what is for it until it is forgotten."""
@@ -51,7 +51,9 @@ class FarHub:
         self.served: dict[str, None] = {}
         # The names of its clients, as it has announced them last.
         self.names: dict[str, Announced] = {}
-        # Whether nothing leads there now: then the names of its clients are nobody's.
+        # The endpoints of its leaves, each with the time since when it has it.
+        self.leaves: dict[bytes, int] = {}
+        # Whether nothing leads there now: then the names of its clients are nobody's, and neither are its leaves.
         self.is_lost = False
         # What the link may do that has brought the last change of it: no names that it may not claim.
         self.rights: Rights | None = None
@@ -59,7 +61,7 @@ class FarHub:
     @property
     def held(self) -> int:
         """How much it wants."""
-        return len(self.prefixes) + len(self.rules) + len(self.served) + len(self.names)
+        return len(self.prefixes) + len(self.rules) + len(self.served) + len(self.names) + len(self.leaves)
 
     def __repr__(self) -> str:
         return f"<FarHub {self.hub.hex()}>"

@@ -1,7 +1,7 @@
 """`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
 
 ```
-mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services; routes forget
+mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, leaves; routes forget
 ```
 
 Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
@@ -18,11 +18,12 @@ from typing import TypeVar
 
 from hub.errors import RejectedError
 from hub.far_hub import FarHub
+from hub.leaves import Leaves
 from hub.memory import Account
-from hub.mesh.announcement import Interest, Interests, Served
+from hub.mesh.announcement import Interest, Interests, Leaf, Served
 from hub.names.claim import Announced
 from hub.names.names import Names
-from hub.policy.policy import Rights
+from hub.policy.policy import Action, Rights
 from hub.prefixes import PrefixSubscriptions
 from hub.requests.requests import Requests
 from hub.tags.rule import Rule
@@ -47,6 +48,14 @@ def _batched(items: list[T]) -> list[list[T]]:
 
 def _of_kind(kind: type[T], interests: Iterable[Interest]) -> list[T]:
     return [one for one in interests if isinstance(one, kind)]
+
+
+def _may_be_gateway(rights: Rights | None) -> bool:
+    """Return whether a hub beyond a link may be the gateway of a leaf that this hub has, too.
+
+    Only where the link may bring and take everything: else what the leaf publishes, or wants, would not come through.
+    """
+    return rights is None or (rights.may_all(Action.BRING, "") and rights.may_all(Action.TAKE, ""))
 
 
 def _served(interests: Iterable[Interest]) -> list[str]:
@@ -90,6 +99,7 @@ class FarHubs:
         rules: Where their rules go.
         services: Where what they serve goes.
         names: Where the names of their clients go.
+        leaves: Where their leaves go.
         turn: Gives the steps.
         account: Is charged for them.
     """
@@ -98,6 +108,7 @@ class FarHubs:
         "_account",
         "_held",
         "_hubs",
+        "_leaves",
         "_names",
         "_prefixes",
         "_rules",
@@ -112,6 +123,7 @@ class FarHubs:
         rules: RuleSubscriptions,
         services: Requests,
         names: Names,
+        leaves: Leaves,
         turn: Turn,
         account: Account,
     ) -> None:
@@ -121,6 +133,7 @@ class FarHubs:
         self._prefixes = prefixes
         self._rules = rules
         self._names = names
+        self._leaves = leaves
         self._services = services
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
@@ -150,6 +163,11 @@ class FarHubs:
         """Return the prefixes under which clients of a hub answer requests, as far as they can be found here."""
         far = self._hubs.get(hub)
         return far.served.keys() if far is not None else ()
+
+    def leaves_of(self, hub: bytes) -> Collection[bytes]:
+        """Return the endpoints of the leaves of a hub, as far as it may be their gateway."""
+        far = self._hubs.get(hub)
+        return far.leaves.keys() if far is not None else ()
 
     def change(self, hub: bytes, change: Interests, rights: Rights | None) -> None:
         """What a hub wants has changed.
@@ -183,6 +201,7 @@ class FarHubs:
         yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
         yield from self._services.changing(far, _served(change.added), _served(change.removed))
         yield from self._change_names(far, _of_kind(Announced, change.added), _of_kind(Announced, change.removed))
+        self._change_leaves(far, _of_kind(Leaf, change.added), _of_kind(Leaf, change.removed))
         self._held += far.held - before
         self._account.update(self._held * _INTEREST_BYTES)
         if not far.held:
@@ -198,6 +217,15 @@ class FarHubs:
         if not far.is_lost:
             released = [name for name in gone if name not in far.names]
             yield from self._hear(far, added, released)
+
+    def _change_leaves(self, far: FarHub, added: list[Leaf], removed: list[Leaf]) -> None:
+        gone = [endpoint for endpoint, since_us in removed if far.leaves.get(endpoint) == since_us]
+        for endpoint in gone:
+            del far.leaves[endpoint]
+        if _may_be_gateway(far.rights):
+            far.leaves.update(added)
+        if not far.is_lost:
+            self._leaves.hear(far.hub, added if _may_be_gateway(far.rights) else (), gone)
 
     def _hear(self, far: FarHub, held: list[Announced], released: list[str]) -> Iterator[None]:
         """Hand names on, some at once. What is refused of them is counted there; nobody can be told."""
@@ -223,7 +251,9 @@ class FarHubs:
             return
         far.is_lost = not is_reached
         if is_reached:
+            self._leaves.hear(hub, far.leaves.items(), ())
             yield from self._hear(far, list(far.names.values()), [])
         else:
+            self._leaves.hear(hub, (), far.leaves)
             self._names.forget(far)
             yield

@@ -216,6 +216,10 @@ class Handler:
         delivery = self.delivery._replace(hears_itself=itself, hears_hub=hub, reaches_leaves=leaves)
         self._stand(delivery, self._rights)
 
+    def leave_out(self, *, left: bool) -> None:
+        """Say whether it is a leaf that is left to another hub, so that nobody gets what it publishes, from now on."""
+        self._stand(self.delivery._replace(is_left=left), self._rights)
+
     def take_shared(self) -> None:
         """Let the far side have values in shared memory from now on; without this it gets them as bytes."""
         self._stand(self.delivery._replace(takes_shared=True), self._rights)

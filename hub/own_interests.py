@@ -1,7 +1,7 @@
-"""`OwnInterests`: what clients of this hub want, serve and are called, on its way to the other hubs of the mesh.
+"""`OwnInterests`: what clients of this hub want, serve and are called, and its leaves, on their way to the other hubs.
 
 ```
-filter, rules, services, names ─ each change ─▶ Mesh.change ─▶ announcements
+filter, rules, services, names, leaves ─ each change ─▶ Mesh.change ─▶ announcements
 ```
 
 Owner: the core, from the first link to a hub of the mesh on. Invariant: the mesh holds what these have told.
@@ -45,6 +45,10 @@ class OwnInterests:
     def change_served(self, change: Change) -> None:
         """Prefixes are served here, or no longer."""
         self._mesh.change(Interests(tuple(map(Served, change.added)), tuple(map(Served, change.removed))))
+
+    def change_leaves(self, change: Interests) -> None:
+        """This hub has a leaf, or has it no longer."""
+        self._mesh.change(change)
 
     def change_name(self, name: str, announced: Announced | None) -> None:
         """A name is held here, otherwise than before, or no longer."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from hub.names.claim import Announced
 from hub.tags.rule import Rule
 
-__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Served", "Told", "Wanted"]
+__all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Leaf", "Served", "Told", "Wanted"]
 
 SEQ_LIMIT = 2**32 - 1
 """The highest number of an announcement: one a second for 136 years."""
@@ -32,8 +32,18 @@ class Served(NamedTuple):
     prefix: str
 
 
-Interest = str | Rule | Served | Announced
-"""What a hub wants to be sent: messages under a prefix, those that a rule matches, requests, and what is for a name."""
+class Leaf(NamedTuple):
+    """A leaf is peered with a hub, and others may have it as well (`hub.leaves`)."""
+
+    endpoint: bytes
+    """Its id, 16 bytes."""
+    since_us: int
+    """Since when the hub has it, µs since 1970 by its own clock; later than what it knew that others had told."""
+
+
+Interest = str | Rule | Served | Announced | Leaf
+"""What a hub wants to be sent: messages under a prefix, those that a rule matches, requests, and what is for a name, or
+for a leaf."""
 
 
 class Interests(NamedTuple):

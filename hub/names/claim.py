@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 from hub.far_hub import FarHub
 from hub.handler import Handler
 
-__all__ = ["Announced", "Change", "Claim", "Owner", "Standing", "Tell", "Wish", "untold"]
+__all__ = ["LATEST_US", "Announced", "Change", "Claim", "Owner", "Standing", "Tell", "Wish", "untold"]
+
+
+LATEST_US = 2**62
+"""The latest time of a claim that is taken. It leaves room above it, so that a later time still fits into 64 bits."""
 
 
 class Standing(Enum):

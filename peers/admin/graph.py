@@ -1,9 +1,9 @@
 """`graph`: the mesh as this hub knows it, a page at a time: its hubs, and the links of each.
 
 Asked as `$hub/mesh/graph`, by whom the policy grants that: it tells ids and names of hubs, how many prefixes are wanted
-there, the addresses that they tell everybody, and how much this hub's links have carried; no topics, no users. Owner:
-nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs for each hub and link of the answer, which has about
-`PAGE` of them; 10 µs for each link of this hub.
+there, which Zeeks they have, the addresses that they tell everybody, and how much this hub's links have carried; no
+topics, no users. Owner: nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs for each hub, link and Zeek of
+the answer, which has about `PAGE` of them; 10 µs for each link of this hub.
 
 Pages are looked at one after the other, and the mesh may change between them; each is as things stand at that time.
 """
@@ -11,6 +11,7 @@ Pages are looked at one after the other, and the mesh may change between them; e
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
@@ -24,8 +25,8 @@ from peers.node.traffic import Standing
 __all__ = ["PAGE", "graph"]
 
 PAGE: Final = 1000
-"""About how many hubs and links are in an answer: the hub with which there are so many is the last one, with all of its
-links (`mesh.links`). 100 KB at most, where that has its default."""
+"""About how many hubs, links and Zeeks are in an answer: the hub with which there are so many is the last one, with all
+of its links (`mesh.links`) and Zeeks."""
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +51,7 @@ def graph(node: Node) -> Function:
         left = PAGE
         for hub in sorted(hub for hub in mesh.records if hub > after):
             page.append(_described(node, mesh.records[hub], links.get(hub)))
-            left -= 1 + len(page[-1]["links"])
+            left -= 1 + len(page[-1]["links"]) + len(page[-1]["zeeks"])
             if left <= 0:
                 break
         return page
@@ -69,6 +70,7 @@ def _described(node: Node, record: Record, link: Standing | None) -> dict[str, A
         "addresses": list(record.addresses),
         "lost": None if record.hub in graph.reached else _lost_at(node, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
+        "zeeks": _zeeks(node, record.hub),
         "link": None if link is None else _measured(link, node.loop.time()),
     }
 
@@ -78,6 +80,13 @@ def _measured(link: Standing, now_s: float) -> dict[str, Any]:
     carried, moment = link.carried()._asdict(), link.moment(now_s)._asdict()
     dropped = carried.pop("queue_full") + carried.pop("too_large")
     return {**carried, **moment, "dropped_messages": dropped}
+
+
+def _zeeks(node: Node, hub: bytes) -> dict[str, bool]:
+    """Return the Zeeks of a hub, each with whether that hub is its gateway, as far as this one knows."""
+    core = node.core
+    endpoints = core.leaves.own if hub == node.id else core.far_hubs.leaves_of(hub)
+    return {str(UUID(bytes=one)): core.leaves.gateway_of(one) == hub for one in sorted(endpoints)}
 
 
 def _lost_at(node: Node, record: Record) -> float:

@@ -17,6 +17,7 @@ from peers.cli.url import HubFlags
 __all__ = ["mesh"]
 
 _HUBS = ("hub", "name", "prefixes", "links", "reachable", "addresses")
+_ZEEKS = ("zeek", "of hub", "name", "gateway")
 _LINKS = ("link between", "name", "and", "name", "cost")
 _OWN_LINKS = ("own link to", "name", "cost", "lag ms", "in", "out", "queued", "dropped", "paths")
 
@@ -37,12 +38,14 @@ def mesh(
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Write hubs, and behind an empty line each, links and what those of the hub have carried, if there are any."""
+    """Write hubs; behind an empty line each links, Zeeks, and what links of the hub have carried, if there are any."""
     yield from columns(_HUBS, [_cells(row) for row in rows])
-    for links in (columns(_LINKS, list(_links(rows))), columns(_OWN_LINKS, list(_own_links(rows)))):
-        if links:
+    tables = (_LINKS, list(_links(rows))), (_ZEEKS, list(_zeeks(rows))), (_OWN_LINKS, list(_own_links(rows)))
+    for titles, cells in tables:
+        lines = columns(titles, cells)
+        if lines:
             yield ""
-            yield from links
+            yield from lines
 
 
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
@@ -75,6 +78,13 @@ def _own_links(rows: list[dict[str, Any]]) -> Iterator[tuple[Cell, ...]]:
             lag_ms = "" if link["lag_s"] is None else round(link["lag_s"] * 1000)
             counted = ("received_messages", "sent_messages", "queued_messages", "dropped_messages", "path_changes")
             yield row["hub"], row["name"], cost, lag_ms, *(link[name] for name in counted)
+
+
+def _zeeks(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
+    """Return each Zeek once for each hub that has it; only one of them brings what it publishes."""
+    zeeks = [(zeek, row, is_gateway) for row in rows for zeek, is_gateway in row.get("zeeks", {}).items()]
+    for zeek, row, is_gateway in sorted(zeeks, key=lambda each: (each[0], not each[2])):
+        yield zeek, row["hub"], row["name"], "yes" if is_gateway else "no"
 
 
 def _graph(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -5,10 +5,14 @@ Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe
        └─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
 handler ── render ──▶ data envelopes
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
+core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing
 ```
 
 Purpose: what the events of a peering mean, and what the far side is told. Rules of the conversation are in
 `peers.broker.session`, which of two connections stays in `peers.broker.registry`.
+
+Where another hub of the mesh has the same endpoint, and had it first, that one is its gateway (`hub.leaves`): then it
+is asked for nothing, and what it asks for is not heard (`peers.connections.broker_gateway`).
 
 Owner: one `Connection`. Invariants: a handshake has a time limit, which Broker has not. A peer that is silent is
 pinged, since Broker itself never asks.
@@ -46,6 +50,7 @@ from peers.broker.session import (
     Session,
     Skipped,
 )
+from peers.connections.broker_gateway import Gateway
 from peers.connections.broker_peerings import Peerings, endpoint_text
 from peers.connections.broker_subscriptions import FarSubscriptions
 from peers.connections.connection import Connection
@@ -99,6 +104,8 @@ class BrokerConversation:
         "_closing_code",
         "_connection",
         "_dialled",
+        "_far_filter",
+        "_gateway",
         "_node",
         "_peerings",
         "_queue",
@@ -134,6 +141,10 @@ class BrokerConversation:
         """What this hub wants of the far side."""
         self._announcing: asyncio.TimerHandle | None = None
         """Set while the far side is to be told of that, and was not."""
+        self._gateway = Gateway(node, self._turn_over)
+        """Which hub is the gateway of the far side."""
+        self._far_filter: tuple[str, ...] = ()
+        """What the far side has asked for last, which counts while this hub is its gateway."""
         self._closing_code = 0
         """The hub's code, once this side has ended the peering, or has said goodbye."""
 
@@ -166,7 +177,9 @@ class BrokerConversation:
             case Peered():
                 self._greet(event)
             case FilterChanged():
-                cast("FarSubscriptions", self._subscriptions).replace(event.filter)
+                self._far_filter = event.filter
+                if self._gateway.is_here:
+                    self._hear_filter()
             case Skipped():
                 self._node.log.warning(
                     "skipped what a Zeek sent",
@@ -191,13 +204,13 @@ class BrokerConversation:
             return
         verdict = self._peerings.registry.claim(peer_id, self)
         if verdict is Verdict.PROCEED:
-            self.session.proceed()
+            self._come()
         elif verdict is Verdict.REDUNDANT:
             self.give_way()
 
     def proceed(self) -> None:
         """Called by the registry: the connection that this one waited for has failed."""
-        self.session.proceed()
+        self._connection.guard(self._come)
         self._connection.guard(self._connection.work)
 
     def give_way(self) -> None:
@@ -217,14 +230,19 @@ class BrokerConversation:
         handler.restrict(itself=False, leaves=node.settings.zeek.forwarding == "on")
         connection.join(handler)
         self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)
+        self._far_filter = peered.filter
+        self._gateway.join(handler)
         node.core.attach(handler, self._ask)
         node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
         self._peerings.added(peered.peer_id, address)
-        self._subscriptions.replace(peered.filter)
+        if self._gateway.is_here:
+            self._hear_filter()
         self._peerings.registry.settle(peered.peer_id)
         connection.charging.begin()
         connection.opened()
         node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
+        if not self._gateway.is_here:
+            self._gateway.log(self.far_name)
 
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""
@@ -236,6 +254,37 @@ class BrokerConversation:
             connection.reason = reason
             self._closing_code = self._closing_code or CloseCode.PROTOCOL_ERROR
             connection.ending.linger()
+
+    # Who is its gateway.
+
+    def _come(self) -> None:
+        """This is the connection that is to be peered: go on once others have had time to say that they have it."""
+        if self._gateway.claim(self.session.peer_id, partial(self._connection.guard, self._go_on)):
+            self._proceed()
+
+    def _go_on(self) -> None:
+        if not self.session.closed:
+            self._proceed()
+            self._connection.work()
+
+    def _proceed(self) -> None:
+        self.session.announce(self._node.core.minimal_filter_for_leaves if self._gateway.is_here else ())
+        self.session.proceed()
+
+    def _turn_over(self) -> None:
+        """Ask the far side for what is wanted, and hear what it asks for; or neither any more."""
+        if self._connection.handler is not None:
+            self._connection.guard(self._turn_over_peered)
+
+    def _turn_over_peered(self) -> None:
+        self._gateway.log(self.far_name)
+        self._hear_filter()
+        if self._announcing is not None:
+            self._announcing.cancel()
+        self._announce()
+
+    def _hear_filter(self) -> None:
+        cast("FarSubscriptions", self._subscriptions).replace(self._far_filter if self._gateway.is_here else ())
 
     # What this hub wants of the far side.
 
@@ -257,13 +306,16 @@ class BrokerConversation:
         if handler is not None and not handler.writable:  # changes merge until the far side reads on
             self._announce_in(_ANNOUNCE_S)
             return
-        self.session.announce(self._asked)
+        self.session.announce(self._asked if self._gateway.is_here else ())
         self._connection.writer.write_outgoing()
 
     # What the handler writes.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as data envelopes."""
+        """Return batches as data envelopes; nothing while another hub sends them."""
+        if not self._gateway.is_here:
+            self._node.core.leaves.skip(sum(batch.messages for batch in batches))
+            return []
         make = self._peerings.form
         parts = []
         lost = 0
@@ -329,6 +381,7 @@ class BrokerConversation:
             else:
                 self._peerings.lost(peer_id, address, reason)
             self._node.vacancies.tell()
+        self._gateway.release()
         self._peerings.registry.release(peer_id, self)
         if self._announcing is not None:
             self._announcing.cancel()

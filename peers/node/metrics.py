@@ -44,6 +44,8 @@
 | `hub_mesh_announcements_total` | counter | `outcome`: `taken`, `refused` | of other hubs: new ones; over a limit |
 | `hub_mesh_overtaken_messages_total` | counter | | lost here, as a newer epoch of their hub had overtaken them |
 | `hub_mesh_repeated_messages_total` | counter | | not taken: they came by another way than the rest |
+| `hub_mesh_zeeks_left` | gauge | | Zeeks that are left to other hubs, which have them as well |
+| `hub_mesh_zeeks_left_messages_total` | counter | | of such Zeeks, not taken; or for them, not sent |
 | `hub_mesh_clashes_total` | counter | | times that somebody else told of this hub, with its id |
 | `hub_strangers` | gauge | role | 1 if whoever shows nothing is let in, with this role; else 0, without a role |
 | `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
@@ -140,6 +142,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from hub import __version__
+from hub.leaves import Leaves
 from hub.memory import MemoryStatistics
 from hub.mesh.statistics import MeshStatistics
 from hub.metrics import CoreStatistics
@@ -231,6 +234,7 @@ class HubCollector:
         yield from _lost_with_links(node.accounts)
         yield from _links(node.traffic.statistics(node.loop.time()))
         yield from _mesh(node.core.mesh.statistics(), node.settings.mesh)
+        yield from _leaves(node.core.leaves)
         role = node.access.anonymous
         strangers = GaugeMetricFamily("hub_strangers", "Whether whoever shows nothing is let in.", labels=("role",))
         strangers.add_metric((role,), bool(role))
@@ -356,6 +360,11 @@ def _links(links: list[LinkTraffic]) -> Iterator[Metric]:
             dropped.add_metric((one.hub, reason), lost)
         changes.add_metric(hub, carried.path_changes)
     yield from (up, messages, carried_bytes, queued, waiting, lag, cost, dropped, changes)
+
+
+def _leaves(leaves: Leaves) -> Iterator[Metric]:
+    yield _gauge("hub_mesh_zeeks_left", "Zeeks that are left to other hubs.", leaves.left)
+    yield _counter("hub_mesh_zeeks_left_messages", "Of Zeeks that were left, not taken.", leaves.skipped_messages)
 
 
 def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:

@@ -28,8 +28,8 @@ __all__ = [
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
 
-MESH_VERSION = 2
-"""What a hub says as `mesh`: 1 is the same without addresses (`peers.wire.routing`)."""
+MESH_VERSION = 3
+"""What a hub says as `mesh`: 2 is the same without leaves, 1 without addresses, too (`peers.wire.routing`)."""
 
 SOFTWARE = f"topichub {__version__}"
 

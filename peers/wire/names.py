@@ -20,11 +20,10 @@ import msgspec
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
-from hub.names.claim import Announced, Wish
+from hub.names.claim import LATEST_US, Announced, Wish
 from peers.wire.kinds import Kind
 
 __all__ = [
-    "LATEST_US",
     "NAMES_PER_FRAME",
     "NameClaim",
     "NameRelease",
@@ -40,9 +39,6 @@ __all__ = [
 
 NAMES_PER_FRAME = 500
 """Most names in one NAMES frame: 5 ms of work for the hub that reads it."""
-
-LATEST_US = 2**62
-"""The latest time of a claim that is taken. It leaves room above it, so that a later time still fits into 64 bits."""
 
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 

@@ -27,6 +27,7 @@ Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import count
@@ -38,14 +39,13 @@ from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedE
 from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT, check_labels
 from hub.limits import ADDRESS_LIMIT_BYTES, ADDRESSES_LIMIT
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Served, Told, Wanted
-from hub.names.claim import Announced
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted
+from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import check_name
 from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, MESH_VERSION, NAME_LIMIT_BYTES
 from peers.wire.kinds import Kind
-from peers.wire.names import LATEST_US
 
 __all__ = [
     "ENTRIES_PER_PART",
@@ -72,6 +72,9 @@ _BESIDE_BYTES = 3
 _NUMBER_BYTES = 9
 """The most that a number takes."""
 
+_ENDPOINT = re.compile("[0-9a-f]{32}")
+"""The id of a leaf, which has as many bytes as that of a hub."""
+
 _AROUND_BYTES = 128
 """The most that a body takes beside its lists: an id, a name, numbers, lengths."""
 
@@ -85,8 +88,11 @@ _Hubs = tuple[tuple[_Id, _FromOne], ...]
 _Fields = tuple[str | int | Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], ...]
 _Raw = tuple[str | _Fields, ...]
 _Interests = Annotated[_Raw, msgspec.Meta(max_length=ENTRIES_PER_PART)]
-"""Prefixes; rules, `[[label, ...], prefix, sender]`; prefixes that are served, `[prefix]`; and names that clients own,
-`[name, [label, ...], time, owner]`, as in NAMES."""
+"""Prefixes; rules, `[[label, ...], prefix, sender]`; prefixes that are served, `[prefix]`; names that clients own,
+`[name, [label, ...], time, owner]`, as in NAMES; and leaves, `[time, endpoint]`, the id as 32 hexadecimal digits."""
+
+_LEAVES_VERSION = 3
+"""The first version of the mesh that knows of leaves."""
 
 
 class _Digest(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -140,6 +146,8 @@ def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) ->
     """
     match item:
         case Announcement():
+            if version < _LEAVES_VERSION:
+                item = _without_leaves(item)
             room_bytes = limit_bytes - _AROUND_BYTES if version >= _ADDRESSED_VERSION else 0
             if _addresses_bytes(item) > room_bytes:
                 item = item._replace(addresses=())
@@ -151,6 +159,14 @@ def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) ->
             yield encode_frame(Kind.ROUTING, _encode(_Digest(item.known[:fitting])))
         case Wanted():
             yield encode_frame(Kind.ROUTING, _encode(_Wanted(item.hub)))
+
+
+def _without_leaves(announcement: Announcement) -> Announcement:
+    added, removed = (
+        tuple(one for one in interests if not isinstance(one, Leaf))
+        for interests in (announcement.added, announcement.removed)
+    )
+    return announcement._replace(added=added, removed=removed)
 
 
 class _Lists(NamedTuple):
@@ -180,10 +196,17 @@ def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[Announcemen
             last=following is None,
             name="" if part else name,
             neighbours=None if neighbours is None else tuple(lists.neighbours),
-            added=cast("_Raw", tuple(lists.added)),
-            removed=cast("_Raw", tuple(lists.removed)),
+            added=tuple(map(_as_told, lists.added)),
+            removed=tuple(map(_as_told, lists.removed)),
         )
         lists = following
+
+
+def _as_told(interest: Interest) -> str | _Fields:
+    """Return it as it is written."""
+    if isinstance(interest, Leaf):
+        return interest.since_us, interest.endpoint.hex()
+    return cast("str | _Fields", interest)
 
 
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
@@ -221,6 +244,8 @@ def _size_bytes(interest: Interest) -> int:
         return len(interest.encode()) + _BESIDE_BYTES
     if isinstance(interest, Served):
         return len(interest.prefix.encode()) + 2 * _BESIDE_BYTES
+    if isinstance(interest, Leaf):
+        return 2 * _BESIDE_BYTES + _NUMBER_BYTES + 2 * ID_BYTES
     if isinstance(interest, Announced):
         texts: tuple[str, ...] = (*interest.labels, interest.name)
         return _BESIDE_BYTES * (2 + len(texts)) + 2 * _NUMBER_BYTES + sum(len(text.encode()) for text in texts)
@@ -284,7 +309,7 @@ def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:
     return tuple(interests)
 
 
-def _of_fields(fields: _Fields) -> Rule | Served | Announced:
+def _of_fields(fields: _Fields) -> Rule | Served | Announced | Leaf:
     match fields:
         case (str() as prefix,):
             return Served(check_prefix(prefix))
@@ -294,7 +319,15 @@ def _of_fields(fields: _Fields) -> Rule | Served | Announced:
             if not (0 <= time_us <= LATEST_US and 0 <= owner <= LATEST_US):
                 raise _refusal(f"name {printable(name)}: a time or an owner that cannot be")
             return Announced(check_name(name), check_labels(labels), time_us, owner)
-    raise _refusal("an array that is neither a rule, nor a prefix that is served, nor a name")
+        case (int() as since_us, str() as endpoint):
+            return _leaf(since_us, endpoint)
+    raise _refusal("an array that is neither a rule, nor a prefix that is served, nor a name, nor a leaf")
+
+
+def _leaf(since_us: int, endpoint: str) -> Leaf:
+    if not (0 <= since_us <= LATEST_US and _ENDPOINT.fullmatch(endpoint)):
+        raise _refusal(f"leaf {printable(endpoint[: 2 * ID_BYTES])}: an id or a time that cannot be")
+    return Leaf(bytes.fromhex(endpoint), since_us)
 
 
 def _refusal(text: str) -> RejectedError:

@@ -76,6 +76,20 @@ async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
         assert lost["lost"] is not None
 
 
+async def test_zeeks_of_hubs(start_hub: StartHub) -> None:
+    """Their ids, each with whether the hub is its gateway."""
+    near, far = [await start_hub(name=name) for name in ("near", "far")]
+    add_services(near.node)
+    near.dial(far)
+    zeek, name = b"\x11" * 16, "11111111-1111-1111-1111-111111111111"
+    far.node.core.leaves.claim(zeek, 1, lambda _: None)
+    await eventually(lambda: near.node.core.leaves.gateway_of(zeek) == far.node.id)
+    near.node.core.leaves.claim(zeek, 1, lambda _: None)
+    async with connect(near.url) as client:
+        told = {row["name"]: row["zeeks"] for row in await whole(client)}
+    assert told == {"near": {name: False}, "far": {name: True}}
+
+
 async def test_since_when_a_hub_cannot_be_reached() -> None:
     """Since the change after which it was not: as a time, whatever the clock of the loop says."""
     node, far = Node(Settings()), b"\x01" * 16

@@ -76,8 +76,20 @@ def test_two_hubs(tmp_path: Path) -> None:
 
 def row(hub_id: str, name: str, *, lost: float | None = None, own: bool = False, **links: int) -> dict[str, Any]:
     """A hub as the hub tells of it."""
-    known = {"prefixes": 1200, "left_out": 0, "addresses": [], "link": None}
+    known = {"prefixes": 1200, "left_out": 0, "addresses": [], "link": None, "zeeks": {}}
     return {"hub": hub_id, "name": name, "own": own, "lost": lost, "links": links} | known
+
+
+def test_zeeks() -> None:
+    """Each with the hubs that have it, first the one that is its gateway."""
+    rows = [row("aa", "a") | {"zeeks": {"z1": False, "z2": True}}, row("bb", "b", aa=1) | {"zeeks": {"z1": True}}]
+    assert list(_tables(rows))[-5:] == [
+        "",
+        "zeek  of hub  name  gateway",
+        "z1    bb      b     yes",
+        "z1    aa      a     no",
+        "z2    aa      a     yes",
+    ]
 
 
 def test_a_hub_that_cannot_be_reached() -> None:

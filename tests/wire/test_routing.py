@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.mesh.announcement import Announcement, Digest, Served, Wanted
+from hub.mesh.announcement import Announcement, Digest, Leaf, Served, Wanted
 from hub.names.claim import Announced
 from hub.tags.rule import check_rule
 from peers.wire.control import Notice, decode_notice
@@ -38,7 +38,10 @@ hubs = st.lists(st.tuples(ids, numbers), max_size=5).map(tuple)
 _RULES = [check_rule(["a"]), check_rule(["b", "ä" * 64], "/x"), check_rule([], "", "org.example.Door")]
 _PREFIXES = ["", "/a", "/ä/€", "x" * 1024, "ä" * 512]
 _NAMES = [Announced("org.example.A", (), 0, 1), Announced("org.example.B", ("x", "ä" * 64), 2**62, 2**40)]
-interests = st.lists(st.sampled_from([*_PREFIXES, *_RULES, Served(""), Served("/ä"), *_NAMES]), max_size=9).map(tuple)
+_LEAVES = [Leaf(b"leaf" * 4, 0), Leaf(b"\xff" * 16, 2**62)]
+interests = st.lists(
+    st.sampled_from([*_PREFIXES, *_RULES, Served(""), Served("/ä"), *_NAMES, *_LEAVES]), max_size=9
+).map(tuple)
 announcements = st.builds(
     lambda seqs, **fields: Announcement(base=min(seqs), seq=max(seqs), **fields),
     st.sets(st.integers(0, 2**32 - 1), min_size=2, max_size=2),
@@ -96,6 +99,16 @@ def test_an_announcement() -> None:
     assert msgpack.unpackb(body) == [3, HUB, 3, 5, 0, True, "edge", [[OTHER, 2]], ["/a", ""], ["/b"]]
     (nothing,) = bodies(Announcement(HUB, 3, 5, "", None, (), ()))
     assert msgpack.unpackb(nothing) == [3, HUB, 3, 5, 0, True, "", None, [], []]
+
+
+def test_leaves() -> None:
+    """Stand in an array with the time in front, and are not told to a hub that does not know of them."""
+    said = Announcement(HUB, 3, 5, "edge", None, (Leaf(OTHER, 7), "/a"), (Leaf(HUB, 1),))
+    (body,) = bodies(said)
+    assert msgpack.unpackb(body)[8:] == [[[7, OTHER.hex()], "/a"], [[1, HUB.hex()]]]
+    (frame,) = encode_routing(said, 1 << 24, 2)
+    (older,) = frames_of(frame)
+    assert msgpack.unpackb(older.body)[8:] == [["/a"], []]
 
 
 @given(announcements, st.integers(SMALLEST_FRAME_BYTES, 30_000))
@@ -227,6 +240,11 @@ BAD = {
     "a name of no time": (array(removed=[["a.b", [], -1, 1]]), "a time or an owner"),
     "a name of too late a time": (array(added=[["a.b", [], 2**62 + 1, 1]]), "a time or an owner"),
     "a name without an owner": (array(added=[["a.b", [], 1]]), "neither a rule"),
+    "a leaf of no time": (array(added=[[-1, "0" * 32]]), "leaf '0000"),
+    "a leaf of too late a time": (array(removed=[[2**62 + 1, "0" * 32]]), "an id or a time that cannot be"),
+    "a leaf with a short id": (array(added=[[1, "00"]]), "an id or a time"),
+    "a leaf with a long id": (array(added=[[1, "0" * 34]]), "an id or a time"),
+    "a leaf with an id that is none": (array(added=[[1, "\nG" * 16]]), "leaf '"),
     "an array of nothing": (array(removed=[[]]), "neither a rule"),
     "a served list": (array(added=[[["a"]]]), "neither a rule"),
     "a rule with too many labels": (array(added=[[[f"l{number}" for number in range(33)], "", ""]]), "32"),

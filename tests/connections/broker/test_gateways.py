@@ -1,0 +1,219 @@
+"""One Zeek that is peered with several hubs of a mesh: one of them at a time is its gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise, permutations
+
+import structlog
+
+from hub.mesh.announcement import Digest, Leaf
+from hub.policy.language import read_policy
+from peers.broker.handshake_messages import encode_hello, encode_version_select
+from peers.values import decode, encode
+from peers.wire.kinds import Kind
+from peers.wire.routing import AnnouncementPart, decode_routing, encode_routing
+from tests.connections.broker.conftest import StartHub
+from tests.connections.broker.hubs import ZeekHub
+from tests.connections.broker.scripted import LOW, OTHER, Data, Endpointlike
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient
+
+_IDS = [bytes([0xA0 + number]) * 16 for number in range(3)]
+_PREFIX = "/zeek/"
+
+
+async def row(start_hub: StartHub, count: int = 2) -> list[ZeekHub]:
+    """Hubs in a row, each linked with the next one."""
+    hubs = [await start_hub(hub_id=hub_id) for hub_id in _IDS[:count]]
+    for near, far in pairwise(hubs):
+        near.dial(far)
+    await reached(*hubs)
+    return hubs
+
+
+async def reached(*hubs: ZeekHub) -> None:
+    """Wait until each hub can reach each other one."""
+    ids = {hub.node.id for hub in hubs}
+    await eventually(lambda: all(hub.node.core.mesh.graph.reached >= ids for hub in hubs))
+
+
+async def wanted(*hubs: ZeekHub) -> None:
+    """Wait until each hub knows that all others want what Zeeks publish."""
+    await eventually(lambda: all(_PREFIX in near.wanted_by(far) for near, far in permutations(hubs, 2)))
+
+
+def gateways(hubs: list[ZeekHub], endpoint: bytes = LOW) -> set[bytes]:
+    """Which hubs are the gateway of a Zeek, as the hubs of a mesh know it."""
+    return {hub.node.core.leaves.gateway_of(endpoint) for hub in hubs}
+
+
+def publish(count: int, *zeeks: Endpointlike, first: int = 0) -> None:
+    """Let a Zeek publish: each hub gets it that has asked for it, as Broker does it."""
+    for number in range(first, first + count):
+        for zeek in zeeks:
+            zeek.publish(_PREFIX, encode(number))
+
+
+async def numbers(reader: RawClient, count: int) -> list[object]:
+    """The next events that a client gets."""
+    got: list[object] = []
+    async for frame in reader.frames():
+        got.append(decode(frame.body))
+        if len(got) == count:
+            break
+    return got
+
+
+async def nothing_more(hub: ZeekHub, reader: RawClient) -> None:
+    """Nothing else has come to a reader than what was read."""
+    publisher = await hub.client()
+    await publisher.publish(_PREFIX + "last", "last")
+    async for frame in reader.frames():
+        assert frame.key.decode() == _PREFIX + "last"
+        break
+
+
+async def test_the_first_hub_is_the_gateway(start_hub: StartHub) -> None:
+    """What the Zeek publishes comes once to everybody, and it gets once what others publish, wherever they are."""
+    hubs = await row(start_hub, 3)
+    readers = [await hub.client(_PREFIX) for hub in hubs]
+    await wanted(*hubs)
+    first = await hubs[2].zeek("/control/")
+    second = await hubs[0].zeek("/control/")
+    assert (first.hub_filter, second.hub_filter) == ((_PREFIX,), ())
+    assert gateways(hubs) == {_IDS[2]}
+    publish(5, first, second)  # the second one would not publish it to the hub, which has not asked for it
+    for hub, reader in zip(hubs, readers, strict=True):
+        assert await numbers(reader, 5) == [0, 1, 2, 3, 4]
+        await nothing_more(hub, reader)
+    await eventually(lambda: hubs[0].node.core.leaves.skipped_messages == 5)
+    await eventually(lambda: "/control/" in hubs[0].wanted_by(hubs[2]))
+    assert not hubs[2].wanted_by(hubs[0]) & {"/control/"}
+    for number, hub in enumerate(hubs):
+        await (await hub.client()).publish("/control/", number)
+        assert await first.data(1) == [Data("/control/", encode(number))]
+    await second.barrier()
+
+
+async def test_another_hub_takes_over(start_hub: StartHub) -> None:
+    """When the gateway has lost the Zeek, or is gone itself; and the Zeek that comes back is left to the new one."""
+    hubs = await row(start_hub, 3)
+    reader = await hubs[1].client(_PREFIX)
+    await eventually(lambda: all(_PREFIX in hub.wanted_by(hubs[1]) for hub in (hubs[0], hubs[2])))
+    with structlog.testing.capture_logs() as logs:
+        zeeks = [await hub.zeek("/control/") for hub in hubs]
+        assert [zeek.hub_filter for zeek in zeeks] == [(_PREFIX,), (), ()]
+        zeeks[0].close()
+        assert await zeeks[1].told() == (_PREFIX,)
+        publish(3, zeeks[1])
+        assert await numbers(reader, 3) == [0, 1, 2]
+        back = await hubs[0].zeek("/control/")
+        assert back.hub_filter == ()
+    told = [(entry["event"], entry["hub"]) for entry in logs if "gateway" in entry["event"] or "left" in entry["event"]]
+    left = "a Zeek is left to another hub"
+    assert told == [
+        (left, _IDS[0].hex()),
+        (left, _IDS[0].hex()),
+        ("this hub is the gateway of a Zeek now", _IDS[1].hex()),
+        (left, _IDS[1].hex()),
+    ]
+    await hubs[0].stop_dialling()
+    await hubs[1].stop_dialling()
+    await hubs[1].stop()
+    assert _PREFIX in await back.told()  # a hub that is gone is remembered for a while, with what was wanted there
+    await eventually(lambda: [hub.node.core.leaves.left for hub in (hubs[0], hubs[2])] == [0, 0])
+
+
+async def test_a_zeek_that_comes_to_two_hubs_at_once(start_hub: StartHub) -> None:
+    """One of them asks it for something."""
+    hubs = await row(start_hub)
+    for hub in hubs:
+        await hub.client(_PREFIX)
+    await wanted(*hubs)
+    zeeks = await asyncio.gather(*(hub.zeek() for hub in hubs))
+    assert sorted(zeek.hub_filter for zeek in zeeks) == [(), (_PREFIX,)]
+    assert len(gateways(hubs)) == 1
+
+
+async def test_meshes_that_become_one(start_hub: StartHub) -> None:
+    """The hub that had the Zeek first goes on, the other one leaves it."""
+    hubs = [await start_hub(hub_id=hub_id) for hub_id in _IDS[:2]]
+    readers = [await hub.client(_PREFIX) for hub in hubs]
+    first, second = await hubs[1].zeek(), await hubs[0].zeek()
+    assert first.hub_filter == second.hub_filter == (_PREFIX,)
+    publish(1, first, second)
+    assert [await numbers(reader, 1) for reader in readers] == [[0], [0]]
+    hubs[0].dial(hubs[1])
+    assert await second.told() == ()
+    await wanted(*hubs)
+    assert gateways(hubs) == {_IDS[1]}
+    publish(3, first, second, first=1)
+    for hub, reader in zip(hubs, readers, strict=True):
+        assert await numbers(reader, 3) == [1, 2, 3]
+        await nothing_more(hub, reader)
+
+
+async def test_two_zeeks_are_two(start_hub: StartHub) -> None:
+    """Each has a gateway of its own, and gets what the other one publishes."""
+    hubs = await row(start_hub)
+    zeeks = [await hub.zeek(_PREFIX, own_id=own_id) for hub, own_id in zip(hubs, (LOW, OTHER), strict=True)]
+    client = await hubs[0].client(_PREFIX)
+    await wanted(*hubs)
+    publish(1, zeeks[1])
+    assert await numbers(client, 1) == [0]
+    assert await zeeks[0].data(1) == [Data(_PREFIX, encode(0))]
+
+
+async def test_hubs_that_do_not_know_of_gateways(start_hub: StartHub) -> None:
+    """Are told all else; what they are not told of, they do not take for broken."""
+    hub = await start_hub(hub_id=_IDS[0])
+    await hub.zeek("/control/")
+    leaf = Leaf(LOW, hub.node.core.leaves.since_us(LOW))
+    for version, wanted_there in ((1, {"/control/"}), (2, {"/control/"}), (3, {"/control/", leaf})):
+        peer = await hub.client(role="hub", id=bytes([version]) * 16, name="peer", mesh=version)
+        (digest,) = encode_routing(Digest(()), 1 << 20)
+        await peer.send(digest)
+        told = [decode_routing(frame.body) for frame in await peer.ping() if frame.kind == Kind.ROUTING]
+        (part,) = [one for one in told if isinstance(one, AnnouncementPart) and one.hub == _IDS[0]]
+        assert set(part.added) == wanted_there
+        peer.close()
+
+
+async def test_zeeks_that_forward_to_each_other(start_hub: StartHub) -> None:
+    """What goes from one to the other through hubs is brought in again by the first: nobody can tell it from others.
+
+    So of Zeeks that are peered with each other and forward, one may be peered with hubs of a mesh (docs/zeek.md).
+    """
+    hubs = await row(start_hub)
+    reader = await hubs[0].client(_PREFIX)
+    one = await hubs[0].zeek(_PREFIX)
+    other = await hubs[1].zeek(_PREFIX, own_id=OTHER)
+    await wanted(*hubs)
+    publish(1, one)
+    for _ in range(3):
+        assert await numbers(reader, 1) == [0]
+        (came,) = await other.data(1)
+        one.publish(came.topic, came.payload)  # as it has come to it from the other one
+    assert await numbers(reader, 1) == [0]
+
+
+async def test_a_link_that_may_not_bring_everything(start_hub: StartHub) -> None:
+    """What the Zeek publishes would not come through it: so the Zeek is not left to a hub beyond it."""
+    hubs = await row(start_hub)
+    (link,) = hubs[0].node.core.mesh.links
+    policy = {"roles": {"near": {"link": {"bring": ["/site"], "take": ["*"]}}}, "users": {"far": ["near"]}}
+    hubs[0].node.core.authority.give_rights(link, read_policy(policy, "a test").rights("far"))
+    await hubs[0].client(_PREFIX)
+    await eventually(lambda: _PREFIX in hubs[1].wanted_by(hubs[0]))
+    assert [(await hub.zeek()).hub_filter for hub in (hubs[1], hubs[0])] == [(_PREFIX,), (_PREFIX,)]
+
+
+async def test_a_handshake_that_ends_while_others_are_asked(start_hub: StartHub) -> None:
+    """Nothing is left of the claim."""
+    hubs = await row(start_hub)
+    far = await Endpointlike.connect(hubs[0].zeek_endpoint)
+    far.write(encode_hello(LOW), encode_version_select(LOW))
+    await eventually(lambda: gateways(hubs) == {_IDS[0]})
+    far.close()
+    await eventually(lambda: gateways(hubs) == {b""})
