@@ -51,7 +51,7 @@ from hub.far_hubs import FarHubs
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.leaves import Leaves
-from hub.limits import CoreLimits
+from hub.limits import LINK_COST, CoreLimits
 from hub.memory import Memory
 from hub.mesh.announcement import Interests
 from hub.mesh.mesh import Mesh
@@ -281,13 +281,14 @@ class Core:
         if handler.role is not Role.LOCAL:
             self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
-    def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object]) -> None:
+    def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
         """Make a link that is attached one of the mesh.
 
         Args:
             handler: Which.
             hub: The id of the hub at its far side, to which there is no other link.
             on_mesh: Called when the far side is to be told something: `mesh.take` has it.
+            cost: What this side says that it costs; the larger of what both say counts.
         """
         if self._own is None:
             own = self._own = OwnInterests(self.mesh)
@@ -299,7 +300,7 @@ class Core:
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self.far_hubs.wanted_by(hub)
-        self.mesh.link_up(handler, hub)
+        self.mesh.link_up(handler, hub, cost=cost)
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""

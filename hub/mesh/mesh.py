@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from hub.filter import Change
-from hub.limits import MeshLimits
+from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Interests, Told, Wanted
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
@@ -172,7 +172,7 @@ class Mesh(Generic[L]):
 
     # Links of this hub.
 
-    def link_up(self, link: L, far: bytes, *, cost: int = 1) -> None:
+    def link_up(self, link: L, far: bytes, *, cost: int = LINK_COST) -> None:
         """A link to another hub is up.
 
         Args:

@@ -206,7 +206,7 @@ class _HubAttempt:
         self._conversation: TcpConversation
 
         def make(connection: Connection) -> TcpConversation:
-            self._conversation = TcpConversation(node, queue, connection, dialled=True)
+            self._conversation = TcpConversation(node, queue, connection, dialled=True, cost=endpoint.cost)
             return self._conversation
 
         self.connection = Connection(node, make, address=endpoint.location)

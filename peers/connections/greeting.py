@@ -27,6 +27,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
+from hub.limits import LINK_COST
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
 from hub.topics import printable
@@ -57,9 +58,10 @@ class Greeting:
         connection: That carries it.
         dialled: Whether this side has connected, to link with a peer hub.
         trusted: Whether the far side is a process of this hub's own, which need not show who it is.
+        cost: What a link costs in the mesh; None where that is not said.
     """
 
-    __slots__ = ("_connection", "_conversation", "_link_id", "_node", "_queue", "_trusted", "dialled")
+    __slots__ = ("_connection", "_conversation", "_cost", "_link_id", "_node", "_queue", "_trusted", "dialled")
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
         self,
@@ -70,6 +72,7 @@ class Greeting:
         *,
         dialled: bool,
         trusted: bool,
+        cost: int | None,
     ) -> None:
         self._node = node
         self._queue = queue
@@ -77,6 +80,7 @@ class Greeting:
         self._connection = connection
         self.dialled = dialled
         self._trusted = trusted
+        self._cost = LINK_COST if cost is None else cost
         self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
         """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
 
@@ -186,7 +190,8 @@ class Greeting:
         proof = LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None
         onward = conversation.tell_origins() if hello.mesh else None
         write = connection.writer.write
-        conversation.link = Link(node, handler, conversation.session, write, hello, self._link_id, proof, onward)
+        link_id, cost = self._link_id, self._cost
+        conversation.link = Link(node, handler, conversation.session, write, hello, link_id, proof, onward, cost=cost)
         self._begin(hello, handler, "peer linked")
 
     def _tell_unread(self, reason: str) -> None:

@@ -56,8 +56,14 @@ _GREETING_EVENTS = 10
 """What it costs to take somebody in: about 100 µs."""
 
 
-def tcp_connection(
-    node: Node, queue: QueueLimits, *, dialled: bool = False, trusted: bool = False, address: str = ""
+def tcp_connection(  # noqa: PLR0913 -- as a conversation
+    node: Node,
+    queue: QueueLimits,
+    *,
+    dialled: bool = False,
+    trusted: bool = False,
+    address: str = "",
+    cost: int | None = None,
 ) -> Connection:
     """Make a connection that speaks the hub's own protocol.
 
@@ -67,10 +73,11 @@ def tcp_connection(
         dialled: Whether this side connects, to link with a peer hub.
         trusted: Whether the far side is a process of this hub's own, which need not show who it is.
         address: Where to, if this side connects, or has made both ends.
+        cost: What it costs in the mesh if it is a link; None where that is not said.
     """
 
     def make(connection: Connection) -> TcpConversation:
-        return TcpConversation(node, queue, connection, dialled=dialled, trusted=trusted)
+        return TcpConversation(node, queue, connection, dialled=dialled, trusted=trusted, cost=cost)
 
     return Connection(node, make, address=address)
 
@@ -111,6 +118,7 @@ class TcpConversation:
         connection: That carries it.
         dialled: Whether this side has connected, to link with a peer hub.
         trusted: Whether the far side is a process of this hub's own, which need not show who it is.
+        cost: What it costs in the mesh if it is a link; None where that is not said.
         share: Makes what shares memory with a client that has asked for it, or nothing if that cannot be now; None
             where nothing is shared.
     """
@@ -144,6 +152,7 @@ class TcpConversation:
         *,
         dialled: bool = False,
         trusted: bool = False,
+        cost: int | None = None,
         share: Callable[[TcpConversation, int], SharedValues | None] | None = None,
     ) -> None:
         limits = node.settings.limits
@@ -169,7 +178,9 @@ class TcpConversation:
         """What a peer hub is told, once its link stands; None for a client."""
         self._has_eof = False
         """Whether the far side has ended its stream in order."""
-        self._greeting: Greeting | None = Greeting(node, queue, self, connection, dialled=dialled, trusted=trusted)
+        self._greeting: Greeting | None = Greeting(
+            node, queue, self, connection, dialled=dialled, trusted=trusted, cost=cost
+        )
         """How it opens; None once it is over."""
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
         self.session.mesh = MESH_VERSION

@@ -46,15 +46,16 @@ __all__ = ["UnixValues", "unix_connection"]
 _RESERVED = RESERVED.encode()
 
 
-def unix_connection(node: Node, queue: QueueLimits) -> Connection:
+def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) -> Connection:
     """Make a connection that was accepted on a Unix socket.
 
     Args:
         node: The hub it belongs to.
         queue: Queue that its handler gets if the client has no wish.
+        cost: What it costs in the mesh if it is a link; None where that is not said.
     """
     if not (node.settings.shm.over_bytes and memory.AVAILABLE):
-        return Connection(node, lambda connection: TcpConversation(node, queue, connection))
+        return Connection(node, lambda connection: TcpConversation(node, queue, connection, cost=cost))
 
     def make(connection: Connection) -> TcpConversation:
         def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues | None:
@@ -64,7 +65,7 @@ def unix_connection(node: Node, queue: QueueLimits) -> Connection:
                 node.log.warning("no memory is shared with a client", address=connection.address, reason=error.strerror)
                 return None
 
-        return TcpConversation(node, queue, connection, share=share)
+        return TcpConversation(node, queue, connection, cost=cost, share=share)
 
     return Connection(node, make)
 

@@ -278,8 +278,8 @@ class Daemon:
         if endpoint.scheme.is_zeek:
             return lambda: broker_connection(self._peerings, self._queue(endpoint))
         if endpoint.scheme is Scheme.UNIX:
-            return lambda: unix_connection(self.node, self._queue(endpoint))
-        return lambda: tcp_connection(self.node, self._queue(endpoint))
+            return lambda: unix_connection(self.node, self._queue(endpoint), cost=endpoint.cost)
+        return lambda: tcp_connection(self.node, self._queue(endpoint), cost=endpoint.cost)
 
     async def take(self, sock: socket.socket) -> None:
         """Serve whoever holds the other end of a pair of connected Unix sockets, which is in this process.

@@ -24,6 +24,7 @@ from functools import partial
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
+from hub.limits import LINK_COST
 from hub.mesh.announcement import Digest, Wanted
 from hub.routes import Route
 from peers.links.announcement import Announcement
@@ -63,6 +64,7 @@ class Link:
         link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
         proof: What this hub shows to the peer; None where the peer has dialled.
         onward: What it is told of the origins of messages; None if it is no part of a mesh.
+        cost: What this side says that the link costs in the mesh.
     """
 
     __slots__ = (
@@ -109,6 +111,8 @@ class Link:
         link_id: bytes,
         proof: LinkProof | None = None,
         onward: Onward | None = None,
+        *,
+        cost: int = LINK_COST,
     ) -> None:
         self._node = node
         self._handler = handler
@@ -135,7 +139,7 @@ class Link:
         if hello.mesh:
             node.core.attach(handler)
             news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler), hello.mesh)
-            node.core.link(handler, hello.id, news.tell)
+            node.core.link(handler, hello.id, news.tell, cost=cost)
         else:
             self._tell_directly(handler, hello)
         node.traffic.begin(self, node.loop.time())

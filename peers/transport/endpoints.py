@@ -12,8 +12,9 @@ zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publis
 ```
 
 A listener's URL, or that of a Zeek, may end in a query that gives its far sides another default queue:
-`tcp://0.0.0.0:7400?messages=1000&bytes=1MiB&overflow=disconnect`. Within a path, the characters that separate parts of
-a URL (`?`, `#`, `%`) are written as `%3F` and so on.
+`tcp://0.0.0.0:7400?messages=1000&bytes=1MiB&overflow=disconnect`. The URL of a peer hub, or of a listener to which such
+come, may say what those links cost: `tls://far.example.org:7400?cost=5`. Within a path, the characters that separate
+parts of a URL (`?`, `#`, `%`) are written as `%3F` and so on.
 
 No state: an `Endpoint` is a frozen value. `Endpoint.parse` and `str` are inverses. No name is looked up and no file is
 touched here.
@@ -31,6 +32,7 @@ from urllib.parse import quote, unquote
 
 from hub.errors import InvalidTopicError, UsageError
 from hub.keys import KEYS, closest
+from hub.limits import LINK_COST, LINK_COST_LIMIT
 from hub.overflow import Overflow, QueueLimits
 from hub.topics import check_prefix
 
@@ -49,6 +51,9 @@ _HOST = re.compile(r"[^\s/?#@%:\[\]\x00-\x20\x7f]{1,253}")
 
 _QUERY_KEYS = ("messages", "bytes", "overflow")
 _PUBLISH = "publish"
+_COST = "cost"
+
+_COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
 
 
 class InvalidEndpointError(UsageError):
@@ -129,6 +134,7 @@ class Endpoint:
         path: The absolute path of a Unix socket, or the path of a WebSocket URL, which may be empty; empty for others.
         queue: What the query says about queues.
         publish: Prefixes of the topics that are sent to a Zeek's WebSocket server; empty for other schemes.
+        cost: What links between hubs cost that are dialled there, or come there; None where that is not said.
     """
 
     scheme: Scheme
@@ -137,6 +143,7 @@ class Endpoint:
     path: str = ""
     queue: QueueOverride = QueueOverride()
     publish: tuple[str, ...] = ()
+    cost: int | None = None
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
@@ -160,13 +167,13 @@ class Endpoint:
         queue = _queue(url, found)
         match scheme:
             case Scheme.UNIX:
-                return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue)
+                return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue, cost=_cost(url, found))
             case Scheme.TCP | Scheme.TLS | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS:
                 authority, _, path = place.partition("/")
                 if path:
                     raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
-                return cls(scheme, host, port, queue=queue, publish=_publish(url, found))
+                return cls(scheme, host, port, queue=queue, publish=_publish(url, found), cost=_cost(url, found))
             case Scheme.WS | Scheme.WSS:
                 authority, slash, path = place.partition("/")
                 host, port = _host_and_port(url, authority)
@@ -186,16 +193,18 @@ class Endpoint:
             raise InvalidEndpointError(
                 url, "clients speak tcp, tls, unix, ws or wss; a Zeek is reached by a hub: hub run --peer"
             )
+        if endpoint.cost is not None:
+            raise InvalidEndpointError(url, f"{_COST} {_COST_MEANS}")
         return endpoint
 
     @classmethod
     def parse_peer(cls, url: str) -> Endpoint:
-        """Read a URL for a hub to connect to: like `parse`, but port 0 and a query, which listeners have, are errors.
+        """Read a URL for a hub to connect to: like `parse`, but port 0 and a queue, which listeners have, are errors.
 
         The query of a Zeek's URL may set the queue: a Zeek does not say itself which one it wants.
 
         Raises:
-            InvalidEndpointError: `parse` raises it, the port is 0, or there is a query that only listeners have.
+            InvalidEndpointError: `parse` raises it, the port is 0, or there is a queue that only listeners have.
         """
         endpoint = cls.parse(url)
         if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
@@ -216,6 +225,8 @@ class Endpoint:
             raise InvalidEndpointError(
                 url, f"hubs are dialled by others over tcp:// or tls://, not {endpoint.scheme}://"
             )
+        if endpoint.cost is not None:
+            raise InvalidEndpointError(url, f"{_COST} {_COST_MEANS}")
         with suppress(ValueError):  # it is a name
             address = ipaddress.ip_address(endpoint.host)
             if address.is_unspecified or address.is_multicast:
@@ -243,6 +254,8 @@ class Endpoint:
         ]
         if self.publish:
             pairs.append(f"{_PUBLISH}={','.join(quote(prefix, safe='/') for prefix in self.publish)}")
+        if self.cost is not None:
+            pairs.append(f"{_COST}={self.cost}")
         return f"{self.location}?{'&'.join(pairs)}" if pairs else self.location
 
 
@@ -325,7 +338,11 @@ def _port(url: str, rest: str) -> int:
 
 def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
     """Take a query such as `messages=1000&bytes=1MiB&overflow=disconnect` apart."""
-    known = (*_QUERY_KEYS, _PUBLISH) if scheme is Scheme.ZEEK_WS else _QUERY_KEYS
+    known: tuple[str, ...] = _QUERY_KEYS
+    if scheme is Scheme.ZEEK_WS:
+        known = (*known, _PUBLISH)
+    elif scheme in {Scheme.TCP, Scheme.TLS, Scheme.UNIX}:
+        known = (*known, _COST)
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
@@ -345,6 +362,19 @@ def _queue(url: str, found: dict[str, str]) -> QueueOverride:
     except ValueError as error:
         raise InvalidEndpointError(url, str(error)) from error
     return QueueOverride(messages, size, overflow)
+
+
+def _cost(url: str, found: dict[str, str]) -> int | None:
+    """Read what links cost."""
+    text = found.get(_COST)
+    if text is None:
+        return None
+    if re.fullmatch("[0-9]{1,5}", text) is None or not LINK_COST <= int(text) <= LINK_COST_LIMIT:
+        shown = text if text.isprintable() else ascii(text)
+        raise InvalidEndpointError(
+            url, f"{_COST}={shown}: expected a whole number from {LINK_COST} to {LINK_COST_LIMIT}"
+        )
+    return int(text)
 
 
 def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:

@@ -31,14 +31,14 @@ def test_two_hubs(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     with (
         run_hub(tmp_path / "a", "--name", "first", *ADVERTISED) as first,
-        run_hub(tmp_path / "b", "--name", "second", "--peer", first.tcp) as second,
+        run_hub(tmp_path / "b", "--name", "second", "--peer", f"{first.tcp}?cost=4") as second,
     ):
         until_s = time.monotonic() + PATIENCE_S
         while sum(len(json.loads(line)["links"]) for line in printed(second.tcp, "--json")) < 2:
             assert time.monotonic() < until_s, "the hubs are not linked"
         rows = {row["name"]: row for row in map(json.loads, printed(second.tcp, "--json"))}
         one, other = rows["first"]["hub"], rows["second"]["hub"]
-        assert rows["first"]["links"] == {other: 1}
+        assert rows["first"]["links"] == {other: 4}
         assert (rows["first"]["own"], rows["second"]["own"]) == (False, True)
         lines = printed(second.tcp)
         assert lines[0].split() == ["hub", "name", "prefixes", "links", "reachable", "addresses"]
@@ -62,13 +62,13 @@ def test_two_hubs(tmp_path: Path) -> None:
             "paths",
         ]
         own = lines[8].split()
-        assert own[:3] == [one, "first", "1"]
+        assert own[:3] == [one, "first", "4"]
         assert own[4:] == ["0"] * 5
         assert len(lines) == 9
         lower, higher = sorted([(one, "first"), (other, "second")])
-        assert lines[5].split() == [*lower, *higher, "1"]
+        assert lines[5].split() == [*lower, *higher, "4"]
         graph = printed(second.tcp, "--dot")
-        assert f'  "{lower[0]}" -- "{higher[0]}" [label="1"];' in graph
+        assert f'  "{lower[0]}" -- "{higher[0]}" [label="4"];' in graph
         refused = hub("mesh", "--json", "--dot", url=second.tcp)
         assert (refused.returncode, refused.stdout) == (2, b"")
         assert refused.stderr == b"hub: --json and --dot exclude each other\n"

@@ -9,6 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hub.handler import Handler
@@ -101,7 +102,8 @@ class Hub:
             if endpoint.scheme is Scheme.WS:
                 connection = websocket_connection(self.node, queue, loopback=self._loopback)
             else:
-                connection = (unix_connection if endpoint.scheme is Scheme.UNIX else tcp_connection)(self.node, queue)
+                make = unix_connection if endpoint.scheme is Scheme.UNIX else tcp_connection
+                connection = make(self.node, queue, cost=endpoint.cost)
             return self._kept(connection)
 
         return make
@@ -168,12 +170,11 @@ class Hub:
 
     # Other hubs.
 
-    def dial(self, other: Hub, *, backoff: Backoff | None = None) -> Dialler:
+    def dial(self, other: Hub, *, backoff: Backoff | None = None, cost: int | None = None) -> Dialler:
         """Link to another hub, again and again."""
+        endpoint = replace(other.endpoint, cost=cost)
         return self._dialling(
-            hub_dialler(
-                self.node, other.endpoint, self.node.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005)
-            )
+            hub_dialler(self.node, endpoint, self.node.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005))
         )
 
     def _dialling(self, dialler: Dialler) -> Dialler:

@@ -61,6 +61,19 @@ def test_query_overrides_the_queue() -> None:
     assert Endpoint.parse("ws://h:1").queue.applied_to(default) == default
 
 
+@pytest.mark.parametrize("place", ["tcp://h:1", "tls://h:1", "unix:///s"])
+def test_what_links_cost(place: str) -> None:
+    """Where hubs are dialled, and where they come; others need not know of it."""
+    for cost in (1, 5, 65_535):
+        endpoint = Endpoint.parse_peer(f"{place}?cost={cost}")
+        assert (endpoint.cost, endpoint.location) == (cost, place)
+        assert Endpoint.parse(f"{place}?messages=7&cost={cost}").queue == QueueOverride(7)
+    assert Endpoint.parse(place).cost is None
+    for read in (Endpoint.parse_remote, Endpoint.parse_advertised):
+        with pytest.raises(InvalidEndpointError, match=r"cost belongs to a URL of --peer or --listen|not unix://"):
+            read(f"{place}?cost=5")
+
+
 def test_port_that_was_picked() -> None:
     """Once a port is picked for port 0, the endpoint can be told with it."""
     assert str(Endpoint.parse("ws://[::1]:0?messages=5").with_port(4711)) == "ws://[::1]:4711?messages=5"
@@ -80,6 +93,9 @@ def test_a_zeek_is_for_hubs(scheme: str) -> None:
     assert Endpoint.parse_peer(f"{scheme}://h:1?messages=5").queue == QueueOverride(messages=5)
     with pytest.raises(InvalidEndpointError, match="a Zeek is reached by a hub"):
         Endpoint.parse_remote(f"{scheme}://h:1")
+
+
+_NO_COSTS = ("", "0", "-1", "1.5", "65536", "100000", "many", "٣")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +144,7 @@ def test_a_zeek_is_for_hubs(scheme: str) -> None:
         ("tcp://h:1?", "unknown query key ''"),
         (
             "tcp://h:1?mesages=1",
-            "unknown query key 'mesages', expected messages, bytes, overflow; did you mean messages?",
+            "unknown query key 'mesages', expected messages, bytes, overflow, cost; did you mean messages?",
         ),
         ("tcp://h:1?messages=1&messages=2", "messages is given twice"),
         ("tcp://h:1?messages", "messages=: expected a whole number"),
@@ -136,6 +152,9 @@ def test_a_zeek_is_for_hubs(scheme: str) -> None:
         ("tcp://h:1?bytes=1K", "bytes=1K: expected a size from 1024 to"),
         ("tcp://h:1?overflow=drop", "overflow=drop: expected one of disconnect, drop-oldest, drop-newest"),
         ("tcp://h:1?messages=%ff", "not UTF-8"),
+        *((f"tcp://h:1?cost={cost}", f"cost={cost}: expected a whole number from 1 to 65535") for cost in _NO_COSTS),
+        ("ws://h:1?cost=5", "unknown query key 'cost'"),
+        ("zeek://h:1?cost=5", "unknown query key 'cost'"),
         ("ws://h:1/" + "a" * 3000, "longer than 2048 characters"),
     ],
 )
@@ -191,7 +210,7 @@ ports = st.integers(0, 65535)
 hosts = st.ip_addresses().map(str) | st.from_regex(r"[a-z][a-z0-9.-]{0,20}", fullmatch=True)
 paths = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20).map("/{}".format)
 endpoints = (
-    st.builds(Endpoint, st.just(Scheme.TCP), hosts, ports, queue=overrides)
+    st.builds(Endpoint, st.just(Scheme.TCP), hosts, ports, queue=overrides, cost=st.none() | st.integers(1, 65_535))
     | st.builds(Endpoint, st.just(Scheme.WS), hosts, ports, st.just("") | paths, overrides)
     | st.builds(Endpoint, st.just(Scheme.UNIX), path=paths.filter(lambda path: path[-1] != "/"), queue=overrides)
 )
