@@ -18,7 +18,7 @@ from peers.node.node import Node
 from tests.connections.pretend import PretendLoop, PretendTransport
 from tests.hub.fakes import handler_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])  # which of them runs these loops makes no difference
 
 LOW, HIGH = b"\x01" * 16, b"\x02" * 16
 RUNS = 600
