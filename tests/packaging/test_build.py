@@ -1,6 +1,7 @@
 """What `pip install .` builds: with a compiler, without one, and with one that finds no headers of Python.
 
-The tools of the build are fetched once, as pip would for each build.
+The tools of the build are fetched once, as pip would for each build, and Cython translates the twins once: a build
+finds what an earlier one has left in `build/cython`, as it would in one's own clone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from hub.twins import TWINS
 PROJECT = Path(__file__).parents[2]
 
 SOURCES = ("hub", "peers", "pyspark_hub", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+
+TRANSLATED = Path("build", "cython")
+"""Where setup.py puts the twins in C."""
 
 NEEDED = ("env", "sh")
 """All of PATH that a build needs beside a compiler."""
@@ -50,9 +54,11 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """The project as a clone has it."""
-    return copied(tmp_path)
+def source(tmp_path: Path, pure: Built) -> Path:
+    """The project as a clone has it in which a build has been before, without a compiler."""
+    source = copied(tmp_path)
+    shutil.copytree(pure.source / TRANSLATED, source / TRANSLATED)
+    return source
 
 
 def copied(folder: Path) -> Path:
