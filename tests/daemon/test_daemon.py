@@ -173,6 +173,7 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
 OTHERS: dict[str, Any] = {
     "listen": ["tcp://127.0.0.1:1"],
     "peers": ["tcp://127.0.0.1:1"],
+    "mesh.advertise": ["tcp://127.0.0.1:1"],
     "websocket.origins": ["https://a.org"],
     "websocket.hosts": ["a.org"],
     "unix.mode": "0660",

@@ -16,7 +16,7 @@ from hub.frame import Frame, encode_frame
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Settings
 from peers.wire.control import Notice, decode_notice, encode_close, encode_subscription
-from peers.wire.hello import SOFTWARE, Hello, QueueWish
+from peers.wire.hello import MESH_VERSION, SOFTWARE, Hello, QueueWish
 from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
@@ -39,7 +39,7 @@ async def test_hello_is_answered(start_hub: StartHub) -> None:
         software=SOFTWARE,
         queue=QueueWish(8192, 64 << 20, Overflow.DROP_OLDEST),
         frame=16 << 20,
-        mesh=1,
+        mesh=MESH_VERSION,
     )
 
 
