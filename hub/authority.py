@@ -54,9 +54,21 @@ class Authority:
         rules: Another.
         names: Another.
         requests: Know what handlers serve.
+        on_link: Called with a link of the mesh that has other rights: what it has brought is judged again.
     """
 
-    __slots__ = ("_attached", "_forgotten", "_quotas", "_review", "_routes", "_rules", "_turn", "on_revoked", "policy")
+    __slots__ = (
+        "_attached",
+        "_forgotten",
+        "_on_link",
+        "_quotas",
+        "_review",
+        "_routes",
+        "_rules",
+        "_turn",
+        "on_revoked",
+        "policy",
+    )
 
     def __init__(  # noqa: PLR0913 -- all that depends on rights
         self,
@@ -69,8 +81,10 @@ class Authority:
         rules: RuleSubscriptions,
         names: Names,
         requests: Requests,
+        on_link: Callable[[Handler], object],
     ) -> None:
         self._turn = turn
+        self._on_link = on_link
         self._attached = attached
         self._routes = routes
         self._quotas = quotas
@@ -125,6 +139,8 @@ class Authority:
                 self._quotas.give_roles(handler.share, rights.user.roles)
         self._forget_seen_by(handler)
         self._review.begin(handler)
+        if handler.is_meshed:
+            self._on_link(handler)
 
     @property
     def is_behind(self) -> bool:

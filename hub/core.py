@@ -241,6 +241,7 @@ class Core:
             self.requests,
             self.names,
             self.leaves,
+            self.mesh.way_to,
             self._turn,
             self.memory.account("mesh"),
         )
@@ -254,6 +255,7 @@ class Core:
             rules=self.rules,
             names=self.names,
             requests=self.requests,
+            on_link=self.far_hubs.judge,
         )
 
     # Handlers come and go.
@@ -471,7 +473,7 @@ class Core:
         self.far_hubs.reach(hub, is_reached)
 
     def _change_far(self, hub: bytes, change: Interests, link: Handler | None) -> None:
-        self.far_hubs.change(hub, change, None if link is None else link.rights)
+        self.far_hubs.change(hub, change, link)
 
     def _tell_link(self, link: Handler) -> None:
         on_mesh = self._on_mesh.get(link)

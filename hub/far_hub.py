@@ -16,6 +16,7 @@ from hub.quotas.quotas import Share
 from hub.tags.rule import Rule
 
 if TYPE_CHECKING:
+    from hub.handler import Handler
     from hub.names.claim import Announced
 
 __all__ = ["FarHub"]
@@ -28,7 +29,7 @@ class FarHub:
         hub: Its id.
     """
 
-    __slots__ = ("delivery", "hub", "is_lost", "leaves", "names", "prefixes", "rights", "rules", "served")
+    __slots__ = ("delivery", "hub", "is_lost", "leaves", "link", "names", "prefixes", "rules", "served")
 
     closed: ClassVar[bool] = False
     """As a handler would say it: it takes what is for it until it is forgotten."""
@@ -55,8 +56,13 @@ class FarHub:
         self.leaves: dict[bytes, int] = {}
         # Whether nothing leads there now: then the names of its clients are nobody's, and neither are its leaves.
         self.is_lost = False
-        # What the link may do that has brought the last change of it: no names that it may not claim.
-        self.rights: Rights | None = None
+        # The link that has brought the last change of it, also when that is gone; None before the first.
+        self.link: Handler | None = None
+
+    @property
+    def rights(self) -> Rights | None:
+        """What the link may do that speaks for it: no names that it may not claim."""
+        return None if self.link is None else self.link.rights
 
     @property
     def held(self) -> int:

@@ -2,6 +2,7 @@
 
 ```
 mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, leaves; routes forget
+authority: judge  ─▶ names of hubs for which a link speaks that has other rights now ─▶ taken away, or taken after all
 ```
 
 Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
@@ -11,13 +12,14 @@ Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
 from hub.errors import RejectedError
 from hub.far_hub import FarHub
+from hub.handler import Handler
 from hub.leaves import Leaves
 from hub.memory import Account
 from hub.mesh.announcement import Interest, Interests, Leaf, Served
@@ -62,6 +64,10 @@ def _served(interests: Iterable[Interest]) -> list[str]:
     return [one.prefix for one in _of_kind(Served, interests)]
 
 
+def _may_be_claimed(rights: Rights | None, name: str) -> bool:
+    return rights is None or rights.may(Action.CLAIM, name)
+
+
 class WantedThere(Collection[str]):
     """The prefixes that one hub wants, as far as they stand in the multimap; it changes with them.
 
@@ -100,6 +106,7 @@ class FarHubs:
         services: Where what they serve goes.
         names: Where the names of their clients go.
         leaves: Where their leaves go.
+        way_to: Returns how far away a hub is, and the link that leads there; None if it cannot be reached.
         turn: Gives the steps.
         account: Is charged for them.
     """
@@ -115,6 +122,7 @@ class FarHubs:
         "_services",
         "_steps",
         "_turn",
+        "_way_to",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 -- all that hubs want
@@ -124,6 +132,7 @@ class FarHubs:
         services: Requests,
         names: Names,
         leaves: Leaves,
+        way_to: Callable[[bytes], tuple[int, Handler] | None],
         turn: Turn,
         account: Account,
     ) -> None:
@@ -134,6 +143,7 @@ class FarHubs:
         self._rules = rules
         self._names = names
         self._leaves = leaves
+        self._way_to = way_to
         self._services = services
         self._turn = turn
         # Id → hub, from the first prefix that it wants to the last.
@@ -169,16 +179,22 @@ class FarHubs:
         far = self._hubs.get(hub)
         return far.leaves.keys() if far is not None else ()
 
-    def change(self, hub: bytes, change: Interests, rights: Rights | None) -> None:
+    def change(self, hub: bytes, change: Interests, link: Handler | None) -> None:
         """What a hub wants has changed.
 
         Args:
             hub: Which.
             change: What.
-            rights: Of the link that has brought it: names that it may not claim are not taken.
+            link: That has brought it: names that it may not claim are not taken. None if the hub is forgotten.
         """
-        self._steps.append(self._changing(hub, change, rights))
+        self._steps.append(self._changing(hub, change, link))
         self._turn.request()
+
+    def judge(self, link: Handler) -> None:
+        """A link has other rights: judge the names again that it has brought, of whichever hubs."""
+        if self._hubs or self._steps:
+            self._steps.append(self._judging(link))
+            self._turn.request()
 
     def go_on(self) -> None:
         """Do what this turn has steps for."""
@@ -191,11 +207,12 @@ class FarHubs:
             yield self._steps[0]
             self._steps.popleft()
 
-    def _changing(self, hub: bytes, change: Interests, rights: Rights | None) -> Iterator[None]:
+    def _changing(self, hub: bytes, change: Interests, link: Handler | None) -> Iterator[None]:
         far = self._hubs.get(hub)
         if far is None:
             far = self._hubs[hub] = FarHub(hub)
-        far.rights = rights
+        if link is not None:
+            far.link = link
         before = far.held
         yield from self._prefixes.changing(far, _of_kind(str, change.added), _of_kind(str, change.removed))
         yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
@@ -238,6 +255,25 @@ class FarHubs:
         for others in _batched(released):
             self._names.hear(far, (), others)
             yield
+
+    def _judging(self, link: Handler) -> Iterator[None]:
+        for far in list(self._hubs.values()):
+            if not (far.names and self._speaks_for(link, far)):
+                continue
+            far.link = link
+            for some in _batched([] if far.is_lost else list(far.names.values())):
+                granted = {one.name for one in some if _may_be_claimed(link.rights, one.name)}
+                known = self._names.of(far)
+                taken = [one for one in some if one.name in granted and one.name not in known]
+                yield from self._hear(far, taken, [one.name for one in some if one.name not in granted])
+                yield
+
+    def _speaks_for(self, link: Handler, far: FarHub) -> bool:
+        """Return whether a link has brought what is known of a hub, or leads there in place of one that is gone."""
+        if far.link is None or not far.link.closed:
+            return far.link is link
+        way = self._way_to(far.hub)
+        return way is not None and way[1] is link
 
     def reach(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
         """A hub can be reached again, or no longer: while it cannot, the names of its clients are nobody's."""

@@ -7,6 +7,7 @@ import pytest
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change as Filter
+from hub.mesh.announcement import Announcement
 from hub.names.claim import Announced, Change, Standing, Wish
 from hub.request_frame import Status
 from hub.tags.envelope import tagged
@@ -190,6 +191,95 @@ def test_a_peer_hub_with_other_rights(hall: Hall) -> None:
     assert hall.core.requests.statistics().services == 1
     hall.core.names.hear(link.handler, [], ["org.b", "org.a.x"])
     assert hall.core.names.statistics().far == 0
+
+
+NEAR, FAR = b"east" * 4, b"west" * 4
+
+
+def announce(link: Guest, *hubs: bytes) -> None:
+    """Make a guest a link of the mesh, to the first hub, by which names of all of them come, each in a row."""
+    core = link.hall.core
+    core.link(link.handler, hubs[0], lambda: None)
+    for number, hub in enumerate(hubs):
+        near = (
+            (core.mesh.hub if not number else hubs[number - 1], 1),
+            *(((hubs[number + 1], 1),) if hub != hubs[-1] else ()),
+        )
+        mark = "xy"[(NEAR, FAR).index(hub)]
+        names = tuple(Announced(name + mark, (), 1, 1) for name in ("org.a.", "org.b."))
+        core.mesh.hear(link.handler, Announcement(hub, 0, 1, "", near, names))
+    core.flush()
+
+
+def owned(hall: Hall) -> set[str]:
+    """Whose owner is known, of all names that are announced."""
+    names = (start + mark for start in ("org.a.", "org.b.") for mark in "xy")
+    return {name for name in names if hall.core.names.register.owner(name) is not None}
+
+
+def test_names_of_hubs_beyond_a_link_are_judged_again(hall: Hall) -> None:
+    """What the link may not claim any more is nobody's, from whichever hub it is; it comes back with its rights."""
+    link = hall.join("alice", "", role=Role.LINK, roles=["all"])
+    announce(link, NEAR, FAR)
+    everything = {"org.a.x", "org.a.y", "org.b.x", "org.b.y"}
+    assert owned(hall) == everything
+    for role, left in (
+        ("some", {"org.a.x", "org.a.y"}),
+        ("none", set()),
+        ("all", everything),
+        ("some", {"org.a.x", "org.a.y"}),
+    ):
+        give(link, role)
+        hall.core.flush()
+        assert owned(hall) == left
+    hall.core.authority.give_rights(link.handler, None)  # there are no users any more
+    hall.core.flush()
+    assert owned(hall) == everything
+    assert hall.core.names.statistics().unheard_total == 0
+
+
+def test_names_that_another_link_has_brought_stay(hall: Hall) -> None:
+    """Each link is judged for what it brings; one that was made anew for what the one before it has brought."""
+    near, other = (hall.join("alice", "", role=Role.LINK, roles=["all"]) for _ in range(2))
+    announce(near, NEAR)
+    announce(other, FAR)
+    give(near, "none")
+    hall.core.flush()
+    assert owned(hall) == {"org.a.y", "org.b.y"}
+    core = hall.core
+    core.detach(other.handler, "cut")
+    again = hall.join("alice", "", role=Role.LINK, roles=["all"])
+    core.link(again.handler, FAR, lambda: None)
+    core.mesh.check(0.0)
+    core.flush()
+    assert owned(hall) == {"org.a.y", "org.b.y"}
+    give(again, "some")
+    core.flush()
+    assert owned(hall) == {"org.a.y"}
+
+
+def test_many_names_are_judged_in_steps(hall: Hall) -> None:
+    """So that nobody waits; names of a hub that cannot be reached are judged when it can."""
+    link = hall.join("alice", "", role=Role.LINK, roles=["all"])
+    core = hall.core
+    core.link(link.handler, NEAR, lambda: None)
+    names = tuple(Announced(f"org.b.n{number}", (), 1, 1) for number in range(5 * STEPS_PER_TURN))
+    core.mesh.hear(link.handler, Announcement(NEAR, 0, 1, "", ((core.mesh.hub, 1),), names))
+    while core.far_hubs.is_behind:
+        core.flush()
+    give(link, "some")
+    turns = 0
+    while core.far_hubs.is_behind:
+        core.flush()
+        turns += 1
+    assert turns > 1
+    assert core.names.statistics().far == 0
+    core.far_hubs.reach(NEAR, False)
+    give(link, "all")
+    core.far_hubs.reach(NEAR, True)
+    while core.far_hubs.is_behind:
+        core.flush()
+    assert core.names.statistics().far == len(names)
 
 
 def test_many_things_are_named_in_part(hall: Hall) -> None:
