@@ -63,6 +63,7 @@ from hub.names.register import Register
 from hub.origin import Origin
 from hub.own_interests import OwnInterests
 from hub.prefixes import PrefixSubscriptions
+from hub.prospect import Outcome, Prospect, prospect
 from hub.publisher import is_decided_by_route
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
@@ -463,6 +464,22 @@ class Core:
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         self.mesh.refuse(link, origin, messages)
         return False
+
+    def prospect(self, topic: str, source: Handler | None = None) -> Prospect:
+        """Return what becomes here of a message of a topic, as if one had just come.
+
+        Args:
+            topic: Which, not one of the hub's own.
+            source: The link that brings it, from where that has said last; None where it enters the mesh here. What it
+                has brought is then taken, or not, as if a message had come.
+        """
+        if source is not None:
+            if source.origin is not None and not self._accepts(source, 0):
+                is_lost = self.mesh.is_lost(source, *source.origin)
+                return Prospect(Outcome.OVERTAKEN if is_lost else Outcome.ANOTHER_WAY)
+            if source.rights is not None and not source.rights.may(source.acts.publishing, topic):
+                return Prospect(Outcome.POLICY)
+        return prospect(self.routes.find(topic), source, self.mesh)
 
     # The mesh.
 

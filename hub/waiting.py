@@ -99,6 +99,15 @@ class Waiting:
                 pass
         return False
 
+    def has_room_for(self, batch: Batch) -> bool:
+        """Return whether messages can wait without any being dropped."""
+        limits, usage = self._limits, self._usage
+        return (
+            self.messages + batch.messages <= limits.messages
+            and self.messages_bytes + batch.size_bytes <= limits.bytes
+            and (usage is None or usage.room >= batch.size_bytes)
+        )
+
     # What goes, in the order of these three.
 
     def take_items(self, limit_bytes: int) -> list[Item]:

@@ -13,10 +13,10 @@ Owner: nobody; these are functions. Cost: about 0.5 µs a link.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
-__all__ = ["Links", "onward", "parents", "reached"]
+__all__ = ["Links", "onward", "parents", "passed", "reached"]
 
 Links = Mapping[bytes, Mapping[bytes, int]]
 """Hub → the hubs that it is linked with → cost; the same in both directions."""
@@ -59,6 +59,17 @@ def reached(hub: bytes, links: Links) -> set[bytes]:
         ahead = set[bytes]().union(*(links.get(one, ()) for one in ahead)) - found
         found = found | ahead
     return found
+
+
+def passed(parent: Mapping[bytes, bytes], wanting: Iterable[bytes]) -> set[bytes]:
+    """Return the hubs that a message passes on its way to all that want it and can be reached, both ends with them."""
+    passed = set[bytes]()
+    for hub in wanting:
+        here = hub
+        while here in parent and here not in passed:
+            passed.add(here)
+            here = parent[here]
+    return passed
 
 
 def onward(hub: bytes, parent: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

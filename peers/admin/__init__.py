@@ -3,7 +3,8 @@
 | file | |
 |---|---|
 | `who`, `users` | who is connected; which users there are |
-| `graph`, `trace` | the hubs and links of the mesh; the ways of a topic |
+| `graph`, `trace` | the hubs and links of the mesh; the ways of a topic, as far as is known |
+| `probe` | the ways of a topic, and their times, found out by a probe |
 | `kick` | connections that are closed |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |

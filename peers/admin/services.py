@@ -8,6 +8,7 @@ from __future__ import annotations
 from hub.topics import RESERVED
 from peers.admin.graph import graph
 from peers.admin.kick import kick
+from peers.admin.probe import probe
 from peers.admin.trace import trace
 from peers.admin.users import users
 from peers.admin.who import who
@@ -24,3 +25,4 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "kick", kick(node), for_admins=True)
     services.add(RESERVED + "mesh/graph", graph(node))
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
+    services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

@@ -6,22 +6,22 @@ this hub ── A ── B*        B wants it: rows of this hub, A (before it: t
 ```
 
 Asked as `$hub/mesh/trace`, by admins: it tells whether anybody anywhere wants a topic. Nothing is sent to find out, so
-that nothing is said of what other hubs believe, nor of their policies. Owner: nobody. Cost: that of a topic that is
-looked up, and about 1 µs for each hub of the mesh; an answer has at most `PAGE` hubs. The tree of this hub is made once
-for all answers until the graph changes.
+that nothing is said of what other hubs believe, nor of their policies: `peers.admin.probe` does that. Owner: nobody.
+Cost: that of a topic that is looked up, and about 1 µs for each hub of the mesh; an answer has at most `PAGE` hubs. The
+tree of this hub is made once for all answers until the graph changes.
 
 Not here: hubs of an earlier version, which are no part of the mesh; subscriptions by labels, names, requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from hub.errors import UsageError
 from hub.handler import Handler
+from hub.mesh.tree import passed
 from hub.requests.hub_services import Function
 from hub.topics import RESERVED, check_topic
 from peers.node.node import Node
@@ -64,34 +64,23 @@ def _rows(node: Node, topic: str, after: bytes) -> list[dict[str, Any]]:
     wanting = set(route.far)
     if route.near:
         wanting.add(node.id)
-    passed = _passed(tree, wanting)
+    on_way = passed(tree, wanting)
     cost = {node.id: 0}
     for hub, before in tree.items():  # nearest first
-        if hub in passed and hub != node.id:
+        if hub in on_way and hub != node.id:
             cost[hub] = cost[before] + links[before][hub]
-    first = (hub for hub in passed if hub != node.id and tree[hub] == node.id)
+    first = (hub for hub in on_way if hub != node.id and tree[hub] == node.id)
     barred = {hub for hub in first if not route.barred.isdisjoint(mesh.onward(node.id, (hub,)))}
-    known = sorted(hub for hub in (passed | wanting) & records.keys() if hub > after)
+    known = sorted(hub for hub in (on_way | wanting) & records.keys() if hub > after)
     return [
         {
             "hub": hub.hex(),
             "name": records[hub].name,
             "own": hub == node.id,
             "wants": hub in wanting,
-            "before": tree[hub].hex() if hub in passed and hub != node.id else None,
-            "cost": cost.get(hub) if hub in passed else None,
+            "before": tree[hub].hex() if hub in on_way and hub != node.id else None,
+            "cost": cost.get(hub) if hub in on_way else None,
             "barred": hub in barred,
         }
         for hub in known[:PAGE]
     ]
-
-
-def _passed(tree: Mapping[bytes, bytes], wanting: Iterable[bytes]) -> set[bytes]:
-    """Return the hubs that a message passes on its way to all that want it and can be reached, both ends with them."""
-    passed = set[bytes]()
-    for hub in wanting:
-        here = hub
-        while here in tree and here not in passed:
-            passed.add(here)
-            here = tree[here]
-    return passed

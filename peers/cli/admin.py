@@ -19,8 +19,19 @@ from peers.client.connecting import Connecting
 __all__ = ["ask", "ask_pages", "json_lines"]
 
 
-def ask(command: str, hub: HubFlags, value: Any) -> Any:
+_USUAL_S = 10.0
+"""How long an answer may take, seconds, beside what the hub itself waits for others."""
+
+
+def ask(command: str, hub: HubFlags, value: Any, *, topic: str = "", wait_s: float = 0.0) -> Any:
     """Ask a hub what the command of this name is for; return its answer.
+
+    Args:
+        command: Its name.
+        hub: Which hub.
+        value: What to ask with.
+        topic: Of the request, under `$hub/`, where that is not the name of the command.
+        wait_s: How long the hub itself waits for others before it answers.
 
     Raises:
         RequestError: It has none, or who asks may not; the text says why.
@@ -29,7 +40,7 @@ def ask(command: str, hub: HubFlags, value: Any) -> Any:
 
     async def one() -> Any:
         async with _connected(command, hub) as client:
-            return await client.request(RESERVED + command, value)
+            return await client.request(RESERVED + (topic or command), value, timeout_s=_USUAL_S + wait_s)
 
     return asyncio.run(one())
 

@@ -24,7 +24,9 @@ app.command("peers.cli.serve:serve", name="serve", help="Answer requests with a 
 app.command("peers.cli.names:names", name="names", help="Which service names a hub knows, and whose they are.")
 app.command("peers.cli.mesh:mesh", name="mesh", help="Which hubs are linked to one mesh, and how: tables or a graph.")
 app.command(
-    "peers.cli.trace:trace", name="trace", help="Which hubs of a mesh want a topic, and by which way: for admins."
+    "peers.cli.trace:trace",
+    name="trace",
+    help="The way of a topic through a mesh, and the time of each hop: for admins.",
 )
 app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
 app.command("peers.cli.who:who", name="who", help="Who is connected, since when, over what: for admins.")

@@ -43,6 +43,7 @@ from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
 from peers.wire.last_messages import LastMessages
 from peers.wire.oversize import fitting
+from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Closing, Event, Pong, Session
 from peers.wire.token import Renewal
@@ -238,7 +239,7 @@ class TcpConversation:
                 self._take_notice(event)
             case Origin():
                 cast("Handler", self._connection.handler).bring_from(event)
-            case AnnouncementPart() | Digest() | Wanted():
+            case AnnouncementPart() | Digest() | Wanted() | Probe() | ProbeReport():
                 cast("Link", self.link).hear_of_mesh(event)
             case Account():
                 if self.link is not None:  # none yet, if this side has closed a link that is one too many

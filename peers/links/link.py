@@ -34,14 +34,16 @@ from peers.links.names import LinkNames
 from peers.links.onward import Onward
 from peers.links.outbox import Outbox
 from peers.links.proof import LinkProof
+from peers.links.reports import Reports
 from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node
 from peers.node.traffic import Carried, Moment
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice
-from peers.wire.hello import Hello
+from peers.wire.hello import MESH_WITH_PROBES, Hello
 from peers.wire.kinds import Kind
+from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
 
@@ -78,11 +80,13 @@ class Link:
         "_onward",
         "_outbox",
         "_proof",
+        "_reports",
         "_session",
         "_told_arrived",
         "_write",
         "confirmed",
         "due_s",
+        "knows_probes",
         "peer",
     )
 
@@ -136,6 +140,9 @@ class Link:
         node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
         limit_bytes = hello.frame
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
+        self._reports = Reports(outbox.due, limit_bytes)
+        self.knows_probes = hello.mesh >= MESH_WITH_PROBES
+        node.probes.join(handler, self)
         if hello.mesh:
             node.core.attach(handler)
             news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler), hello.mesh)
@@ -180,14 +187,21 @@ class Link:
 
     # The mesh.
 
-    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted) -> None:
-        """The peer tells what it knows of the mesh; of what cannot be taken it is told why."""
+    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Probe | ProbeReport) -> None:
+        """The peer tells what it knows of the mesh, or sends a probe; of what cannot be taken it is told why."""
         try:
+            if isinstance(told, Probe | ProbeReport):
+                self._node.probes.hear(self._handler, told)
+                return
             whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
             if whole is not None:
                 self._node.core.mesh.hear(self._handler, whole)
         except RejectedError as error:
             self._session.reject(error)
+
+    def tell(self, report: ProbeReport) -> bool:
+        """Tell the peer of a probe; return False if there is no room for it."""
+        return self._reports.tell(report)
 
     # Accounts.
 
@@ -281,6 +295,7 @@ class Link:
         if self._ended is not None:
             return
         self._node.keepalive.forget(self)
+        self._node.probes.leave(self._handler)
         self._tell_overtaken()
         self._node.traffic.end(self, self._node.loop.time())
         handler = self._handler

@@ -47,6 +47,8 @@
 | `hub_mesh_zeeks_left` | gauge | | Zeeks that are left to other hubs, which have them as well |
 | `hub_mesh_zeeks_left_messages_total` | counter | | of such Zeeks, not taken; or for them, not sent |
 | `hub_mesh_clashes_total` | counter | | times that somebody else told of this hub, with its id |
+| `hub_probes_total` | counter | `what`: `asked`, `passed`, `refused` | of this hub; of others, and taken, or not |
+| `hub_probe_reports_total` | counter | `outcome`: `taken`, `dropped` | taken or passed on; late, or not asked for |
 | `hub_strangers` | gauge | role | 1 if whoever shows nothing is let in, with this role; else 0, without a role |
 | `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
 | `hub_tls_handshakes_limit` | gauge | | how many there may be |
@@ -154,6 +156,7 @@ from hub.settings import MeshSettings
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.node import Node
+from peers.node.probes import Probes
 from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
 from peers.users.refusal import Reason
@@ -235,6 +238,7 @@ class HubCollector:
         yield from _links(node.traffic.statistics(node.loop.time()))
         yield from _mesh(node.core.mesh.statistics(), node.settings.mesh)
         yield from _leaves(node.core.leaves)
+        yield from _probes(node.probes)
         role = node.access.anonymous
         strangers = GaugeMetricFamily("hub_strangers", "Whether whoever shows nothing is let in.", labels=("role",))
         strangers.add_metric((role,), bool(role))
@@ -386,6 +390,18 @@ def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:
         "hub_mesh_repeated_messages", "Came by another way than the rest.", statistics.repeated_messages_total
     )
     yield _counter("hub_mesh_clashes", "Times that somebody else had this hub's id.", statistics.clashes_total)
+
+
+def _probes(probes: Probes) -> Iterator[Metric]:
+    seen = CounterMetricFamily("hub_probes", "Probes, of this hub and of others.", labels=("what",))
+    counts = {"asked": probes.asked_total, "passed": probes.passed_total, "refused": probes.refused_total}
+    for what, total in counts.items():
+        seen.add_metric((what,), total)
+    yield seen
+    reports = CounterMetricFamily("hub_probe_reports", "What hubs have told of probes.", labels=("outcome",))
+    reports.add_metric(("taken",), probes.reports_total)
+    reports.add_metric(("dropped",), probes.dropped_reports_total)
+    yield reports
 
 
 def _messages(statistics: CoreStatistics) -> Iterator[Metric]:

@@ -39,6 +39,7 @@ from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.node.mesh_clock import MeshClock
+from peers.node.probes import Probes
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
 from peers.shm.sharing import SharedMemory
@@ -142,6 +143,7 @@ class Node:
         self.zeek_store_commands = 0
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
+        self.probes = Probes(self.core, _steady_us, self.wall_us)
         self.vacancies, self.traffic = Vacancies(), Traffic()
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
         self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
@@ -334,6 +336,11 @@ class Node:
     def wall_us(self) -> int:
         """Return the time, µs since 1970."""
         return time.time_ns() // 1000
+
+
+def _steady_us() -> int:
+    """Return the time of a clock that does not go back, µs; that of an event loop may stand still within a turn."""
+    return time.monotonic_ns() // 1000
 
 
 _QUEUED_PARTS = 2

@@ -17,10 +17,12 @@ __all__ = [
     "FRAME_LIMIT_BYTES",
     "ID_BYTES",
     "MESH_VERSION",
+    "MESH_WITH_PROBES",
     "NAME_LIMIT_BYTES",
     "PROTOCOL",
     "SOFTWARE",
     "Hello",
+    "HubId",
     "QueueWish",
     "grant",
 ]
@@ -28,8 +30,11 @@ __all__ = [
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
 
-MESH_VERSION = 3
-"""What a hub says as `mesh`: 2 is the same without leaves, 1 without addresses, too (`peers.wire.routing`)."""
+MESH_VERSION = 4
+"""What a hub says as `mesh`: 3 is the same without probes, 2 without leaves, 1 without addresses."""
+
+MESH_WITH_PROBES = 4
+"""The first version that knows probes."""
 
 SOFTWARE = f"topichub {__version__}"
 
@@ -41,6 +46,9 @@ NAME_LIMIT_BYTES = 64
 
 ID_BYTES = 16
 """Length of a hub's id."""
+
+HubId = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+"""A hub's id, as it stands in bodies."""
 
 
 class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +85,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     if it sends ACCOUNT."""
     mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a hub: which version of the mesh it speaks, 0 for none. ORIGIN and ROUTING are said where both sides speak
-    one."""
+    one; probes stand in ROUTING from version 4 on."""
     origins: bool = False
     """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it will say it there."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0

@@ -8,6 +8,7 @@ The body is a msgpack array with a number in front:
 | `[2, hub]` | `Wanted`: a full copy is wanted of what is known of that hub |
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
 | `[4, (the same), addresses]` | `AddressedPart`: the first one, of a hub that has addresses |
+| `[5, ...]`, `[6, ...]` | `Probe`, `ProbeReport`: see `peers.wire.probe` |
 
 ```
 Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ decode_routing, Assembly.add ─▶ Announcement
@@ -43,9 +44,10 @@ from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Lea
 from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import check_name
 from hub.tags.rule import Rule, check_rule
-from hub.topics import RESERVED, check_prefix, printable
-from peers.wire.hello import ID_BYTES, MESH_VERSION, NAME_LIMIT_BYTES
+from hub.topics import RESERVED, check_prefix, check_topic, printable
+from peers.wire.hello import ID_BYTES, MESH_VERSION, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
+from peers.wire.probe import Probe, ProbeReport
 
 __all__ = [
     "ENTRIES_PER_PART",
@@ -81,10 +83,9 @@ _AROUND_BYTES = 128
 _ADDRESSED_VERSION = 2
 """From this version of the mesh on, a far side takes addresses."""
 
-_Id = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
-_Hubs = tuple[tuple[_Id, _FromOne], ...]
+_Hubs = tuple[tuple[HubId, _FromOne], ...]
 _Fields = tuple[str | int | Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], ...]
 _Raw = tuple[str | _Fields, ...]
 _Interests = Annotated[_Raw, msgspec.Meta(max_length=ENTRIES_PER_PART)]
@@ -100,13 +101,13 @@ class _Digest(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknow
 
 
 class _Wanted(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unknown_fields=True):
-    hub: _Id
+    hub: HubId
 
 
 class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_unknown_fields=True):
     """A part of an announcement, or all of it. `Assembly` makes an announcement of it."""
 
-    hub: _Id
+    hub: HubId
     base: _FromZero
     seq: _FromOne
     part: _FromZero
@@ -133,7 +134,7 @@ class AddressedPart(AnnouncementPart, frozen=True, array_like=True, tag=4, forbi
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | AddressedPart).decode
+_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | AddressedPart | Probe | ProbeReport).decode
 
 
 def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) -> Iterator[bytes]:
@@ -253,13 +254,13 @@ def _size_bytes(interest: Interest) -> int:
     return _BESIDE_BYTES * (2 + len(texts)) + sum(len(text.encode()) for text in texts)
 
 
-def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
+def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted | Probe | ProbeReport:
     """Read the body of a ROUTING frame.
 
     Raises:
         RejectedError: It is no such array, or something in it cannot be; the connection goes on.
     """
-    told: _Digest | _Wanted | AnnouncementPart
+    told: _Digest | _Wanted | AnnouncementPart | Probe | ProbeReport
     try:
         told = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -267,6 +268,10 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
     if isinstance(told, AnnouncementPart):
         _check(told)
         return msgspec.structs.replace(told, added=_interests(told.added), removed=_interests(told.removed))
+    if isinstance(told, Probe):
+        _check_probed(told.topic)
+    if isinstance(told, Probe | ProbeReport):
+        return told
     return Digest(told.known) if isinstance(told, _Digest) else Wanted(told.hub)
 
 
@@ -287,6 +292,21 @@ def _check(part: AnnouncementPart) -> None:
         raise _refusal(f"{part.entries} neighbours, prefixes and rules in one part, the limit is {ENTRIES_PER_PART}")
     if not (part.last or part.entries):
         raise _refusal("a part that holds nothing, and is not the last one")
+
+
+def _check_probed(topic: str) -> None:
+    """Look whether a probe may bear a topic: any that messages bear which cross links.
+
+    Raises:
+        RejectedError: It may not.
+    """
+    try:
+        check_topic(topic)
+    except InvalidTopicError as error:
+        raise _refusal(str(error)) from error
+    if topic.startswith(RESERVED):
+        text = f"ROUTING: topic {printable(topic)} is of a hub's own topics, which cross no link"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
 def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:

@@ -66,6 +66,7 @@ from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, NamesHeard, decode_claim, decode_names, decode_release, numbered
 from peers.wire.origin import decode_origin
+from peers.wire.probe import Probe, ProbeReport
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -186,6 +187,8 @@ Event = (
     | Digest
     | Wanted
     | AnnouncementPart
+    | Probe
+    | ProbeReport
     | Pong
     | Closing
 )

@@ -57,6 +57,10 @@ class Way:
         """Let no byte and no end of a stream pass any more, of the connections there are: a black hole."""
         self._open.clear()
 
+    def release(self) -> None:
+        """Let pass what was held, and what comes."""
+        self._open.set()
+
     def replace(self) -> None:
         """Let connections to come pass again; those there are stay in the black hole."""
         self._open = asyncio.Event()

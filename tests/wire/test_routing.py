@@ -196,7 +196,7 @@ BAD = {
     "no value": (b"\xc1", ""),
     "no array": (b"\x80", "array"),
     "an empty array": (b"\x90", ""),
-    "an unknown number": (msgpack.packb([5, HUB]), "5"),
+    "an unknown number": (msgpack.packb([7, HUB]), "7"),
     "a digest of short ids": (msgpack.packb([1, [[HUB[:15], 1]]]), "16"),
     "a digest of long ids": (msgpack.packb([1, [[HUB + b"x", 1]]]), "16"),
     "a digest of ids that are text": (msgpack.packb([1, [["h" * 16, 1]]]), "bytes"),
