@@ -6,7 +6,7 @@ come back at once: who must not is taken out of the policy, or his token is with
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
@@ -14,8 +14,8 @@ import msgspec
 from hub.delivery import Role
 from hub.errors import CloseCode, UsageError
 from hub.handler import Handler
-from hub.requests.hub_services import Function
 from peers.admin.steps import in_steps
+from peers.node.audit import By
 from peers.node.node import Node
 
 __all__ = ["kick"]
@@ -32,26 +32,26 @@ class _Order(msgspec.Struct, forbid_unknown_fields=True):
     text: str = _TEXT
 
 
-def kick(node: Node) -> Function:
+def kick(node: Node) -> Callable[[By, Any], Any]:
     """Return the service.
 
     It takes a map with `id` or `user`, and perhaps `text`. It gives a map with `kicked`, how many were closed, and
     fails if there is nobody of that kind. Whoever asks for a user is not closed himself: he could not be answered.
     """
 
-    def answer(handler: Handler, value: Any) -> Any:
+    def answer(by: By, value: Any) -> Any:
         try:
             order = msgspec.convert(value, _Order)
         except msgspec.ValidationError as error:
             raise UsageError(f"expected a map with `id` or `user`, and `text`: {error}") from error
         if (order.id is None) is (order.user is None):
             raise UsageError("expected a map with either `id` or `user`, and `text`")
-        return in_steps(node, _closed(node, handler, order))
+        return in_steps(node, _closed(node, by, order))
 
     return answer
 
 
-def _closed(node: Node, by: Handler, order: _Order) -> Generator[None, None, dict[str, int]]:
+def _closed(node: Node, by: By, order: _Order) -> Generator[None, None, dict[str, int]]:
     wanted = [one for one in _wanted(node, order) if one.role is not Role.LOCAL and not one.closed]
     if order.user is not None:
         wanted = [one for one in wanted if one is not by]

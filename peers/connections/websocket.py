@@ -33,12 +33,14 @@ from hub.outlet import Poster
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
 from hub.request_frame import Item
+from hub.requests.later import Later
 from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of, take_place
-from peers.connections.http.answers import answer, denied, is_guarded, path_of, plain
+from peers.connections.http.answers import answer, denied, gathered, is_gathered, is_guarded, path_of, plain
 from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.gate import refused
 from peers.node.node import Node
+from peers.node.whole import Whole
 from peers.verbs.publish import Publication, publish
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
@@ -179,12 +181,27 @@ class WebSocketConversation:
             self._refuse(*foreign)
         elif not self._knows(request, path, is_websocket=is_websocket):
             pass
+        elif is_gathered(self._node, request):
+            self._gather(request)
         elif not is_websocket:
             self._connection.reason = f"answered {request.method} {path}"
             self.session.respond(answer(self._node, request))
             self._connection.ending.linger()
         else:
             self._shake_hands(request, path)
+
+    def _gather(self, request: Request) -> None:
+        """Answer a request once all processes of this hub have."""
+        self.session.hold()
+        later = cast("Whole", self._node.whole).ask("metrics")
+        later.then(lambda: self._connection.guard(lambda: self._answer_gathered(request, later)))
+
+    def _answer_gathered(self, request: Request, later: Later) -> None:
+        if self.session.phase is Phase.CLOSED or self._connection.is_lost:
+            return
+        self._connection.reason = f"answered {request.method} {path_of(request)}"
+        self.session.respond(gathered(request, later))
+        self._connection.ending.linger()
 
     def _knows(self, request: Request, path: str, *, is_websocket: bool) -> bool:
         """Return whether the request may be answered; if not, its client is turned away.

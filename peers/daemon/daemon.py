@@ -19,15 +19,13 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
 from hub.config import reloaded
-from hub.events import STATISTICS_TOPIC, Event
 from hub.overflow import Overflow, QueueLimits
-from hub.quotas.quotas import USERS_SHOWN
 from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.admin.services import add_services
@@ -48,6 +46,7 @@ from peers.daemon.part import Part
 from peers.daemon.reviewing import review
 from peers.daemon.sources import Loaded
 from peers.daemon.stopping import Stopping
+from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
 from peers.node.memory import MemoryWatch
 from peers.node.node import Node
@@ -69,8 +68,6 @@ _NEWCOMERS_PART = 4
 """One in so many of the rest at most is then for those that have not said yet who they are."""
 
 _TICK_S = 1.0
-_HANDLERS_PER_MESSAGE = 256
-"""`$hub/statistics` lists so many handlers a message: about 64 KiB, and 3 ms of a turn."""
 
 
 class Prepared(NamedTuple):
@@ -118,8 +115,7 @@ class Daemon:
         """Whether the log was told last that there is too little memory."""
         self._tls: ssl.SSLContext | None = None
         """What all listeners on `tls://` and `wss://` show; None while there is none of them."""
-        self._announcing: Iterator[int] | None = None
-        """Set while `$hub/statistics` of one second are announced; cleared when all of them are."""
+        self._telling = Telling(self.node)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @property
@@ -395,9 +391,7 @@ class Daemon:
         self._tell_of_memory()
         if self._journal is not None:
             self._journal.tick()
-        if self._announcing is None and node.core.is_wanted(STATISTICS_TOPIC):
-            self._announcing = self._announcements()
-            self._announce_next()
+        self._telling.tick()
 
     def _tell_of_memory(self) -> None:
         """Log when there begins to be too little memory, and when there is enough again."""
@@ -414,33 +408,3 @@ class Daemon:
             )
         else:
             self._log.info("there is enough memory again", resident=statistics.resident_bytes)
-
-    def _announce_next(self) -> None:
-        """Announce statistics of some handlers, and of the next ones in the next turn: thousands take 0.1 s."""
-        if self._announcing is None:
-            return
-        if next(self._announcing, None) is None:
-            self._announcing = None
-        else:
-            self.node.after_turn(self._announce_next)
-
-    def _announcements(self) -> Iterator[int]:
-        """Announce the statistics of all handlers, those of a message in each step."""
-        core, memory = self.node.core, self.node.memory.statistics()
-        handlers = list(core.handlers.values())
-        totals: dict[str, Any] = {
-            "hub": self.node.name,
-            "at_s": self.node.loop.time(),
-            "handlers": len(handlers),
-            "memory_bytes": memory.resident_bytes,
-            "memory_limit_bytes": memory.limit_bytes,
-            "users": [share._asdict() for share in core.quotas.largest(USERS_SHOWN)],
-            "links": [link.fields() for link in self.node.traffic.statistics(self.node.loop.time())],
-        }
-        for first in range(0, max(1, len(handlers)), _HANDLERS_PER_MESSAGE):
-            if first:
-                totals.pop("users", None)
-                totals.pop("links", None)
-            some = [one.statistics()._asdict() for one in handlers[first : first + _HANDLERS_PER_MESSAGE]]
-            core.announce(Event(STATISTICS_TOPIC, totals | {"first": first, "some": some}))
-            yield first

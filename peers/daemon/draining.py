@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from hub.delivery import Role
 from hub.handler import Handler
+from peers.node.audit import By
 from peers.node.node import HUB_STOPS, Node, connection_of
 from peers.wire.retry import with_retry
 
@@ -67,13 +68,17 @@ class Draining:
         self._answered_until_s: dict[int, float] = {}
         """Until when clients are kept that have requests pending when it is their turn, by the number of the client."""
 
-    def answer(self, handler: Handler, value: Any) -> dict[str, Any]:  # noqa: ARG002 -- whatever is asked with
+    def answer(self, handler: By | None, value: Any) -> dict[str, Any]:  # noqa: ARG002 -- whatever is asked with
         """Answer a request to `$hub/drain`: begin, and tell how many clients there are and how long it takes, about."""
         self.begin(handler)
+        return self.outlook()
+
+    def outlook(self) -> dict[str, Any]:
+        """Tell how many clients there are and how long it takes, about."""
         clients = len(self._clients())
         return {"clients": clients, "seconds": round(clients / self._node.settings.drain.clients_per_s, 1)}
 
-    def begin(self, by: Handler | None) -> None:
+    def begin(self, by: By | None) -> None:
         """Begin to move clients off; it does nothing where that has begun."""
         if self._task is not None:
             return

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import structlog
 
 from hub.errors import BusyError, HubError, InternalError, UsageError
-from hub.handler import Handler
 from hub.requests.later import Later
 from peers.daemon.daemon import Daemon
 from peers.daemon.garbage import undisturbed
 from peers.daemon.remains import Remains
 from peers.daemon.sources import Loaded
+from peers.node.audit import By
 
 __all__ = ["Reloaded", "Reloading"]
 
@@ -70,7 +70,7 @@ class Reloading:
         else:
             self._is_due = True
 
-    def answer(self, handler: Handler, value: Any) -> Later:  # noqa: ARG002 -- whatever is asked with
+    def answer(self, handler: By | None, value: Any) -> Later:  # noqa: ARG002 -- whatever is asked with
         """Answer a request to `$hub/reload`: reload, and tell what has changed.
 
         Raises:
@@ -89,10 +89,10 @@ class Reloading:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _begin(self, by: Handler | None, later: Later) -> None:
+    def _begin(self, by: By | None, later: Later) -> None:
         self._task = self._daemon.node.loop.create_task(self._run(by, later), name="reload")
 
-    async def _run(self, by: Handler | None, later: Later) -> None:
+    async def _run(self, by: By | None, later: Later) -> None:
         try:
             reloaded = await self._reload()
         except UsageError as error:

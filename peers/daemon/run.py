@@ -46,6 +46,12 @@ class Crew(Protocol):
             UsageError: One cannot be started; none is left.
         """
 
+    def adopt(self, draining: Draining, reloading: Reloading) -> None:
+        """Let all processes drain and reload with this one, whichever of them is asked for it."""
+
+    def when_drained(self, act: Callable[[], object]) -> None:
+        """Call `act` once the clients of all others are gone, as those of this process are."""
+
     def reload(self) -> None:
         """Let them take over what the daemon has taken over."""
 
@@ -58,6 +64,13 @@ class NoCrew:
 
     async def start(self) -> None:
         """There is nobody to start."""
+
+    def adopt(self, draining: Draining, reloading: Reloading) -> None:
+        """Nobody else has to."""
+
+    def when_drained(self, act: Callable[[], object]) -> None:
+        """There is nobody to wait for."""
+        act()
 
     def reload(self) -> None:
         """Nobody needs to know."""
@@ -126,10 +139,11 @@ async def _serve(
 
     reloading = Reloading(daemon, load, applied)
     loop.add_signal_handler(signal.SIGHUP, reloading.signal)
-    draining = Draining(daemon.node, stopped.set, daemon.settle)
+    draining = Draining(daemon.node, lambda: crew.when_drained(stopped.set), daemon.settle)
     services = daemon.node.core.requests.hub_services
     services.add(RESERVED + "drain", draining.answer, for_admins=True)
     services.add(RESERVED + "reload", reloading.answer, for_admins=True)
+    crew.adopt(draining, reloading)
     async with cared_for(daemon.node, limit):
         announce(daemon)
         try:

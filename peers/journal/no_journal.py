@@ -16,23 +16,13 @@ from peers.wire.records import Commit, Fetch, Stage
 __all__ = ["NoJournal"]
 
 
-_NONE = "this hub has no journal; start it with --journal PATH"
-
-
 class NoJournal:
-    """The journal of a hub that records nothing.
-
-    Args:
-        text: What those are told who need one.
-    """
+    """The journal of a hub that records nothing."""
 
     id = b""
     taken = 0
     is_behind = False
     trouble = ""
-
-    def __init__(self, text: str = _NONE) -> None:
-        self._refusal = RejectedError(CloseCode.NOT_ALLOWED, text)
 
     def wait_room(self, resume: Callable[[], None]) -> None:
         """Keep nobody: there is always room, so nobody asks for it."""
@@ -44,24 +34,28 @@ class NoJournal:
 
     def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
         """Answer that nothing is recorded."""
-        answer(self._refusal)
+        answer(_none())
 
     def forget_room(self, resume: Callable[[], None]) -> None:
         """Do nothing: nobody waits."""
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:  # noqa: ARG002
         """Answer that there is nothing to read."""
-        deliver(self._refusal)
+        deliver(_none())
         return nothing
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
         """Answer that there is nothing to write to."""
-        answer(self._refusal)
+        answer(_none())
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
         """Answer that there is nothing to write to."""
-        answer(self._refusal)
+        answer(_none())
 
     def statistics(self) -> JournalStatistics | None:
         """Return None: there is nothing to tell."""
         return None
+
+
+def _none() -> RejectedError:
+    return RejectedError(CloseCode.NOT_ALLOWED, "this hub has no journal; start it with --journal PATH")

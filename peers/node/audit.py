@@ -20,14 +20,14 @@ while nobody subscribes. Not here: logs, who may do what (`hub.policy`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hub.errors import RejectedError
 from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 
-__all__ = ["KINDS", "KINDS_OF_USER", "Audit", "who_did"]
+__all__ = ["KINDS", "KINDS_OF_USER", "Audit", "By", "who_did"]
 
 KINDS: Final = 256
 """Most pairs of a user and a reason that are counted apart in one second."""
@@ -108,9 +108,9 @@ class Audit:
 
     # What an admin does.
 
-    def did(self, handler: Handler | None, what: str, **fields: Any) -> None:
+    def did(self, by: By | None, what: str, **fields: Any) -> None:
         """An admin has changed something; None where it was a signal."""
-        self._tell(what, (who_did(handler) if handler is not None else {"user": "", "name": "signal"}) | fields)
+        self._tell(what, who_did(by) | fields)
 
     # Once a second.
 
@@ -145,8 +145,16 @@ class Audit:
         self._announce(Event(AUDIT_TOPIC, {"what": what, "at": round(self._now_s(), 3)} | fields))
 
 
-def who_did(handler: Handler) -> dict[str, Any]:
-    """Return who that is, as it stands in events and in answers."""
+By = Handler | Mapping[str, Any]
+"""Who has done something; if that was at another process of this hub, what `who_did` returns there."""
+
+
+def who_did(handler: By | None) -> dict[str, Any]:
+    """Return who that is, as it stands in events and in answers; None is a signal."""
+    if handler is None:
+        return {"user": "", "name": "signal"}
+    if not isinstance(handler, Handler):
+        return dict(handler)
     rights = handler.rights
     return {
         "user": rights.user.name if rights is not None else "",

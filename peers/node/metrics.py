@@ -161,7 +161,7 @@ from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
 from peers.users.refusal import Reason
 
-__all__ = ["CONTENT_TYPE", "HubCollector", "exposition"]
+__all__ = ["CONTENT_TYPE", "HubCollector", "exposition", "registry"]
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -487,10 +487,15 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
+def registry(node: Node) -> CollectorRegistry:
+    """Return what collects everything."""
+    found = CollectorRegistry()
+    found.register(HubCollector(node))
+    ProcessCollector(registry=found)
+    PlatformCollector(registry=found)
+    return found
+
+
 def exposition(node: Node) -> bytes:
     """Return everything as Prometheus text, `CONTENT_TYPE`."""
-    registry = CollectorRegistry()
-    registry.register(HubCollector(node))
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    return generate_latest(registry)
+    return generate_latest(registry(node))

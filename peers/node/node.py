@@ -42,6 +42,7 @@ from peers.node.mesh_clock import MeshClock
 from peers.node.probes import Probes
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
+from peers.node.whole import Whole
 from peers.shm.sharing import SharedMemory
 from peers.users.access import Access
 from peers.users.identity import Identity
@@ -119,6 +120,9 @@ class Node:
     Raises:
         ConfigError: A file of users (`access.*`) cannot be used.
     """
+
+    whole: Whole | None = None
+    """All processes of this hub, where it is more than one; set before it serves anybody."""
 
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
         self.settings = settings

@@ -7,5 +7,6 @@
 | `supervision` | when which worker is started, without I/O |
 | `process` | one process, with its two sockets |
 | `control` | what the core and a worker ask each other beside the link |
+| `gathering`, `merging`, `metrics` | what is asked of the whole hub: who is asked, and how answers become one |
 | `orders` | which settings a worker has |
 """

@@ -21,6 +21,7 @@ from itertools import count
 from typing import Any, cast
 
 import msgpack
+import structlog
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, UsageError
 from hub.requests.later import Later
@@ -108,6 +109,12 @@ class Control(asyncio.Protocol):
             result = self._functions[name](value)
         except HubError as error:
             self._reply(number, False, str(error))
+            return
+        except Exception as error:  # noqa: BLE001 -- the last line of defence: what is asked must not end a process
+            structlog.get_logger("peers").exception(
+                "what another process has asked failed by a bug, please report it", asked=name, error=repr(error)
+            )
+            self._reply(number, False, "a bug of the hub, please report it; its log has more")
             return
         if isinstance(result, Later):
             result.then(lambda: self._give(number, result))

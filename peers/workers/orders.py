@@ -6,6 +6,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 |---|---|
 | `listen` | with the ports that the core has picked |
 | `peers`, `mesh.advertise`, `journal.path`, `access.peer_token` | none: links and journal are the core's |
+| `journal.of` | the core, if it has a journal |
 | `drain.clients_per_s` | its part of the rate |
 
 Other limits, and what users may hold, are those of each process; but each has its part of the hub's memory
@@ -54,12 +55,13 @@ class Orders(msgspec.Struct):
         return given(("the core", self.settings))
 
 
-def of_worker(settings: Settings, listen: tuple[str, ...]) -> Settings:
+def of_worker(settings: Settings, listen: tuple[str, ...], core: bytes) -> Settings:
     """Return the settings of a worker.
 
     Args:
         settings: Those of the core.
         listen: URLs, with the ports that were picked.
+        core: The id of the core, whose journal the clients of workers read.
     """
     replace = msgspec.structs.replace
     rate = max(1, settings.drain.clients_per_s // settings.workers)
@@ -68,7 +70,7 @@ def of_worker(settings: Settings, listen: tuple[str, ...]) -> Settings:
         listen=listen,
         peers=(),
         mesh=replace(settings.mesh, advertise=()),
-        journal=replace(settings.journal, path=""),
+        journal=replace(settings.journal, path="", of=core.hex() if settings.journal.path else settings.journal.of),
         access=replace(settings.access, peer_token=""),
         drain=replace(settings.drain, clients_per_s=rate),
     )

@@ -78,7 +78,11 @@ class Supervision:
     @property
     def up(self) -> int:
         """How many workers serve."""
-        return sum(place.phase is Phase.UP for place in self._places.values())
+        return len(self.serving())
+
+    def serving(self) -> list[int]:
+        """Return the places whose worker serves."""
+        return [number for number, place in self._places.items() if place.phase is Phase.UP]
 
     def due(self, now_s: float) -> list[int]:
         """Return the places where a process is to be started now; each counts as started."""

@@ -25,6 +25,7 @@ import structlog
 from hub.errors import HubError
 from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
+from peers.daemon.draining import Draining
 from peers.daemon.logs import configure
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.part import Part
@@ -32,16 +33,14 @@ from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
 from peers.daemon.run import cared_for, loop_factory
 from peers.daemon.sources import Loaded, given
-from peers.journal.no_journal import NoJournal
 from peers.workers.control import Control
+from peers.workers.gathering import FromWorker, Parts, share_services
 from peers.workers.orders import IDS_PER_START, Orders
 
 __all__ = ["Worker", "main"]
 
 _LOOK_S = 0.002
 """How often a worker that starts looks whether it is linked: nobody tells it."""
-
-_NO_JOURNAL = "workers have no journal: that of the hub is at its core, which serves unix:// listeners; connect there"
 
 _FAILED = 1
 _ALONE = 3
@@ -66,7 +65,18 @@ class Worker:
         self._reloading: Reloading | None = None
         # What the next reload takes; set before it is asked for.
         self._loaded: Loaded
-        self.control = Control({"begin": self._begin, "stop": self._begin_stop, "reload": self._reload})
+        # What it answers, of what all are asked, and how its clients are moved off; set before it serves.
+        self._parts: Parts
+        self._draining: Draining
+        self.control = Control(
+            {
+                "begin": self._begin,
+                "stop": self._begin_stop,
+                "reload": self._reload,
+                "part": self._answer,
+                "drain": self._drain,
+            }
+        )
         """What leads to the core, beside the link."""
 
     async def run(self) -> int:
@@ -81,13 +91,20 @@ class Worker:
             limit = configure(self._loaded.settings.log)
             daemon = Daemon(self._loaded, orders.own_name, Part.WORKER)
             daemon.node.core.number_from(orders.start * IDS_PER_START)
-            daemon.node.journal = NoJournal(_NO_JOURNAL)
+            self._join(daemon)
             link = await self._linked(daemon)
             await daemon.start()
         except HubError as error:
             self.control.tell("fails", str(error))
             return _FAILED
         return await self._serve(daemon, link, limit)
+
+    def _join(self, daemon: Daemon) -> None:
+        """Be a part of the whole hub, for those who ask."""
+        self._parts = Parts(daemon.node)
+        self._draining = Draining(daemon.node, lambda: self.control.tell("drained"), daemon.settle)
+        self._parts.functions["drain"] = lambda _by, _value: self._draining.outlook()
+        share_services(daemon.node, FromWorker(self.control), ("drain", "reload"))
 
     async def _linked(self, daemon: Daemon) -> Connection:
         """Link with the core, and wait until that stands: who is served without it hears of nobody else."""
@@ -109,6 +126,7 @@ class Worker:
                 ends.append(link.lost)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await self._reloading.cancel()
+            await self._draining.cancel()
             if not self._stop.done():
                 log.warning("a worker ends: the core is gone", reason=link.reason)
                 for connection in list(daemon.node.connections):
@@ -125,6 +143,12 @@ class Worker:
     def _begin_stop(self, left_s: float) -> None:
         if not self._stop.done():
             self._stop.set_result(left_s)
+
+    def _drain(self, by: Any) -> None:
+        self._draining.begin(by)
+
+    def _answer(self, question: Any) -> Any:
+        return self._parts.answer(question)
 
     def _reload(self, settings: Any) -> None:
         self._loaded = given(("the core", settings))

@@ -24,7 +24,9 @@ import math
 import os
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -32,6 +34,12 @@ import structlog
 
 from hub.errors import UsageError
 from peers.daemon.daemon import Daemon
+from peers.daemon.draining import Draining
+from peers.daemon.reloading import Reloading
+from peers.node.audit import By
+from peers.workers.control import Control
+from peers.workers.gathering import Gathering, share_services
+from peers.workers.metrics import WorkerCounts
 from peers.workers.orders import Orders, of_worker, tree_of
 from peers.workers.process import Process
 from peers.workers.supervision import Supervision
@@ -60,11 +68,13 @@ class Workers:
         self._daemon = daemon
         self._node = daemon.node
         self._loop = daemon.node.loop
-        count = daemon.node.settings.workers
-        _check(daemon, count)
-        self._supervision = Supervision(count)
+        workers = daemon.node.settings.workers
+        _check(daemon, workers)
+        self._supervision = Supervision(workers)
         # The processes that have not ended, by the number of their place.
         self._processes: dict[int, Process] = {}
+        # Numbers the processes that were started.
+        self._starts = count(1)
         # One task for each process, from its start to its end.
         self._watching: set[asyncio.Task[None]] = set()
         # The timer of what is due next.
@@ -73,6 +83,12 @@ class Workers:
         self._reasons: dict[int, str] = {}
         # Done once all workers serve, or one of them cannot at the first attempt.
         self._all_up: asyncio.Future[None] = self._loop.create_future()
+        self._whole = Gathering(self._node, self._controls, self._counts)
+        # The workers whose clients are all gone, as they were moved off.
+        self._drained: set[int] = set()
+        # Called once those of all are; None before the core's own are gone.
+        self._on_drained: Callable[[], object] | None = None
+        share_services(self._node, self._whole)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     # See `Crew`.
@@ -92,6 +108,30 @@ class Workers:
         except BaseException:
             await self.stop(self._loop.time())
             raise
+
+    def adopt(self, draining: Draining, reloading: Reloading) -> None:
+        """Let all drain and reload together."""
+        whole = self._whole
+        whole.parts.functions["drain"] = lambda _by, _value: draining.outlook()
+        whole.of_core["reload"] = lambda by, value: reloading.answer(by or None, value)
+
+        def drain(by: By) -> None:
+            self._supervision.stop()  # whoever came in place of a worker would take clients
+            for process in self._processes.values():
+                process.control.tell("drain", by)
+            draining.begin(by)
+
+        whole.afterwards["drain"] = drain
+        share_services(self._node, whole, ("drain",))
+
+    def when_drained(self, act: Callable[[], object]) -> None:
+        """Call `act` once all workers have none of their clients any more, or have ended."""
+        self._on_drained = act
+        self._look_drained()
+
+    def _look_drained(self) -> None:
+        if self._on_drained is not None and self._drained >= self._processes.keys():
+            self._on_drained()
 
     def reload(self) -> None:
         """Let them take over the settings of the core, and read files again."""
@@ -130,25 +170,32 @@ class Workers:
             self._timer = self._loop.call_at(next_s, self._act)
 
     def _launch(self, number: int) -> None:
-        functions = {"serves": partial(self._serves, number), "fails": partial(self._fails, number)}
+        functions = {
+            "serves": partial(self._serves, number),
+            "fails": partial(self._fails, number),
+            "drained": partial(self._is_drained, number),
+            "whole": self._whole.answer,
+        }
         try:
             process = Process(number, functions)
         except OSError as error:
             self._end(number, f"it cannot be started: {error.strerror}", pid=0)
             return
         self._processes[number] = process
-        watching = self._loop.create_task(self._watch(process), name=f"worker {number}")
+        watching = self._loop.create_task(self._watch(process, next(self._starts)), name=f"worker {number}")
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
 
-    async def _watch(self, process: Process) -> None:
+    async def _watch(self, process: Process, start: int) -> None:
         """Give a process its orders, and wait for its end."""
         number = process.number
         await process.connect(self._daemon)
-        orders = Orders(self._settings(), self._node.name, number, self._supervision.started)
+        orders = Orders(self._settings(), self._node.name, number, start)
         process.control.tell("begin", msgspec.to_builtins(orders))
         how = await process.wait_ended()
         del self._processes[number]
+        self._drained.discard(number)
+        self._look_drained()
         self._end(number, self._reasons.pop(number, how), pid=process.pid)
         self._act()
 
@@ -172,9 +219,21 @@ class Workers:
     def _fails(self, number: int, reason: str) -> None:
         self._reasons[number] = reason
 
+    def _is_drained(self, number: int, _: Any) -> None:
+        self._drained.add(number)
+        self._look_drained()
+
+    def _controls(self) -> list[tuple[int, Control]]:
+        """Return the workers that serve, with what leads to them."""
+        return [(number, self._processes[number].control) for number in self._supervision.serving()]
+
+    def _counts(self, silent_total: int) -> WorkerCounts:
+        one = self._supervision
+        return WorkerCounts(one.up, len(one), one.started, one.ended, silent_total)
+
     def _settings(self) -> dict[str, Any]:
         listen = tuple(str(one) for one in self._daemon.endpoints if one.scheme.is_for_clients)
-        return tree_of(of_worker(self._node.settings, listen))
+        return tree_of(of_worker(self._node.settings, listen, self._node.id))
 
 
 def _check(daemon: Daemon, count: int) -> None:

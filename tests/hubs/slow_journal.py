@@ -22,7 +22,6 @@ class SlowJournal(NoJournal):
     id = bytes(range(16))
 
     def __init__(self, core: Core, *topics: str, buffer_bytes: int = 1_000_000) -> None:
-        super().__init__()
         self.entries: list[Entry | Probe] = []
         self.orders: list[tuple[Order, Deliver]] = []
         self.cancelled: list[int] = []

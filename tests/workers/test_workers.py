@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,8 +50,21 @@ async def test_clients_of_all_workers_are_together(start_workers: StartWorkers, 
         assert await asked(two, "/double", 21) == 42
         while not [known for known in await two.names() if known.name == "org.example.Printer"]:  # noqa: ASYNC110 -- until it is told
             await asyncio.sleep(0.01)
-    with pytest.raises(RejectedError, match="workers have no journal: that of the hub is at its core"):
-        await one.publish_confirmed("/a", 1)
+
+
+async def test_history_is_that_of_the_core(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
+    """Clients of each worker read what clients of both have published; to confirm it is for those of the core."""
+    hub = await start_workers("--journal", str(tmp_path / "journal.db"))
+    both = await spread(hub.endpoints[0].location)
+    for client in both:
+        await client.publish("/a", 1)
+    for client in both:
+        found: list[Any] = []
+        while len(found) < 2:  # what was published is on its way to the core, or to the disk
+            found = [(record.offset, record.value) async for record in client.read("/a", start=0)]
+        assert found == [(0, 1), (1, 1)]
+        with pytest.raises(RejectedError, match="this hub does not record"):
+            await client.publish_confirmed("/unread", 1)
 
 
 async def test_a_worker_that_dies_is_replaced(start_workers: StartWorkers, spread: SpreadClients) -> None:

@@ -23,12 +23,13 @@ from websockets.http11 import Request, Response
 
 from hub.events import STATISTICS_TOPIC
 from hub.policy.policy import Action, Rights
+from hub.requests.later import Later
 from hub.topics import printable
 from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 
-__all__ = ["answer", "denied", "is_guarded", "path_of", "plain"]
+__all__ = ["answer", "denied", "gathered", "is_gathered", "is_guarded", "path_of", "plain"]
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -46,6 +47,8 @@ _PAGE_HEADERS = {
 _SHARED_HEADERS = {"Access-Control-Allow-Origin": "*"}
 _SHARED = frozenset({"/hub.js", "/hub.d.ts"})
 
+
+_METHODS = frozenset({"GET", "HEAD"})
 
 _FOR_ANYBODY = frozenset({"/healthz", "/readyz"})
 
@@ -70,15 +73,30 @@ def denied(path: str, rights: Rights | None) -> str:
     return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
 
 
+def is_gathered(node: Node, request: Request) -> bool:
+    """Return whether the answer takes several processes: metrics, of a hub that is more than one."""
+    return node.whole is not None and path_of(request) == "/metrics" and request.method in _METHODS
+
+
+def gathered(request: Request, later: Later) -> Response:
+    """Answer a request for metrics of several processes, which are there, or will not be."""
+    if later.error is not None:
+        return plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error))
+    return _for_method(request, _metrics(later.value))
+
+
 def answer(node: Node, request: Request) -> Response:
     """Answer a request that is for no WebSocket."""
-    if request.method not in {"GET", "HEAD"}:
+    if request.method not in _METHODS:
         return plain(
             HTTPStatus.METHOD_NOT_ALLOWED,
             f"method {printable(request.method)}: GET and HEAD are answered",
             Allow="GET, HEAD",
         )
-    response = _resource(node, path_of(request))
+    return _for_method(request, _resource(node, path_of(request)))
+
+
+def _for_method(request: Request, response: Response) -> Response:
     if request.method == "HEAD":
         response.body = b""  # the length of the body that GET would get stays in the headers
     return response
@@ -98,13 +116,17 @@ def _resource(node: Node, path: str) -> Response:
             text = f"not ready: {reason}" if reason else "ready"
             return plain(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, text)
         case "/metrics":
-            return _response(HTTPStatus.OK, CONTENT_TYPE, exposition(node), {"Cache-Control": "no-store"})
+            return _metrics(exposition(node))
     found = page(path)
     if found is None:
         text = f"there is nothing at {printable(path)}; WebSockets are at /v1/hub and /v1/messages/json"
         return plain(HTTPStatus.NOT_FOUND, text)
     content_type, body = found
     return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
+
+
+def _metrics(body: bytes) -> Response:
+    return _response(HTTPStatus.OK, CONTENT_TYPE, body, {"Cache-Control": "no-store"})
 
 
 def _response(status: HTTPStatus, content_type: str, body: bytes, headers: dict[str, str]) -> Response:

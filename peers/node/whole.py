@@ -1,0 +1,26 @@
+"""`Whole`: all processes of one hub, as one of them sees them, where a hub is more than one (`peers.workers`).
+
+Owner: the node has it, or None where it is alone. Not here: how they are asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hub.handler import Handler
+from hub.requests.later import Later
+
+__all__ = ["Whole"]
+
+
+class Whole(Protocol):
+    """All processes of a hub together."""
+
+    def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:
+        """Ask all of them the same, and put their answers together.
+
+        Args:
+            what: "metrics", "statistics", "who", "users", "kick", "drain" or "reload".
+            value: What to ask with.
+            by: Who wants to know; None for nobody in particular.
+        """

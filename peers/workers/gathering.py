@@ -1,0 +1,218 @@
+"""`Gathering` and `FromWorker`: what is asked of a hub of several processes, at the core, and at a worker.
+
+```
+client ─▶ worker ── FromWorker ── control ──▶ core ── Gathering ─┬─ control ─▶ each worker ── Parts
+                                                                 └─ Parts (its own)
+```
+
+Owner: each process has its own. Invariants: whoever has asked gets one answer, within `ANSWER_S`; a process that is
+gone, or does not answer in time, is left out, and counted. Not here: how answers become one (`peers.workers.merging`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from hub.errors import HubError, InternalError, PeerError, UsageError
+from hub.handler import Handler
+from hub.requests.later import Later
+from hub.topics import RESERVED
+from peers.admin.kick import kick
+from peers.admin.statistics import statistics
+from peers.admin.users import users
+from peers.admin.who import who
+from peers.node.audit import By, who_did
+from peers.node.node import Node
+from peers.node.whole import Whole
+from peers.workers.control import Control
+from peers.workers.merging import MERGES
+from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
+
+__all__ = ["ANSWER_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
+
+ANSWER_S: Final = 2.0
+"""How long a process may take to answer, seconds: a hundred times what it takes with thousands of clients."""
+
+Part = Callable[[Any, Any], Any]
+"""Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
+
+_OF_ALL = ("who", "users", "kick")
+"""Services that every hub has, and that all of its processes answer together."""
+
+
+class Parts:
+    """What one process answers.
+
+    Args:
+        node: Of the process.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.functions: dict[str, Part] = {
+            "metrics": lambda _by, _value: plain(node),
+            "statistics": lambda _by, _value: statistics(node),
+            "who": who(node),
+            "users": users(node),
+            "kick": kick(node),
+        }
+        """By what is asked."""
+
+    def answer(self, question: Any) -> Any:
+        """Answer a question that was asked of all processes.
+
+        Raises:
+            HubError: There is no answer; the text says why.
+        """
+        what, value, by = question
+        asker: By = self._node.core.handlers.get(by.get("id", 0)) or by
+        return self.functions[what](asker, value)
+
+
+class Gathering:
+    """All processes, as the core asks them. See `peers.node.whole.Whole`.
+
+    Args:
+        node: Of the core.
+        workers: Gives the workers that are there, by number, with what leads to them.
+        counts: Tells how workers do, as far as it is not known here: `silent_total` is.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        workers: Callable[[], Iterable[tuple[int, Control]]],
+        counts: Callable[[int], WorkerCounts],
+    ) -> None:
+        self._node = node
+        self._loop = node.loop
+        self._workers = workers
+        self._counts = counts
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.parts = Parts(node)
+        """What the core itself answers."""
+        self.of_core: dict[str, Part] = {}
+        """What the core answers alone, by what is asked."""
+        self.afterwards: dict[str, Callable[[By], None]] = {}
+        """What the core does once all have answered, by what was asked: by whom it was asked."""
+        self.silent_total = 0
+        """How many answers did not come in time."""
+
+    def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:
+        """Ask all processes."""
+        return self.answer([what, value, {} if by is None else who_did(by)])
+
+    def answer(self, question: Any) -> Later:
+        """Answer a question that a worker, or the core, was asked."""
+        later = Later()
+        task = self._loop.create_task(self._gather(question, later), name="ask all processes")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return later
+
+    async def _gather(self, question: Any, later: Later) -> None:
+        what, value, by = question
+        try:
+            if what in self.of_core:
+                later.give(await _awaited(self.of_core[what](by or None, value)))
+                return
+            answers = await self._answers(question)
+            if what == "metrics":
+                later.give(exposition_of_all(self._counts(self.silent_total), answers))
+            else:
+                later.give(MERGES[what]([answer for _, answer in answers]))
+            if what in self.afterwards:  # whoever has asked has his answer by then
+                self.afterwards[what](by)
+        except HubError as error:
+            later.fail(error)
+        except Exception as error:
+            self._node.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
+            later.fail(InternalError("a bug of the hub, please report it; its log has more"))
+
+    async def _answers(self, question: Any) -> list[tuple[str, Any]]:
+        """Return what the processes have answered, each with its name, that of the core first.
+
+        Raises:
+            HubError: None has an answer; the text is that of the first reason.
+        """
+        asked = {str(number): control.ask("part", question) for number, control in self._workers()}
+        answers, reasons = [], []
+        try:
+            answers.append(("core", await _awaited(self.parts.answer(question))))
+        except HubError as error:
+            reasons.append(error)
+        if asked:
+            await asyncio.wait(asked.values(), timeout=ANSWER_S)
+        for name, one in asked.items():
+            if not one.done():
+                one.cancel()
+                self.silent_total += 1
+            elif (error := one.exception()) is None:
+                answers.append((name, one.result()))
+            elif not isinstance(error, PeerError):  # that is a worker that is gone
+                reasons.append(UsageError(str(error)))
+        if not answers:
+            raise reasons[0] if reasons else UsageError("no process of this hub has answered")
+        return answers
+
+
+class FromWorker:
+    """All processes, as a worker asks them. See `peers.node.whole.Whole`.
+
+    Args:
+        control: What leads to the core.
+    """
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:
+        """Ask the core, which asks all."""
+        later = Later()
+
+        def settle(asked: asyncio.Future[Any]) -> None:
+            if asked.cancelled():
+                return
+            error = asked.exception()
+            if error is None:
+                later.give(asked.result())
+            else:
+                later.fail(UsageError(str(error)))
+
+        self._control.ask("whole", [what, value, {} if by is None else who_did(by)]).add_done_callback(settle)
+        return later
+
+
+def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None:
+    """Let a process answer for the whole hub what admins ask of it.
+
+    Args:
+        node: Of the process.
+        whole: All processes.
+        others: What is asked of the whole, beside what every hub has.
+    """
+    node.whole = whole
+    for what in (*_OF_ALL, *others):
+        node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
+
+
+def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:
+    return lambda handler, value: whole.ask(what, value, handler)
+
+
+async def _awaited(answer: Any) -> Any:
+    """Return an answer that may come later.
+
+    Raises:
+        HubError: There is none.
+    """
+    if not isinstance(answer, Later):
+        return answer
+    there = asyncio.Event()
+    answer.then(there.set)
+    await there.wait()
+    if answer.error is not None:
+        raise answer.error
+    return answer.value

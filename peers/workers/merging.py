@@ -1,0 +1,107 @@
+"""`MERGES`: how the answers of several processes of a hub become one. Pure functions; no state.
+
+Each takes the answers of the processes that have answered, that of the core first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from hub.quotas.quotas import USERS_SHOWN
+from peers.admin import users as all_users
+from peers.admin import who as all_who
+
+__all__ = ["MERGES"]
+
+
+def _who(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the page of all: each has the first behind the same id, and no two have one id."""
+    return sorted((row for part in parts for row in part), key=lambda row: row["id"])[: all_who.PAGE]
+
+
+_SUMMED = ("connections", "queued_bytes", "published_messages", "dropped_messages")
+"""What is added up of a user; his roles are those that somebody has recognised him with."""
+
+
+def _users(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the page of all: of those users who are in it, each process has told what they have there."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for row in part:
+            before = found.get(row["user"])
+            found[row["user"]] = row if before is None else _same_user(before, row)
+    return [found[name] for name in sorted(found)[: all_users.PAGE]]
+
+
+def _same_user(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    shares = dict(one["shares"])
+    for resource, share in other["shares"].items():
+        before = shares.get(resource)
+        shares[resource] = share if before is None else _same_share(before, share)
+    sums = {name: one[name] + other[name] for name in _SUMMED}
+    return dict(one) | sums | {"roles": sorted({*one["roles"], *other["roles"]}), "shares": shares}
+
+
+def _same_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what somebody holds, and may hold, at two processes."""
+    return dict(one) | {name: one[name] + other[name] for name in ("held", "most", "refused")}
+
+
+def _kicked(parts: Sequence[dict[str, int]]) -> dict[str, int]:
+    return {"kicked": sum(part["kicked"] for part in parts)}
+
+
+def _drained(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return how many clients there are, and how long the slowest takes."""
+    return {
+        "clients": sum(part["clients"] for part in parts),
+        "seconds": max((part["seconds"] for part in parts), default=0.0),
+    }
+
+
+def _statistics(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return all handlers; name and clock are those of the first process, which is the core."""
+    return dict(parts[0]) | {
+        "memory_bytes": sum(part["memory_bytes"] for part in parts),
+        "memory_limit_bytes": sum(part["memory_limit_bytes"] for part in parts),
+        "users": _largest([share for part in parts for share in part["users"]]),
+        "links": [link for part in parts for link in part["links"]],
+        "some": [row for part in parts for row in part["some"]],
+    }
+
+
+_NOBODY: Final = {"user": "", "users": 0, "held": {}, "refused_total": 0, "held_back_s": 0.0}
+
+
+def _largest(shares: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Add up what users hold, those who hold most first; the others, who have no name, are one row at the end."""
+    found: dict[str, dict[str, Any]] = {}
+    for share in shares:
+        before = found.get(share["user"])
+        found[share["user"]] = dict(share) if before is None else _same_holdings(before, share)
+    others = found.pop("", _NOBODY)
+    named = sorted(found.values(), key=lambda one: -sum(one["held"].values()))
+    for one in named[USERS_SHOWN:]:
+        others = _same_holdings(others, one)
+    return named[:USERS_SHOWN] + ([dict(others)] if others["users"] else [])
+
+
+def _same_holdings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(one) | {
+        "users": one["users"] if one["user"] else one["users"] + other["users"],
+        "held": dict(Counter(one["held"]) + Counter(other["held"])),
+        "refused_total": one["refused_total"] + other["refused_total"],
+        "held_back_s": one["held_back_s"] + other["held_back_s"],
+    }
+
+
+MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
+    "who": _who,
+    "users": _users,
+    "kick": _kicked,
+    "drain": _drained,
+    "statistics": _statistics,
+}
+"""By what was asked."""

@@ -1,0 +1,146 @@
+"""All processes are asked; who is gone or silent is left out. Pairs of sockets in the test stand for workers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from hub.errors import ConnectionLostError, HubError, UsageError
+from hub.requests.later import Later
+from hub.settings import Settings
+from peers.node.node import Node
+from peers.workers import gathering
+from peers.workers.control import Control, Functions
+from peers.workers.gathering import FromWorker, Gathering
+from peers.workers.metrics import WorkerCounts
+
+Join = Callable[[Functions, Functions], Any]
+
+
+@pytest.fixture
+async def join() -> AsyncIterator[Join]:
+    """Make two ends of a channel, each with what may be asked there."""
+    made: list[Control] = []
+
+    async def join(here: Functions, there: Functions) -> tuple[Control, Control]:
+        controls = Control(here), Control(there)
+        for control, sock in zip(controls, socket.socketpair(), strict=True):
+            sock.setblocking(False)
+            await asyncio.get_running_loop().create_unix_connection(lambda control=control: control, sock=sock)
+            made.append(control)
+        return controls
+
+    yield join
+    for control in made:
+        control.close()
+        await control.lost
+
+
+async def answered(later: Later) -> Any:
+    """Wait for an answer."""
+    there = asyncio.Event()
+    later.then(there.set)
+    await there.wait()
+    if later.error is not None:
+        raise later.error
+    return later.value
+
+
+def fail(_: Any) -> Any:
+    """Answer that there is none."""
+    raise UsageError("there is nobody")
+
+
+async def test_both_ends_may_ask(join: Join) -> None:
+    """Answers come back to who has asked, also those that take longer, and reasons why there is none."""
+    slow = Later()
+    one, other = await join({"double": lambda value: value * 2}, {"fail": fail, "slow": lambda _: slow})
+    assert await other.ask("double", [1, "a"]) == [1, "a", 1, "a"]
+    waiting = one.ask("slow")
+    with pytest.raises(UsageError, match="there is nobody"):
+        await one.ask("fail")
+    slow.give({"a": b"bytes"})
+    assert await waiting == {"a": b"bytes"}
+
+
+async def test_a_bug_ends_nothing(join: Join) -> None:
+    """Whoever has asked is told; the channel stays."""
+    one, _ = await join({}, {"bug": lambda _: 1 // 0, "ok": lambda _: 1})
+    with pytest.raises(UsageError, match="a bug of the hub"):
+        await one.ask("bug")
+    assert await one.ask("ok") == 1
+
+
+async def test_an_end_that_is_gone(join: Join) -> None:
+    """What was asked, or is asked then, fails; what is said then is lost."""
+    one, other = await join({}, {"never": lambda _: Later()})
+    waiting = one.ask("never")
+    other.close()
+    await one.lost
+    one.tell("anything")
+    for asked in (waiting, one.ask("never")):
+        with pytest.raises(ConnectionLostError):
+            await asked
+
+
+@pytest.fixture
+async def node() -> Node:
+    """A core."""
+    return Node(Settings(), name="core")
+
+
+def all_of(node: Node, *controls: Control) -> Gathering:
+    """These workers, and the core."""
+    counts = WorkerCounts(len(controls), len(controls), 0, 0, 0)
+    found = Gathering(node, lambda: enumerate(controls, 1), lambda silent: counts._replace(silent_total=silent))
+    found.parts.functions["kick"] = lambda _by, value: fail(value)
+    return found
+
+
+async def test_one_answer_suffices(node: Node, join: Join) -> None:
+    """Where others have none, the sum is that of those who do; where nobody has one, the first reason is told."""
+    one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
+    other, _ = await join({}, {"part": fail})
+    assert await answered(all_of(node, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
+    with pytest.raises(HubError, match="there is nobody"):
+        await answered(all_of(node, other).ask("kick", {"user": "ada"}))
+
+
+async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And counted; who is gone is left out, too."""
+    monkeypatch.setattr(gathering, "ANSWER_S", 0.01)
+    one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
+    silent, _ = await join({}, {"part": lambda _: Later()})
+    gone, far = await join({}, {})
+    far.close()
+    await gone.lost
+    whole = all_of(node, one, silent, gone)
+    assert await answered(whole.ask("kick", {"user": "ada"})) == {"kicked": 2}
+    assert whole.silent_total == 1
+    one.close()
+    await one.lost
+    assert b"hub_workers_silent_total 2.0" in await answered(all_of_metrics(whole))
+
+
+def all_of_metrics(whole: Gathering) -> Later:
+    """Ask for metrics, of which only those of the core and of workers as such will come."""
+    return whole.ask("metrics")
+
+
+async def test_a_worker_asks_the_core(node: Node, join: Join) -> None:
+    """Which asks all, does alone what only it can do, and does what follows once the answer is on its way."""
+    done: list[str] = []
+    whole = all_of(node)
+    whole.of_core["reload"] = lambda by, _value: {"by": by["name"]}
+    whole.parts.functions["drain"] = lambda _by, _value: {"clients": 1, "seconds": 0.1}
+    whole.afterwards["drain"] = lambda _by: done.append("drain")
+    control, _ = await join({}, {"whole": whole.answer})
+    worker = FromWorker(control)
+    assert await answered(worker.ask("drain")) == {"clients": 1, "seconds": 0.1}
+    assert done == ["drain"]
+    with pytest.raises(UsageError, match="there is nobody"):
+        await answered(worker.ask("kick", {"id": 1}))

@@ -1,0 +1,100 @@
+"""How the answers of several processes become one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hub.quotas.quotas import USERS_SHOWN
+from peers.admin import users as all_users
+from peers.admin import who as all_who
+from peers.workers.merging import MERGES
+
+
+def test_a_page_of_connections() -> None:
+    """By id, as many as one process would tell: the next page goes on behind them."""
+    parts = [[{"id": first + 3 * number} for number in range(all_who.PAGE)] for first in (1, 2, 3)]
+    assert [row["id"] for row in MERGES["who"](parts)] == list(range(1, all_who.PAGE + 1))
+
+
+def user(name: str, *, connections: int, held: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:
+    """What a process tells of a user."""
+    share = {"held": held, "most": 100, "set": True, "refused": 1, "unit": "bytes"}
+    sums = {"queued_bytes": 10, "published_messages": 20, "dropped_messages": 30}
+    return {"user": name, "roles": [*roles], "connections": connections, "shares": {"queued_bytes": share}} | sums
+
+
+def test_a_user_of_several_processes() -> None:
+    """His figures are added up, and so is what he may hold: each process grants it."""
+    parts = [[user("ada", connections=1, held=5)], [user("ada", connections=2, held=7, roles=("admin",))], []]
+    (found,) = MERGES["users"](parts)
+    assert (found["connections"], found["queued_bytes"], found["published_messages"]) == (3, 20, 40)
+    assert found["roles"] == ["admin", "member"]
+    assert found["shares"] == {"queued_bytes": {"held": 12, "most": 200, "set": True, "refused": 2, "unit": "bytes"}}
+
+
+def test_a_page_of_users() -> None:
+    """By name, and no longer than that of one process: whoever is in it has his figures of all processes."""
+    names = [f"user-{number:05}" for number in range(all_users.PAGE + 10)]
+    parts = [[user(name, connections=1, held=1) for name in some[: all_users.PAGE]] for some in (names, names[5:])]
+    found = MERGES["users"](parts)
+    assert [row["user"] for row in found] == names[: all_users.PAGE]
+    assert {row["connections"] for row in found[5:]} == {2}
+
+
+def share(name: str, held: int, users: int = 1) -> dict[str, Any]:
+    """What a process tells of what somebody holds."""
+    return {"user": name, "users": users, "held": {"prefixes": held}, "refused_total": 1, "held_back_s": 0.5}
+
+
+def process(name: str, *ids: int, users: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a process tells of its handlers."""
+    some = [{"id": one} for one in ids]
+    head = {
+        "hub": name,
+        "at_s": float(len(ids)),
+        "handlers": len(ids),
+        "memory_bytes": 10,
+        "memory_limit_bytes": 100,
+        "links": [name],
+    }
+    return head | {"users": users, "some": some}
+
+
+def test_handlers_of_all_processes() -> None:
+    """Under the name and by the clock of the core; what users hold is added up."""
+    parts = [
+        process("hub", 1, users=[share("ada", 1), share("", 5, users=3)]),
+        process("hub/1", 7, 8, users=[share("bob", 9), share("ada", 2)]),
+        process("hub/2", users=[]),
+    ]
+    found = MERGES["statistics"](parts)
+    assert (found["hub"], found["at_s"]) == ("hub", 1.0)
+    assert [row["id"] for row in found["some"]] == [1, 7, 8]
+    assert (found["memory_bytes"], found["memory_limit_bytes"]) == (30, 300)
+    assert found["links"] == ["hub", "hub/1", "hub/2"]
+    assert [(one["user"], one["held"], one["users"]) for one in found["users"]] == [
+        ("bob", {"prefixes": 9}, 1),
+        ("ada", {"prefixes": 3}, 1),
+        ("", {"prefixes": 5}, 3),
+    ]
+
+
+def test_no_more_users_than_one_process_shows() -> None:
+    """Those who hold least are in the row of the others."""
+    parts = [
+        process(f"hub/{part}", users=[share(f"user-{part}-{number}", 1 + part) for number in range(USERS_SHOWN)])
+        for part in (0, 1)
+    ]
+    found = MERGES["statistics"](parts)["users"]
+    assert len(found) == USERS_SHOWN + 1
+    assert {one["user"][:7] for one in found[:-1]} == {"user-1-"}
+    assert (found[-1]["user"], found[-1]["users"], found[-1]["held"]) == ("", USERS_SHOWN, {"prefixes": USERS_SHOWN})
+
+
+def test_what_was_done_is_added_up() -> None:
+    """Connections that were closed, and clients that are moved off: the slowest process says how long that takes."""
+    assert MERGES["kick"]([{"kicked": 1}, {"kicked": 2}]) == {"kicked": 3}
+    assert MERGES["drain"]([{"clients": 0, "seconds": 0.0}, {"clients": 5, "seconds": 0.5}]) == {
+        "clients": 5,
+        "seconds": 0.5,
+    }

@@ -1,0 +1,161 @@
+"""What is asked of a hub of several processes is answered for all of them, whichever worker is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from hub.errors import ConnectionLostError, RequestError
+from peers.cli.rates import Assembly, Snapshot
+from peers.client import Client, connect
+from tests.daemon.hub_process import HubProcess
+from tests.workers.conftest import SpreadClients, StartWorkers, is_worker, workers_of
+
+pytestmark = pytest.mark.timeout(120)
+
+BOTH = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
+PROCESSES = {"core", "1", "2"}
+
+
+async def scrape(hub: HubProcess) -> dict[str, Metric]:
+    """What Prometheus reads, by name."""
+    url = f"{hub.page}metrics"
+    body = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read())  # noqa: S310 -- this test's own hub
+    return {family.name: family for family in text_string_to_metric_families(body.decode())}
+
+
+def values(family: Metric) -> dict[str, float]:
+    """The value of each process."""
+    return {sample.labels["worker"]: sample.value for sample in family.samples}
+
+
+async def test_metrics_are_those_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:
+    """Each process has its row in each family; the workers themselves are counted beside them."""
+    hub = await start_workers(listen=BOTH)
+    await spread(hub.endpoints[0].location)
+    for _ in range(4):  # whichever worker answers
+        found = await scrape(hub)
+        assert set(values(found["hub_ready"])) == PROCESSES
+        assert {sample.labels["worker"] for sample in found["process_cpu_seconds"].samples} == PROCESSES
+        clients = {
+            sample.labels["worker"]: sample.value
+            for sample in found["hub_handlers"].samples
+            if sample.labels["role"] == "client"
+        }
+        assert clients["core"] == 0
+        assert clients["1"] >= 1
+        assert clients["2"] >= 1
+        assert values(found["hub_mesh_hubs"]) == dict.fromkeys(PROCESSES, 3)
+        counted = {name: found[f"hub_workers{name}"].samples[0].value for name in ("", "_limit", "_started", "_ended")}
+        assert counted == {"": 2, "_limit": 2, "_started": 2, "_ended": 0}
+
+
+async def look(client: Client) -> Snapshot:
+    """One look at all handlers, as `hub top` has it."""
+    assembly = Assembly()
+    async with client.subscribe("$hub/statistics") as messages:
+        async for message in messages:
+            snapshot = assembly.feed(message.value)
+            if snapshot is not None:
+                return snapshot
+    raise AssertionError("the subscription has ended")
+
+
+async def test_statistics_are_those_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:
+    """Whoever subscribes at any worker is told of the clients of all, each under a number of its own."""
+    hub = await start_workers()
+    url = hub.endpoints[0].location
+    one, two = await spread(url)
+    async with connect(url, name="ada"), connect(url, name="bob"):
+        for client in (one, two):
+            snapshot = await look(client)
+            names = [handler.name for handler in snapshot.handlers]
+            assert {"ada", "bob"} <= set(names)
+            assert names.count("both") == 2, "each worker's link to the core"
+            assert names.count("both/1") == names.count("both/2") == 1
+            assert len({handler.id for handler in snapshot.handlers}) == len(names)
+            assert snapshot.hub == "both"
+
+
+async def all_rows(client: Client, topic: str, key: str) -> list[dict[str, Any]]:
+    """Ask for one page after the other."""
+    rows: list[dict[str, Any]] = []
+    while True:
+        page = await client.request(topic, {"after": rows[-1][key]} if rows else None)
+        if not page:
+            return rows
+        rows += page
+
+
+async def test_who_is_connected_anywhere(start_workers: StartWorkers, spread: SpreadClients) -> None:
+    """Pages go on over all processes; more clients than a page has are told once each."""
+    hub = await start_workers()
+    url = hub.endpoints[0].location
+    one, _ = await spread(url)
+    clients = [await connect(url, name=f"client-{number}") for number in range(70)]
+    names = [row["name"] for row in await all_rows(one, "$hub/who", "id")]
+    assert sorted(name for name in names if name.startswith("client-")) == sorted(f"client-{n}" for n in range(70))
+    (nobody,) = await one.request("$hub/users", None)
+    assert nobody["connections"] >= 70 + 2 + 4, "and the links, at both ends"
+    for client in clients:
+        await client.close()
+
+
+async def test_whoever_is_kicked_is_kicked_anywhere(start_workers: StartWorkers, spread: SpreadClients) -> None:
+    """By his number, from either worker; where there is nobody, it says so."""
+    hub = await start_workers()
+    url = hub.endpoints[0].location
+    for asker in await spread(url):
+        victims = [await connect(url, name="victim") for _ in range(4)]
+        rows = [row for row in await all_rows(asker, "$hub/who", "id") if row["name"] == "victim"]
+        assert len(rows) == 4
+        for row in rows:
+            assert await asker.request("$hub/kick", {"id": row["id"]}) == {"kicked": 1}
+        for victim in victims:
+            with pytest.raises(Exception, match="closed by an admin"):
+                await victim.wait_closed()
+        with pytest.raises(RequestError, match="there is no connection with id 7"):
+            await asker.request("$hub/kick", {"id": 7})
+        with pytest.raises(RequestError, match="expected a map with either `id` or `user`"):
+            await asker.request("$hub/kick", {})
+
+
+async def test_a_worker_reloads_the_hub(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Any) -> None:
+    """It asks the core, which lets all reload; the answer is the core's."""
+    (tmp_path / "hub.toml").write_text("[queue]\nmessages = 100\n")
+    hub = await start_workers()
+    one, two = await spread(hub.endpoints[0].location)
+    for messages, client in ((200, one), (300, two)):
+        (tmp_path / "hub.toml").write_text(f"[queue]\nmessages = {messages}\n")
+        answer = await client.request("$hub/reload", None)
+        assert answer == {"changed": ["queue.messages"], "needs_restart": [], "closed": 0}
+        lines = [await hub.wait_logged("settings reloaded") for _ in range(3)]
+        assert sorted(line.get("worker", 0) for line in lines) == [0, 1, 2]
+    (tmp_path / "hub.toml").write_text("[queue]\nmessages = 0\n")
+    with pytest.raises(RequestError, match=r"queue\.messages: 0 given"):
+        await one.request("$hub/reload", None)
+
+
+async def test_a_worker_drains_the_hub(start_workers: StartWorkers) -> None:
+    """All clients are moved off, those of the other worker, too; then all processes end."""
+    hub = await start_workers("--drain-clients-per-s", "1000")
+    workers = workers_of(hub.pid)
+    url = hub.endpoints[0].location
+    told: list[str] = []
+    clients = [
+        await connect(url, reconnect=False, on_disconnect=lambda error: told.append(str(error))) for _ in range(20)
+    ]
+    begun = await clients[0].request("$hub/drain", None)
+    assert begun["clients"] == 20
+    for client in clients:
+        with pytest.raises(ConnectionLostError):
+            await client.wait_closed()
+    code, log = await hub.wait_ended()
+    assert code == 0
+    assert "Traceback" not in log
+    assert not any(is_worker(pid) for pid in workers)
