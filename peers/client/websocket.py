@@ -55,6 +55,7 @@ from peers.client.websocket_messages import (
     to_frame,
     to_hello,
     to_message,
+    to_records,
     to_reply,
     to_request,
 )
@@ -62,7 +63,7 @@ from peers.transport.fragments import Fragments, end_of
 from peers.wire.control import Notice, cut_text
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.names import NameClaim, NameRelease
-from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.session import Closing
 from peers.wire.token import Renewal
 
@@ -291,8 +292,7 @@ class WebSocketConversation:
             case "error" if message.about == "request":
                 yield Refusal(message.request, message.text)
             case "records":
-                first = message.first
-                yield Records(message.request, message.start, message.next, first, message.head, message.blocks)
+                yield to_records(message)
             case _:
                 yield from self._notices(message)
 

@@ -31,7 +31,7 @@ from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Introduction
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
 from peers.wire.reasons import reason_of
-from peers.wire.records import Fetch
+from peers.wire.records import Fetch, Records
 
 __all__ = [
     "ENVELOPE_BYTES",
@@ -46,6 +46,7 @@ __all__ = [
     "to_frame",
     "to_hello",
     "to_message",
+    "to_records",
     "to_reply",
     "to_request",
 ]
@@ -146,6 +147,10 @@ def of_fetch(fetch: Fetch) -> bytes:
     message |= {"start": fetch.start} if fetch.time is None else {"time_ms": fetch.time / 1000}
     if fetch.end is not None:
         message["end"] = fetch.end
+    if fetch.hub:
+        message["hub"] = fetch.hub
+    if fetch.journal is not None:
+        message["journal"] = fetch.journal.hex()
     return _encode(message)
 
 
@@ -271,6 +276,20 @@ def _values(message: HubMessage) -> tuple[int, bytes]:
     if not count:
         raise ProtocolError(CloseCode.BAD_DATA, f"{message.type}: no values")
     return FLAG_BATCH, values
+
+
+def to_records(message: HubMessage) -> Records:
+    """Read `records`.
+
+    Raises:
+        ProtocolError: `journal` is no id.
+    """
+    try:
+        journal = bytes.fromhex(message.journal)
+    except ValueError as error:
+        raise ProtocolError(CloseCode.BAD_DATA, f"records: journal {message.journal[:40]!r}") from error
+    first = message.first
+    return Records(message.request, message.start, message.next, first, message.head, message.blocks, journal)
 
 
 def to_request(message: HubMessage) -> Request:

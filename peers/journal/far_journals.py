@@ -110,6 +110,11 @@ class FarJournals:
         self._answering = 0
         core.requests.directed.add(_WHAT, Questions(self._answer, self._pass_on))
 
+    @property
+    def pending(self) -> int:
+        """How many pieces were asked for, and are neither answered nor cancelled."""
+        return len(self._asked)
+
     # For clients of this hub.
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:

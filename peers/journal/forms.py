@@ -93,12 +93,20 @@ def answers(order: Order, body: memoryview) -> bool:
 
     What is in the answer, whoever reads it will find out.
     """
-    if order.form != "frame":
-        opening = (_pack if order.form == "msgpack" else _text)({"type": "records", "request": order.request})
-        start, end = (1, len(opening)) if order.form == "msgpack" else (0, len(opening) - 1)
-        return body[start:end] == opening[start:end]
+    match order.form:
+        case "json":
+            opening = _text({"type": "records", "request": order.request, "start": 0})[:-2]
+            return body[: len(opening)] == opening
+        case "msgpack":  # behind the first byte, which says how many fields there are
+            opening = _pack({"type": "records", "request": order.request, "start": 0})[1:-1]
+            return body[1 : 1 + len(opening)] == opening
+        case "frame":
+            return _is_records(body, order.request)
+
+
+def _is_records(body: memoryview, request: int) -> bool:
     try:
-        check_records(body, order.request)
+        check_records(body, request)
     except ProtocolError:
         return False
     return True

@@ -368,8 +368,9 @@ def test_fetching() -> None:
     pair = Pair()
     pair.greet()
     pair.client.fetch(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
-    pair.client.fetch(Fetch(2**31 + 1, time=1_700_000_000_123_457))
+    pair.client.fetch(Fetch(2**31 + 1, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16))
     common = {"type": "fetch", "request": 2**31 + 1, "prefixes": [""], "bytes": 1024 * 1024, "wait_ms": 0}
+    common |= {"hub": "b", "journal": "01" * 16}
     first, second = pair.to_server()
     assert first == {
         "type": "fetch",
@@ -391,11 +392,13 @@ def test_records() -> None:
     places = {"start": 1, "next": 2, "first": 3, "head": 4}
     events = pair.to_client(
         {"type": "records", "request": 2**31, "blocks": [b"one", b"two"]} | places,
+        {"type": "records", "request": 1, "blocks": [], "journal": "01" * 16} | places,
         {"type": "error", "request": 2**31, "code": 4011, "text": "gone", "offset": 0},
         {"type": "confirmed", "request": 7, "offset": 0},
     )
     assert events == [
         Records(2**31, 1, 2, 3, 4, [b"one", b"two"]),
+        Records(1, 1, 2, 3, 4, [], b"\x01" * 16),
         Notice("error", request=2**31, code=4011, text="gone", offset=0),
         Notice("confirmed", request=7, offset=0),
     ]

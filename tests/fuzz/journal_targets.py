@@ -9,20 +9,26 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
+import msgspec
+
 from hub.batch import Batch
-from hub.errors import JournalCorruptError, RejectedError
+from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.journal import layout, packing, unpacking
 from hub.journal.block import Block
 from hub.journal.layout import CHECKED_FROM
 from hub.tags.envelope import Envelope
-from peers.journal.forms import decode_order
-from peers.wire.records import Fetch, encode_fetch
+from peers.journal.forms import Form, Order, decode_order, encode_order
+from peers.wire.control import Notice, decode_notice, encode_notice
+from peers.wire.kinds import Kind
+from peers.wire.records import Fetch, Records, decode_records, encode_fetch, records_parts
 from tests.fuzz.target import Target
+from tests.journal.test_far_journals import Bench
 
 __all__ = ["JOURNAL_TARGETS", "blocks"]
 
@@ -136,6 +142,52 @@ def _run_order(data: bytes) -> None:
         decode_order(data)
 
 
+@cache
+def _hubs() -> Bench:
+    return Bench()
+
+
+def _run_far_journal(data: bytes) -> None:
+    """What another hub asks, and what it answers: the first byte says which, and in what form an answer is to be."""
+    bench, how, rest = _hubs(), data[:1], data[1:]
+    if how == b"q":
+        bench.question(rest)
+        asked = len(bench.journal.fetches)
+        assert asked + len(bench.outlet.take()) == 1
+        for fetch, deliver in bench.journal.fetches:
+            assert fetch.bytes <= bench.link.frame_limit_bytes
+            deliver(RejectedError(CloseCode.GONE, "gone"))
+            bench.room.settle()
+            bench.outlet.take()
+        bench.journal.fetches.clear()
+        return
+    outcome = bench.answer(rest, form=_FORMS.get(how, "frame"))
+    if isinstance(outcome, RejectedError):
+        return
+    assert outcome[4] in {Kind.RECORDS, Kind.NOTICE}
+    if outcome[4] == Kind.NOTICE:
+        assert decode_notice(outcome[8:]).request == 9
+    elif how not in _FORMS:
+        assert decode_records(outcome[8:]).request == 9
+
+
+_FORMS: dict[bytes, Form] = {b"j": "json", b"m": "msgpack"}
+
+
+def _far_seeds() -> list[bytes]:
+    order = Order(9, prefixes=("/a",), form="json", granted=((("/a", True), ("/b", False)),))
+    pack = msgspec.msgpack.encode
+    heading = {"type": "records", "request": 9, "start": 0, "next": 1, "first": 0, "head": 1}
+    notice = encode_notice(Notice("error", request=9, code=4011, text="gone", offset=3))
+    frames = (
+        (b"f", b"".join(records_parts(Records(9, 0, 1, 0, 1, blocks(), b"x" * 16)))),
+        (b"j", msgspec.json.encode(heading | {"records": []})),
+        (b"m", pack(heading | {"blocks": []})),
+    )
+    answers = [how + pack(encode_frame(Kind.RECORDS, body)) for how, body in frames]
+    return [b"q" + encode_order(order), b"q" + encode_fetch(Fetch(3))[8:], b"f" + pack(notice), *answers]
+
+
 def _block_seeds() -> list[bytes]:
     return [bytes(how) + block for block in blocks() for how in ((0, 0, 200, 255), (9, 50, 150, 0x55))]
 
@@ -149,5 +201,6 @@ JOURNAL_TARGETS = (
     Target("blocks", _run_blocks, _block_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJB1"]),
     Target("pack", _run_pack, lambda: [b"\0\x09\x80" + b"".join(frames for _, frames in _parts())]),
     Target("order", _run_order, lambda: [encode_fetch(Fetch(request=3, time=5, end=9, prefixes=("/a",)))[8:]]),
+    Target("far_journal", _run_far_journal, _far_seeds, [b"\xc4", b"\xc5", b"q", b"granted"], runs=500),
     Target("columns", _run_columns, _column_seeds, [struct.pack("<i", -1), struct.pack("<i", 2**31 - 1)]),
 )

@@ -12,6 +12,7 @@ from hub.delivery import Role
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
+from hub.mesh.announcement import Announcement
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply, Request, Status
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once
@@ -93,11 +94,12 @@ def values_of(item: Item) -> list[Any]:
 class Room:
     """A core with a clock that the test puts forward."""
 
-    def __init__(self, limits: RequestLimits | None = None) -> None:
+    def __init__(self, limits: RequestLimits | None = None, hub_id: bytes = b"") -> None:
         self.woken = False
         self.alarm_ms: int | None = None
         self.now_ms = 0
-        self.core = Core(self._wake, CoreLimits(requests=limits or RequestLimits()), wake_at=self._wake_at)
+        asked = CoreLimits(requests=limits or RequestLimits())
+        self.core = Core(self._wake, asked, wake_at=self._wake_at, hub_id=hub_id)
         self.requests = self.core.requests
 
     def _wake(self) -> None:
@@ -120,6 +122,14 @@ class Room:
         self.core.attach(handler)
         if prefixes:
             at_once(self.requests.serving(handler, list(prefixes)))
+        return handler, outlet
+
+    def link(self, hub: bytes) -> tuple[Handler, FakePoster]:
+        """Attach a link to a hub of the mesh, which says that it is linked with this one."""
+        handler, outlet = self.join(role=Role.LINK)
+        self.core.link(handler, hub, lambda: None)
+        self.core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((self.core.mesh.hub, 1),)))
+        self.core.mesh.check(0.0)
         return handler, outlet
 
     def turn(self) -> None:

@@ -1,0 +1,372 @@
+"""The journals of other hubs: what is asked, what is made of each answer, and what other hubs are told of this one's.
+
+The other hubs are links of a core whose far sides are the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.delivery import Role
+from hub.errors import CloseCode, RejectedError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
+from hub.handler import Handler
+from hub.request_frame import Reply, Request, Status
+from hub.requests.directed import target_at
+from peers.journal.elsewhere import JournalElsewhere
+from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals
+from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
+from peers.wire.control import Notice, decode_notice, encode_notice
+from peers.wire.kinds import Kind
+from peers.wire.records import Commit, Fetch, Records, Stage, records_parts
+from tests.hub.requests.party import FakePoster, Room
+from tests.hub.rights.hall import policy_of
+
+HERE, THERE, OTHER = b"h" * 16, b"t" * 16, b"o" * 16
+
+_pack = msgspec.msgpack.encode
+
+
+class FakeJournal:
+    """Remembers what it was asked; the test answers."""
+
+    def __init__(self) -> None:
+        self.id = b"0123456789abcdef"
+        self.fetches: list[tuple[Fetch, Callable[[Any], None]]] = []
+
+    def fetch(self, fetch: Fetch, deliver: Callable[[Any], None]) -> Callable[[], None]:
+        """Read later."""
+        self.fetches.append((fetch, deliver))
+        return lambda: None
+
+
+class Bench:
+    """A hub with a link to another one, and a journal."""
+
+    def __init__(self) -> None:
+        self.room = Room(hub_id=HERE)
+        self.journal = FakeJournal()
+        self.journals = FarJournals(self.room.core, "here", lambda: self.room.now_ms, lambda: self.journal)  # type: ignore[arg-type,return-value]
+        self.outcomes: list[Any] = []
+        self.link, self.outlet = self._named(THERE, "there")
+
+    def _named(self, hub: bytes, name: str) -> tuple[Handler, FakePoster]:
+        linked = self.room.link(hub)
+        self.room.core.mesh.records[hub].name = name
+        return linked
+
+    def fetch(self, hub: str = "there", **fields: Any) -> Callable[[], None]:
+        """Ask for a piece."""
+        cancel = self.journals.fetch(Order(**({"request": 9, "hub": hub} | fields)), self.outcomes.append)
+        self.room.settle()
+        return cancel
+
+    def asked(self, outlet: FakePoster | None = None) -> tuple[Request, Order]:
+        """What the other hub was asked last."""
+        (item,) = (outlet or self.outlet).take()
+        assert isinstance(item, Request)
+        return item, decode_order(msgspec.msgpack.decode(item.values))
+
+    def answer(self, values: bytes, *, form: Form = "frame", status: int = Status.OK, flags: int = 0) -> Any:
+        """Ask, have the other hub answer, and return what became of that."""
+        self.fetch(form=form)
+        request, _ = self.asked()
+        self.room.answer(self.link, Reply(request.first, status, values, flags))
+        (outcome,) = self.outcomes
+        self.outcomes.clear()
+        assert self.journals.pending == 0
+        return outcome
+
+    def question(self, order: Any, link: Handler | None = None, first: int = 3) -> None:
+        """Let the other hub ask."""
+        value = encode_order(order) if isinstance(order, Order) else order
+        target = target_at(HERE, "journal")
+        self.room.ask(link or self.link, Request(target, first, 0, _pack(value)))
+
+    def told(self) -> Notice | bytes:
+        """What the other hub was answered."""
+        (item,) = self.outlet.take()
+        assert isinstance(item, Reply)
+        assert item.status == Status.OK
+        frame = msgspec.msgpack.decode(item.values, type=bytes)
+        return decode_notice(frame[8:]) if frame[4] == Kind.NOTICE else frame
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """One for each test."""
+    return Bench()
+
+
+def records(request: int = 9, journal: bytes = b"") -> bytes:
+    """An answer of a reader process."""
+    return encode_frame(Kind.RECORDS, b"".join(records_parts(Records(request, 1, 2, 0, 5, [b"block"], journal))))
+
+
+# For clients of this hub.
+
+
+def test_a_piece_is_one_request(bench: Bench) -> None:
+    """Of bounded size, without the name of the hub; it has its time beside what it waits for."""
+    bench.fetch(start=4, prefixes=("/a",), bytes=1 << 30, wait_ms=500, journal=b"x" * 16, form="json")
+    request, order = bench.asked()
+    assert request.target == target_at(THERE, "journal")
+    assert request.timeout_ms == 500 + ANSWER_MS
+    assert order == Order(9, 4, None, None, ("/a",), PIECE_BYTES, 500, "", b"x" * 16, "json", ())
+    bench.journals.fetch(Fetch(1, hub="there", bytes=5), bench.outcomes.append)
+    bench.room.settle()
+    assert bench.asked()[1] == Order(1, bytes=5)
+
+
+def test_its_answer_goes_on_as_it_is(bench: Bench) -> None:
+    """In each form."""
+    assert bench.answer(_pack(records())) == records()
+    assert bench.answer(_pack(records(journal=b"x" * 16))) == records(journal=b"x" * 16)
+    for form, body in (
+        ("json", b'{"type":"records","request":9,"start":0}'),
+        ("msgpack", _pack({"type": "records", "request": 9, "start": 0})),
+    ):
+        frame = encode_frame(Kind.RECORDS, body)
+        assert bench.answer(_pack(frame), form=form) == frame  # type: ignore[arg-type]
+
+
+def test_a_refusal_names_the_hub(bench: Bench) -> None:
+    """With code and offset; the request is the client's, whatever the other hub says."""
+    notice = Notice("error", request=1, code=4011, text="gone", offset=7)
+    outcome = bench.answer(_pack(encode_notice(notice)))
+    assert decode_notice(outcome[8:]) == Notice(
+        "error", request=9, code=4011, text="journal of hub 'there': gone", offset=7
+    )
+    long = bench.answer(_pack(encode_notice(Notice("confirmed", text="x" * 10_000))))
+    assert len(long) < 1_200
+    assert decode_notice(long[8:]).kind == "error"
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("frame", _pack(7)),
+        ("frame", b"\xc1"),
+        ("frame", _pack(b"")),
+        ("frame", _pack(b"\0" * 8)),
+        ("frame", _pack(records()[:-1])),
+        ("frame", _pack(records() + b"x")),
+        ("frame", _pack(records(8))),
+        ("frame", _pack(encode_frame(Kind.RECORDS, b"short"))),
+        ("frame", _pack(encode_frame(Kind.RECORDS, records()[8:], flags=1))),
+        ("frame", _pack(encode_frame(Kind.RECORDS, records()[8:], key=b"/a"))),
+        ("frame", _pack(encode_frame(Kind.CLOSE, records()[8:]))),
+        ("frame", _pack(encode_frame(Kind.NOTICE, b"\xc1"))),
+        ("frame", _pack(encode_frame(Kind.NOTICE, _pack({"kind": "other"})))),
+        ("json", _pack(records())),
+        ("json", _pack(encode_frame(Kind.RECORDS, b'{"type":"records","request":90,"start":0}'))),
+        ("json", _pack(encode_frame(Kind.RECORDS, b'{"type":"messages"}'))),
+        ("msgpack", _pack(encode_frame(Kind.RECORDS, _pack({"type": "records", "request": 8, "start": 0})))),
+        ("msgpack", _pack(encode_frame(Kind.RECORDS, b"\xc1"))),
+    ],
+)
+def test_what_is_no_answer(bench: Bench, form: Form, value: bytes) -> None:
+    """Does not reach the client: it is told that the other hub has said something else."""
+    outcome = bench.answer(value, form=form)
+    assert isinstance(outcome, RejectedError)
+    assert (outcome.code, outcome.text) == (CloseCode.JOURNAL_FAILED, "journal of hub 'there': that was no answer")
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (Status.FAILED, CloseCode.JOURNAL_FAILED),
+        (Status.NO_RESPONDER, CloseCode.TRY_AGAIN_LATER),
+        (Status.RESPONDER_GONE, CloseCode.TRY_AGAIN_LATER),
+        (Status.TIMED_OUT, CloseCode.TRY_AGAIN_LATER),
+        (Status.OVERFLOW, CloseCode.TRY_AGAIN_LATER),
+        (Status.NOT_ALLOWED, CloseCode.NOT_ALLOWED),
+        (Status.TOO_BIG, CloseCode.TOO_BIG),
+    ],
+)
+def test_a_request_that_fails(bench: Bench, status: Status, code: CloseCode) -> None:
+    """Is told with a code that says whether to ask again, and the name of the hub."""
+    outcome = bench.answer(_pack("why"), status=status)
+    assert (outcome.code, outcome.text) == (code, "journal of hub 'there': why")
+    for value in (_pack(7), b"\xc1", _pack("")):
+        assert bench.answer(value, status=status).text == "journal of hub 'there': that has failed"
+    assert bench.answer(BATCH_COUNT.pack(1) + _pack("why"), status=status, flags=FLAG_BATCH).text.endswith(": why")
+
+
+def test_several_that_fail_together(bench: Bench) -> None:
+    """When a link is lost, each is told."""
+    for request in range(1, 4):
+        bench.fetch(request=request)
+    bench.room.core.detach(bench.link, "lost")
+    bench.room.settle()
+    assert [(one.code, one.text) for one in bench.outcomes] == [
+        (CloseCode.TRY_AGAIN_LATER, "journal of hub 'there': the service was lost before it answered")
+    ] * 3
+
+
+def test_no_answer_in_time(bench: Bench) -> None:
+    """Is told as soon as the time is over."""
+    bench.fetch(wait_ms=1_000)
+    bench.room.later(ANSWER_MS)
+    assert bench.outcomes == []
+    bench.room.later(1_100)
+    assert [one.text for one in bench.outcomes] == ["journal of hub 'there': no answer in time"]
+
+
+def test_nobody_waits_any_more(bench: Bench) -> None:
+    """What is answered then is thrown away; the numbers of requests are not confused."""
+    cancel = bench.fetch()
+    request, _ = bench.asked()
+    cancel()
+    assert bench.journals.pending == 0
+    assert bench.answer(_pack(records())) == records()
+    bench.room.answer(bench.link, Reply(request.first, Status.OK, _pack(records())))
+    assert bench.outcomes == []
+
+
+def test_by_which_name(bench: Bench) -> None:
+    """Its own name or id is this hub's journal; an id wins over a name that looks like one."""
+    for own in ("here", HERE.hex()):
+        bench.fetch(own)
+        ((order, deliver),) = bench.journal.fetches
+        assert order.hub == ""
+        deliver(b"frame")
+        assert (bench.outcomes.pop(), bench.journal.fetches.pop()) == (b"frame", (order, deliver))
+    _, other = bench._named(OTHER, THERE.hex())
+    bench.fetch(THERE.hex())
+    assert bench.asked()[0].target == target_at(THERE, "journal")
+    assert other.take() == []
+    bench.room.core.mesh.records[OTHER].name = "there"
+    with pytest.raises(RejectedError) as caught:
+        bench.fetch("there")
+    assert caught.value.code == CloseCode.BAD_DATA
+    assert caught.value.text == (
+        f"2 hubs of the mesh have the name 'there': {OTHER.hex()}, {THERE.hex()}; say which of them by its id"
+    )
+
+
+# For other hubs.
+
+
+def test_another_hub_reads(bench: Bench) -> None:
+    """What the reader process makes is handed on as it is; an error as a notice."""
+    bench.question(Order(5, 3, form="msgpack"))
+    ((order, deliver),) = bench.journal.fetches
+    assert order == Order(5, 3, form="msgpack")
+    assert bench.outlet.take() == []
+    deliver(bytearray(records()))
+    bench.room.settle()
+    assert bench.told() == records()
+    bench.question(Order(5))
+    bench.journal.fetches[1][1](RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
+    bench.room.settle()
+    assert bench.told() == Notice("error", code=1013, text="busy")
+
+
+def test_what_is_asked_of_a_hub_without_a_journal(bench: Bench) -> None:
+    """Is refused, also where it reads that of a third one: nobody is asked for others' sake."""
+    bench.journal.id = b""
+    bench.question(Order(5))
+    assert bench.told() == Notice("error", code=1008, text="that hub has no journal of its own")
+    assert bench.journal.fetches == []
+
+
+@pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"})])
+def test_what_is_no_order(bench: Bench, order: Any) -> None:
+    """Is refused."""
+    bench.question(order)
+    told = bench.told()
+    assert isinstance(told, Notice)
+    assert told.code == CloseCode.BAD_DATA
+
+
+def test_too_many_wait(bench: Bench) -> None:
+    """One more is refused; each answer makes room."""
+    for number in range(ANSWERING_LIMIT):
+        bench.question(Order(5), first=number)
+    assert len(bench.journal.fetches) == ANSWERING_LIMIT
+    bench.question(Order(5), first=ANSWERING_LIMIT)
+    told = bench.told()
+    assert isinstance(told, Notice)
+    assert told.code == CloseCode.TRY_AGAIN_LATER
+    bench.journal.fetches[0][1](records())
+    bench.room.settle()
+    bench.outlet.take()
+    bench.question(Order(5), first=ANSWERING_LIMIT + 1)
+    assert len(bench.journal.fetches) == ANSWERING_LIMIT + 1
+
+
+def test_a_small_frame(bench: Bench) -> None:
+    """An answer fits into what the far side of the link takes: five times what is asked for is in it at most."""
+    bench.link.frame_limit_bytes = 64 * 1024
+    bench.question(Order(5))
+    ((order, _),) = bench.journal.fetches
+    assert 0 < 5 * order.bytes < 64 * 1024
+
+
+def test_what_a_link_may_take(bench: Bench) -> None:
+    """Is added to what others have said; what it has lost meanwhile it does not get."""
+    policy = policy_of('[roles.r]\nlink = { take = ["/a"], bring = [] }\n[users]\nuser = ["r"]\n')
+    bench.link.rights = policy.rights("user")
+    before = (("/b", True),)
+    bench.question(Order(5, granted=(before,)))
+    ((order, deliver),) = bench.journal.fetches
+    assert isinstance(order, Order)
+    assert order.granted == (before, (("/a", True),))
+    bench.question(Order(5, prefixes=("/a/",)), first=4)
+    assert bench.journal.fetches[1][0] == Order(5, prefixes=("/a/",))
+    bench.link.rights = policy_of('[roles.r]\nlink = {}\n[users]\nuser = ["r"]\n').rights("user")
+    deliver(records())
+    bench.room.settle()
+    told = bench.told()
+    assert isinstance(told, Notice)
+    assert (told.code, told.text) == (CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
+    bench.question(Order(5), first=6)
+    told = bench.told()
+    assert isinstance(told, Notice)
+    assert told.text == "take: nothing is granted to the link of user 'user'"
+
+
+def test_too_many_have_said_something(bench: Bench) -> None:
+    """A question that has been around is not read."""
+    policy = policy_of('[roles.r]\nlink = { take = ["/a"] }\n[users]\nuser = ["r"]\n')
+    bench.link.rights = policy.rights("user")
+    bench.question(Order(5, granted=((("/b", True),),) * GRANTED_LIMIT))
+    told = bench.told()
+    assert isinstance(told, Notice)
+    assert told.code == CloseCode.NOT_ALLOWED
+    assert "64 policies narrow this already" in told.text
+
+
+# A hub that reads the journal of another one.
+
+
+async def test_a_journal_elsewhere(bench: Bench) -> None:
+    """Can be read, and no more; it holds nobody up, and has nothing to tell."""
+    elsewhere = JournalElsewhere(bench.journals, "there")
+    elsewhere.fetch(Fetch(9), bench.outcomes.append)
+    bench.room.settle()
+    assert bench.asked()[1] == Order(9, bytes=PIECE_BYTES)
+    told: list[Any] = []
+    JournalElsewhere(bench.journals, "nobody").fetch(Fetch(9), told.append)
+    source, _ = bench.room.join(role=Role.CLIENT)
+    elsewhere.confirm(bench.room.core.routes.find("/a"), 1, told.append)
+    elsewhere.stage(source, Stage(1, "t", 0, b""), told.append)
+    elsewhere.commit(source, Commit(1, "t"), told.append)
+    assert [one.code for one in told] == [CloseCode.TRY_AGAIN_LATER, *[CloseCode.NOT_ALLOWED] * 3]
+    assert {one.text for one in told[1:]} == {
+        "this hub does not record; the journal of hub 'there' can be read here, and no more"
+    }
+    resumed = SimpleNamespace(times=0)
+
+    def resume() -> None:
+        resumed.times += 1
+
+    elsewhere.wait_room(resume)
+    elsewhere.forget_room(resume)
+    assert (resumed.times, elsewhere.position(), elsewhere.statistics()) == (1, None, None)
