@@ -59,6 +59,19 @@ def test_the_way() -> None:
     assert state.put(batch(12))
 
 
+def test_a_journal_that_cannot_be_joined() -> None:
+    """Is read for ever; what comes is live once the end was reached."""
+    state = Following(2, LIMIT, joins=False)
+    assert (state.want, state.is_live) == (Want.PIECE, False)
+    state.fetched(4, 6)
+    assert (state.want, state.is_live) == (Want.PIECE, False)
+    for _ in range(2):
+        state.fetched(6, 6)
+        assert (state.phase, state.want, state.is_live, state.is_joined) == (Phase.HISTORY, Want.MORE, True, False)
+    state.fetched(8, 9)
+    assert (state.want, state.is_live, state.position) == (Want.PIECE, True, 8)
+
+
 def test_nothing_between() -> None:
     """A subscription that begins where reading has ended is live at once."""
     assert live().phase is Phase.LIVE

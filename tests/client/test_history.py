@@ -37,6 +37,7 @@ class FakeAccess:
 
     def __init__(self, head: int, step: int = 4) -> None:
         self.id = JOURNAL
+        self.told = b""
         self.head = head
         self.step = step
         self.asked: list[Fetch] = []
@@ -56,7 +57,7 @@ class FakeAccess:
             raise instead
         following = max(start, min(start + self.step, self.head, fetch.end if fetch.end is not None else self.head))
         blocks = [block(start, *range(start, following))] if following > start else []
-        return Records(1, start, following, 0, self.head, blocks if instead is None else [instead])
+        return Records(1, start, following, 0, self.head, blocks if instead is None else [instead], self.told)
 
 
 class Bench:
@@ -231,6 +232,35 @@ async def test_another_journal() -> None:
     bench.access.id = b"another journal!"
     with pytest.raises(RejectedError, match="the hub has another journal than before"):
         await anext(records)
+
+
+async def test_the_journal_of_another_hub() -> None:
+    """Is asked for by its name; its own id is told, and meant from then on, whatever journal the hub itself has."""
+    bench = Bench(10, hub="b")
+    bench.access.told = b"of another hub!!"
+    assert await bench.values() == list(range(10))
+    assert {fetch.hub for fetch in bench.access.asked} == {"b"}
+    assert [fetch.journal for fetch in bench.access.asked] == [b"", *[b"of another hub!!"] * 2]
+    assert bench.history.hub == "b"
+
+
+async def test_another_hub_under_the_same_name() -> None:
+    """Reading does not go on in its journal."""
+    bench = Bench(100, hub="b")
+    bench.access.told = b"of another hub!!"
+    records = aiter(bench.history)
+    assert (await anext(records)).value == 0
+    bench.access.told = b"of a third hub!!"
+    with pytest.raises(RejectedError, match="the hub has another journal than before"):
+        async for _ in records:
+            pass
+
+
+async def test_a_hub_that_knows_its_own_journal_only() -> None:
+    """Would give that one, so what it gives is not taken."""
+    bench = Bench(10, hub="b")
+    with pytest.raises(RejectedError, match="of an earlier version, which cannot read the journal of 'b'"):
+        await bench.values()
 
 
 # With a hub.

@@ -205,6 +205,17 @@ async def test_a_fetch_of_another_journal(bench: Bench) -> None:
     await asking
 
 
+async def test_a_fetch_of_the_journal_of_another_hub(bench: Bench) -> None:
+    """Goes on over the next connection, whatever journal the hub has that is connected then."""
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7, hub="b")))
+    bench.access.disconnected(again=True)
+    connection = bench.connect(OTHER)
+    (sent,) = connection.sent
+    assert (sent.start, sent.hub) == (7, "b")
+    bench.access.receive(bench.records(start=7))
+    assert (await asking).start == 7
+
+
 # STAGE and COMMIT.
 
 

@@ -205,6 +205,13 @@ def test_every_layer_is_checked() -> None:
     assert error.source == "hub.toml"
 
 
+def test_two_journals() -> None:
+    """A hub has one of its own, or reads that of another one: the error names who says what."""
+    error = refusal(("hub.toml", {"journal": {"path": "a.db"}}), ("flag --journal-of", {"journal": {"of": "core"}}))
+    assert (error.source, error.key) == ("flag --journal-of", "journal.of")
+    assert "journal.path (hub.toml)" in error.reason
+
+
 def test_default_queue_above_the_largest() -> None:
     """The default queue may not be above what a client may wish for; the error names both and who set them."""
     error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))

@@ -26,7 +26,7 @@ from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
 from peers.journal.schema import Write
 from peers.journal.staging import Committed
-from peers.wire.records import Commit, Fetch, Records, Stage, decode_records
+from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
 from tests.journal.files import everything, opened, records
@@ -124,6 +124,17 @@ def beside(path: Path) -> list[str]:
 
 
 # Recording and reading.
+
+
+async def test_which_journal_is_meant(bench: Bench) -> None:
+    """Whoever asks is told the id; another one is refused, since the same offsets are other records there."""
+    await bench.confirmed(1)
+    assert (await bench.read()).journal == b""
+    assert (await bench.read(journal=b"")).journal == bench.journal.id
+    assert (await bench.read(journal=bench.journal.id)).next == 1
+    refused = await bench.fetch(journal=b"x" * 16)
+    assert isinstance(refused, RejectedError)
+    assert (refused.code, refused.text) == (CloseCode.GONE, REPLACED)
 
 
 async def test_recording(bench: Bench) -> None:

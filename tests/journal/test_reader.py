@@ -13,6 +13,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import HEADER, HEADER_BYTES, Frame, encode_frame, iterate_frames
 from peers.journal import reader
+from peers.journal.forms import Order
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, decode_records, encode_fetch
@@ -106,6 +107,14 @@ def test_gone(served: Served) -> None:
     notice = served.notice()
     assert (notice.request, notice.code, notice.offset) == (7, CloseCode.GONE, 0)
     assert notice.text == "offset 31 is behind the end of the journal, which is 30"
+
+
+def test_all_must_grant(served: Served) -> None:
+    """A topic that one of those who are asked does not grant is left out."""
+    mine, theirs = (("*", True),), (("/t/0", True), ("/t/1", False))
+    for granted, wanted in (((mine,), 30), ((mine, mine), 30), ((mine, theirs), 10), ((theirs, mine), 10), (((),), 0)):
+        served.ask(encode_fetch(Order(1, granted=granted)))
+        assert len(records(decode_records(served.answer().body).blocks)) == wanted
 
 
 def test_damage(path: Path, served: Served) -> None:
