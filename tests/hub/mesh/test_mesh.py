@@ -11,10 +11,12 @@ import pytest
 from hub.errors import RejectedError
 from hub.filter import Change
 from hub.limits import MeshLimits
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Served, Wanted
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.mesh import BURST, FORGET_S, OUTBID_LIMIT, SETTLE_S, Mesh
+from hub.names.claim import Announced
 from hub.origin import EPOCH_LIMIT, Origin
+from hub.tags.rule import Rule
 
 
 class Hub:
@@ -389,6 +391,17 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, left_out=7))  # that was done as it came
     assert a.mesh.statistics().left_out_total == 9
     assert a.mesh.records[b"c" * 16].left_out == 8
+
+
+def test_all_that_a_hub_wants_counts_together() -> None:
+    """Prefixes, rules, what it serves, and names: what is over the limit of one hub is left out, whatever it is."""
+    a, b = Hub(1, MeshLimits(hubs=3, neighbours=2, prefixes=4, prefixes_total=9)), Hub(2)
+    connect(a, b)
+    settle(a, b, now_s=0)
+    kinds = ("/1", Rule(("x",)), Served("/s"), Announced("org.n", (), 1, 1), "/2", Rule(("y",)))
+    a.mesh.hear(next(iter(a.links)), Announcement(b"c" * 16, 0, 1, "", (), kinds))
+    record = a.mesh.records[b"c" * 16]
+    assert (tuple(record.wants), record.left_out) == (kinds[:4], 2)
 
 
 def test_announcements_that_say_something_new_are_counted() -> None:
