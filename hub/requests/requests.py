@@ -220,8 +220,6 @@ class Requests:
         elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
-        elif is_directed(request):
-            self._ask_hub(asker, request, count, now_ms)
         elif handler.has_rights and (text := _not_granted(handler, request)):
             self.on_not_allowed(handler, text, count)
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
@@ -229,7 +227,10 @@ class Requests:
             asker.usage.refuse()
             self._fail(asker, request.first, count, Status.OVERFLOW, asker.usage.rejection(count).text)
         elif request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
-            self.hub_services.answer(handler, request, partial(self._reply_itself, asker, request))
+            if is_directed(request):
+                self._ask_hub(asker, request, count, now_ms)
+            else:
+                self.hub_services.answer(handler, request, partial(self._reply_itself, asker, request))
         else:
             self._ask_one(asker, request, count, now_ms)
         return None
@@ -516,9 +517,12 @@ def _ignore(_: Handler, __: str, ___: int) -> None:
 
 
 def _not_granted(handler: Handler, request: Request) -> str:
-    """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything."""
+    """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything.
+
+    What one hub asks another is no matter of rights to ask: hubs may, and nobody else.
+    """
     rights = handler.rights
-    if rights is None or rights.may_ask(request.target, as_peer=handler.is_peer):
+    if rights is None or rights.may_ask(request.target, as_peer=handler.is_peer) or is_directed(request):
         return ""
     if rights.is_admin and request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
         return ""

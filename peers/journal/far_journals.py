@@ -49,7 +49,7 @@ from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch
 
-__all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "FarJournals"]
+__all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "FarJournalStatistics", "FarJournals"]
 
 PIECE_BYTES: Final = 256 * 1024
 """Most of one piece, as a FETCH counts it: what else is on the links has to wait for 1.3 MiB at most, in the rare case
@@ -75,6 +75,19 @@ _CODES = {
     Status.FAILED: CloseCode.JOURNAL_FAILED,
 }
 """What a client is told for a status; for all others, that it may ask again."""
+
+
+class FarJournalStatistics(NamedTuple):
+    """What was asked of other hubs, and by them."""
+
+    pending: int
+    """Pieces of other journals that clients here wait for."""
+    asked_total: int
+    answering: int
+    """Pieces of this journal that other hubs wait for."""
+    answered_total: int
+    refused_total: int
+    """Questions of other hubs that were refused: this hub has no journal, too many wait, not granted, no question."""
 
 
 class _Asked(NamedTuple):
@@ -108,12 +121,15 @@ class FarJournals:
         self._next = 0
         # How many questions of other hubs are not answered.
         self._answering = 0
+        # How many pieces were asked for, and how many questions of other hubs were answered, and refused.
+        self._asked_total = self._answered_total = self._refused_total = 0
         core.requests.directed.add(_WHAT, Questions(self._answer, self._pass_on))
 
-    @property
-    def pending(self) -> int:
-        """How many pieces were asked for, and are neither answered nor cancelled."""
-        return len(self._asked)
+    def statistics(self) -> FarJournalStatistics:
+        """Return what was asked so far, and what waits."""
+        return FarJournalStatistics(
+            len(self._asked), self._asked_total, self._answering, self._answered_total, self._refused_total
+        )
 
     # For clients of this hub.
 
@@ -131,6 +147,7 @@ class FarJournals:
             return self._journal().fetch(order, deliver)
         order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES))
         number = self._number()
+        self._asked_total += 1
         self._asked[number] = _Asked(fetch.hub, order, deliver)
         request = Request(target_at(hub, _WHAT), number, order.wait_ms + ANSWER_MS, _packed(encode_order(order)))
         self._core.requests.ask(self._asking(), request, self._now_ms())
@@ -207,6 +224,7 @@ class FarJournals:
 
         def settle(outcome: bytes | bytearray | RejectedError) -> None:
             self._answering -= 1
+            self._answered_total += 1
             if link.rights is not rights:  # it may have waited for a minute
                 outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
             deliver(outcome)
@@ -215,6 +233,7 @@ class FarJournals:
         try:
             order = self._taken(link, value)
         except RejectedError as error:
+            self._refused_total += 1
             deliver(error)
             return
         self._answering += 1

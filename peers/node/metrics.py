@@ -115,6 +115,17 @@
 | `hub_shared_descriptors_limit` | gauge | | how many there may be |
 | `hub_shared_segments` | gauge | | segments of publishers |
 
+[Journals of other hubs](../docs/journal.md#the-journal-of-another-hub):
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_far_journals_pending` | gauge | | pieces of them that clients of this hub wait for |
+| `hub_far_journals_asked_total` | counter | | pieces that were asked for |
+| `hub_far_journals_answering` | gauge | | pieces of this hub's journal that other hubs wait for |
+| `hub_far_journals_answering_limit` | gauge | | how many there may be |
+| `hub_far_journals_answered_total` | counter | | questions of other hubs that went to the journal |
+| `hub_far_journals_refused_total` | counter | | questions of other hubs that were refused |
+
 With a journal:
 
 | name | type | labels | what |
@@ -153,6 +164,7 @@ from hub.overflow import Overflow
 from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from hub.settings import MeshSettings
+from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.node import Node
@@ -198,6 +210,7 @@ class HubCollector:
         yield from _requests(self._node.core.requests.statistics(), self._node.settings.requests.pending_total)
         yield from _names(self._node.core.names.statistics())
         yield from _shared(self._node)
+        yield from _far_journals(self._node.far_journals.statistics())
         journal = self._node.journal.statistics()
         if journal is not None:
             yield from _journal(journal)
@@ -456,6 +469,15 @@ def _shared(node: Node) -> Iterator[Metric]:
     yield _gauge("hub_shared_descriptors", "Descriptors of shared memory.", shared.descriptors.open)
     yield _gauge("hub_shared_descriptors_limit", "How many there may be.", shared.descriptors.limit)
     yield _gauge("hub_shared_segments", "Segments of publishers.", shared.segments)
+
+
+def _far_journals(statistics: FarJournalStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_far_journals_pending", "Pieces of journals of other hubs.", statistics.pending)
+    yield _counter("hub_far_journals_asked", "Pieces that were asked for.", statistics.asked_total)
+    yield _gauge("hub_far_journals_answering", "Pieces that other hubs wait for.", statistics.answering)
+    yield _gauge("hub_far_journals_answering_limit", "How many there may be.", ANSWERING_LIMIT)
+    yield _counter("hub_far_journals_answered", "Questions of other hubs.", statistics.answered_total)
+    yield _counter("hub_far_journals_refused", "Questions that were refused.", statistics.refused_total)
 
 
 def _journal(statistics: JournalStatistics) -> Iterator[Metric]:

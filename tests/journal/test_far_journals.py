@@ -79,7 +79,7 @@ class Bench:
         self.room.answer(self.link, Reply(request.first, status, values, flags))
         (outcome,) = self.outcomes
         self.outcomes.clear()
-        assert self.journals.pending == 0
+        assert self.journals.statistics().pending == 0
         return outcome
 
     def question(self, order: Any, link: Handler | None = None, first: int = 3) -> None:
@@ -121,6 +121,7 @@ def test_a_piece_is_one_request(bench: Bench) -> None:
     bench.journals.fetch(Fetch(1, hub="there", bytes=5), bench.outcomes.append)
     bench.room.settle()
     assert bench.asked()[1] == Order(1, bytes=5)
+    assert bench.journals.statistics() == (2, 2, 0, 0, 0)
 
 
 def test_its_answer_goes_on_as_it_is(bench: Bench) -> None:
@@ -223,7 +224,7 @@ def test_nobody_waits_any_more(bench: Bench) -> None:
     cancel = bench.fetch()
     request, _ = bench.asked()
     cancel()
-    assert bench.journals.pending == 0
+    assert bench.journals.statistics().pending == 0
     assert bench.answer(_pack(records())) == records()
     bench.room.answer(bench.link, Reply(request.first, Status.OK, _pack(records())))
     assert bench.outcomes == []
@@ -299,6 +300,7 @@ def test_too_many_wait(bench: Bench) -> None:
     bench.outlet.take()
     bench.question(Order(5), first=ANSWERING_LIMIT + 1)
     assert len(bench.journal.fetches) == ANSWERING_LIMIT + 1
+    assert bench.journals.statistics() == (0, 0, ANSWERING_LIMIT, 1, 1)
 
 
 def test_a_small_frame(bench: Bench) -> None:
