@@ -26,6 +26,7 @@ __all__ = [
     "Activity",
     "Assembly",
     "HandlerCounters",
+    "LinkFigures",
     "Snapshot",
     "Sort",
     "Total",
@@ -66,6 +67,21 @@ class UserHoldings(msgspec.Struct, frozen=True, kw_only=True):
     held_back_s: float
 
 
+class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hub says of its links to hubs of one name (`peers.node.traffic.LinkTraffic`). Others are ignored."""
+
+    hub: str
+    """Empty for several names."""
+    links: int
+    """How many are up."""
+    dropped: dict[str, int]
+    """By reason."""
+    waiting_s: float
+    lag_s: float | None
+    cost: int | None
+    path_changes: int
+
+
 class _Part(msgspec.Struct, frozen=True):
     hub: str
     at_s: float
@@ -75,6 +91,7 @@ class _Part(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
     users: tuple[UserHoldings, ...] = ()
+    links: tuple[LinkFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +106,23 @@ class Snapshot:
     memory_limit_bytes: int = 0
     users: tuple[UserHoldings, ...] = ()
     """Those who hold most, and the others together; empty where there are none, or the hub does not say."""
+    links: tuple[LinkFigures, ...] = ()
+    """By the name of the hub at their other end; empty where there are none, or the hub does not say."""
 
 
 class Assembly:
     """Puts the messages of one look at a hub together."""
 
-    __slots__ = ("_handlers", "_head", "_users")
+    __slots__ = ("_handlers", "_head", "_links", "_users")
 
     def __init__(self) -> None:
         # The hub and the time of the look that is being put together.
         self._head: tuple[str, float] = ("", -1.0)
         # The handlers of that look so far, without a gap; a part that is not the next one is passed over.
         self._handlers: list[HandlerCounters] = []
-        # The users of that look: its first part has them.
+        # The users and links of that look: its first part has them.
         self._users: tuple[UserHoldings, ...] = ()
+        self._links: tuple[LinkFigures, ...] = ()
 
     def feed(self, value: Any) -> Snapshot | None:
         """Take the value of one `$hub/statistics` message; return the snapshot that it completes.
@@ -118,15 +138,14 @@ class Assembly:
         if head != self._head:
             self._head = head
             self._handlers = []
-            self._users = part.users
+            self._users, self._links = part.users, part.links
         if part.first != len(self._handlers):
             return None
         self._handlers.extend(part.some)
         if len(self._handlers) < part.handlers:
             return None
-        return Snapshot(
-            part.hub, part.at_s, tuple(self._handlers), part.memory_bytes, part.memory_limit_bytes, self._users
-        )
+        memory = part.memory_bytes, part.memory_limit_bytes
+        return Snapshot(part.hub, part.at_s, tuple(self._handlers), *memory, self._users, self._links)
 
 
 class Activity(NamedTuple):

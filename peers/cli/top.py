@@ -1,8 +1,8 @@
 """`hub top`: a live table of a hub's handlers: who, which prefixes, how fast, what waits, what was lost.
 
 The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
-`peers.cli.rates`. Where the hub has users, a second table shows what those hold who hold most. On a terminal they are
-drawn in place, elsewhere they follow one another.
+`peers.cli.rates`. Where the hub has links, another table shows how these do; where it has users, one shows what those
+hold who hold most. On a terminal they are drawn in place, elsewhere they follow one another.
 """
 
 from __future__ import annotations
@@ -22,12 +22,23 @@ from rich.text import Text
 from hub.errors import CloseCode, ConnectionLostError
 from peers.cli.errors import FlagError
 from peers.cli.notices import Notices
-from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, Total, UserHoldings, activities, total
+from peers.cli.rates import (
+    Activity,
+    Assembly,
+    HandlerCounters,
+    LinkFigures,
+    Snapshot,
+    Sort,
+    Total,
+    UserHoldings,
+    activities,
+    total,
+)
 from peers.cli.texts import escaped
 from peers.cli.url import HubFlags
 from peers.client import Client, connect
 
-__all__ = ["handler_table", "top", "user_table"]
+__all__ = ["handler_table", "link_table", "top", "user_table"]
 
 _TOPIC = "$hub/statistics"
 
@@ -47,11 +58,11 @@ _WIDE_COLUMNS = 120
 _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
 
-_USER_ROWS = 6
-"""Users shown where the table is drawn in place: most of the terminal is for handlers."""
+_OTHER_ROWS = 6
+"""Users, and links, shown where the table is drawn in place: most of the terminal is for handlers."""
 
-_USER_FRAME_LINES = 3
-"""Lines of their table beside its rows: an empty one, title and header."""
+_OTHER_FRAME_LINES = 3
+"""Lines of their tables beside the rows: an empty one, title and header."""
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -83,18 +94,28 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> 
         if not live:
             async for before, now in pairs:
                 console.print(handler_table(now, activities(before, now, sort), wide=console.width >= _WIDE_COLUMNS))
-                if now.users:
-                    console.print(user_table(now.users))
+                for table in _other_tables(now):
+                    console.print(table)
                 if once:
                     return
         with Live(console=console, auto_refresh=False, screen=True) as screen:
             async for before, now in pairs:
-                users = now.users[:_USER_ROWS]
-                rows = max(1, console.height - _FRAME_LINES - (len(users) + _USER_FRAME_LINES if users else 0))
+                others = _other_tables(now, _OTHER_ROWS)
+                rows = console.height - _FRAME_LINES - sum(one.row_count + _OTHER_FRAME_LINES for one in others)
                 wide = console.width >= _WIDE_COLUMNS
                 found = activities(before, now, sort)
-                table = handler_table(now, found, limit_rows=rows, wide=wide)
-                screen.update(Group(table, user_table(users)) if users else table, refresh=True)
+                table = handler_table(now, found, limit_rows=max(1, rows), wide=wide)
+                screen.update(Group(table, *others), refresh=True)
+
+
+def _other_tables(now: Snapshot, most: int | None = None) -> list[Table]:
+    """Return the tables of links and of users, as far as there are any, each with at most so many rows."""
+    tables = []
+    if now.links:
+        tables.append(link_table(now.links[:most]))
+    if now.users:
+        tables.append(user_table(now.users[:most]))
+    return tables
 
 
 async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snapshot, Snapshot], None]:
@@ -169,11 +190,31 @@ def handler_table(
     return table
 
 
+def _plain_table(title: str) -> Table:
+    return Table(
+        title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
+    )
+
+
+def link_table(links: Sequence[LinkFigures]) -> Table:
+    """Return the table of how links do, by the name of the hub at their other end."""
+    table = _plain_table("links")
+    table.add_column("hub", no_wrap=True)
+    for header in ("up", "cost", "lag", "waiting", "dropped", "paths"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for one in links:
+        lag = "" if one.lag_s is None else f"{one.lag_s * 1000:,.0f} ms"
+        waiting = f"{one.waiting_s:,.0f} s" if one.waiting_s else ""
+        cost, dropped = "" if one.cost is None else f"{one.cost:,}", f"{sum(one.dropped.values()):,}"
+        name = Text(escaped(one.hub) or "(others)")
+        style = "" if one.links else "red"
+        table.add_row(name, f"{one.links:,}", cost, lag, waiting, dropped, f"{one.path_changes:,}", style=style)
+    return table
+
+
 def user_table(users: Sequence[UserHoldings]) -> Table:
     """Return the table of what users hold: a column for each resource that somebody holds."""
-    table = Table(
-        title="\nusers", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
-    )
+    table = _plain_table("users")
     resources = list(dict.fromkeys(resource for one in users for resource in one.held))
     table.add_column("user", no_wrap=True)
     for header in (*resources, "refused", "held back"):

@@ -10,7 +10,18 @@ import pytest
 from hub.errors import ProtocolError
 from hub.quotas.quotas import ShareStatistics
 from hub.statistics import HandlerStatistics
-from peers.cli.rates import Activity, Assembly, HandlerCounters, Snapshot, Sort, UserHoldings, activities, total
+from peers.cli.rates import (
+    Activity,
+    Assembly,
+    HandlerCounters,
+    LinkFigures,
+    Snapshot,
+    Sort,
+    UserHoldings,
+    activities,
+    total,
+)
+from peers.node.traffic import Carried, LinkTraffic
 
 
 def counters(number: int, **changes: Any) -> dict[str, Any]:
@@ -51,6 +62,19 @@ def names(rows: list[Activity]) -> list[int]:
 def test_the_counters_are_those_of_the_hub() -> None:
     """What the hub announces of a handler is understood, field by field."""
     assert set(HandlerCounters.__struct_fields__) == set(HandlerStatistics._fields)
+
+
+def test_the_figures_of_links_are_those_of_the_hub() -> None:
+    """What is shown of them is what the hub announces; and it is kept with the look."""
+    told = LinkTraffic("south", 1, Carried(path_changes=2), {"cut": 3}, 0, 0.0, 0.5, 4).fields()
+    assert set(LinkFigures.__struct_fields__) <= told.keys()
+    assembly = Assembly()
+    assert assembly.feed(part(1.0, 2, 0, counters(1)) | {"links": [told]}) is None
+    look = assembly.feed(part(1.0, 2, 1, counters(2)))
+    assert look is not None
+    assert look.links == (
+        LinkFigures(hub="south", links=1, dropped={"cut": 3}, waiting_s=0.0, lag_s=0.5, cost=4, path_changes=2),
+    )
 
 
 def test_the_holdings_are_those_of_the_hub() -> None:

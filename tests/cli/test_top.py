@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from peers.cli.rates import HandlerCounters, Snapshot, UserHoldings, activities
-from peers.cli.top import handler_table, user_table
+from peers.cli.rates import HandlerCounters, LinkFigures, Snapshot, UserHoldings, activities
+from peers.cli.top import handler_table, link_table, user_table
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, start, wait_subscribed
 from tests.cli.test_rates import counters
 
@@ -65,6 +65,25 @@ def test_users_are_shown_with_what_they_hold() -> None:
         "user connections queued bytes rules refused held back",
         "al\\u001b 2 5.0 MiB 7 1.5 s",
         "(1,200 others) 3 0 0.0 s",
+    ]
+
+
+def test_links_are_shown_with_how_they_do() -> None:
+    """One that is down is there, too, for a while; what is not known is left out."""
+    links = (
+        LinkFigures(
+            hub="so\x1b", links=1, dropped={"cut": 3, "missed": 4}, waiting_s=2.0, lag_s=0.0123, cost=5, path_changes=6
+        ),
+        LinkFigures(hub="", links=0, dropped={}, waiting_s=0.0, lag_s=None, cost=None, path_changes=0),
+    )
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(link_table(links))
+    assert [" ".join(line.split()) for line in console.export_text().splitlines()] == [
+        "",
+        "links",
+        "hub up cost lag waiting dropped paths",
+        "so\\u001b 1 5 12 ms 2 s 7 6",
+        "(others) 0 0 0",
     ]
 
 
