@@ -130,6 +130,14 @@ class RunningHub:
             raise BenchError(f"no {scheme}:// url of the hub is known: give one with --url")
         return found
 
+    @property
+    def publishers_url(self) -> str:
+        """Where publishers connect, which speak the hub's own protocol."""
+        return self.url("tcp")
+
+    def wait_wanted(self, topic: str) -> None:
+        """Do nothing: a subscription that is confirmed holds for what is published here."""
+
     def usage(self) -> Usage:
         """Return what it has used; all is 0 if its process is not known.
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import NoneType, TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -32,12 +32,12 @@ from peers.bench.bystanders import Bystanders
 from peers.bench.measurement import Measurement, Sample, Window, measured
 from peers.bench.plan import Plan
 from peers.bench.publisher import Publish, Published, Publisher, publish
-from peers.bench.running_hub import RunningHub
 from peers.bench.subscriber import Report, Reported, Subscribers, subscribe
+from peers.bench.usage import Usage
 from peers.bench.worker import Worker, raise_descriptor_limit
 from peers.wire.hello import QueueWish
 
-__all__ = ["QUIET_S", "Stage", "Told", "Watch"]
+__all__ = ["QUIET_S", "Measured", "Stage", "Told", "Watch"]
 
 QUIET_S = 2.0
 """A hub that has a message delivers it within this, or never."""
@@ -56,8 +56,38 @@ Told = Callable[[str], Watch]
 """Called before each measurement with what it is; returns whoever watches it."""
 
 
+class Measured(Protocol):
+    """What is measured: a hub, or several that act as one."""
+
+    def url(self, scheme: str) -> str:
+        """Return where subscribers connect that speak this."""
+
+    @property
+    def publishers_url(self) -> str:
+        """Where publishers connect."""
+
+    def wait_wanted(self, topic: str) -> None:
+        """Wait until what is published under a topic reaches those who have subscribed to it."""
+
+    def usage(self) -> Usage:
+        """Return what it has used."""
+
+    def forget_peak(self) -> None:
+        """Measure its peak of memory from now on."""
+
+    def wait_quiet(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Wait until it does (almost) nothing."""
+
+    def stop(self) -> None:
+        """End it, if it was started for this."""
+
+
 class Stage:
     """One benchmark, set up.
+
+    Args:
+        plan: What is asked for.
+        hub: What is measured; without it, the hub that the plan says.
 
     Attributes:
         plan: What was asked for.
@@ -65,9 +95,10 @@ class Stage:
         hub: The hub that is measured, from the beginning of the `with` statement.
     """
 
-    hub: RunningHub
+    hub: Measured
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, hub: Measured | None = None) -> None:
+        self._given = hub
         self.plan = plan.check()
         self.layout = plan.layout(secrets.token_hex(4))
         self._stack = ExitStack()
@@ -98,13 +129,16 @@ class Stage:
 
     def _set_up(self, stack: ExitStack) -> None:
         plan, placement = self.plan, self.plan.placement
-        self.hub = plan.find_hub(("tcp",) if plan.transport == "tcp" else ("tcp", "ws"), placement.hub)
-        stack.callback(self.hub.stop)
+        if self._given is not None:
+            self.hub = self._given
+        else:
+            self.hub = plan.find_hub(("tcp",) if plan.transport == "tcp" else ("tcp", "ws"), placement.hub)
+            stack.callback(self.hub.stop)
         if placement.load:
             stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
             os.sched_setaffinity(0, placement.load)
         raise_descriptor_limit()
-        url, publishers_url = self.hub.url(plan.transport), self.hub.url("tcp")
+        url, publishers_url = self.hub.url(plan.transport), self.hub.publishers_url
 
         def start(name: str, work: Callable[..., None], setup: object) -> Worker:
             worker = Worker(name, work, setup, placement.load)
@@ -118,6 +152,7 @@ class Stage:
             self._subscribers.append(start("subscriber", subscribe, subscribers))
         granted = [worker.take(QueueWish, _START_S) for worker in self._subscribers]
         self._window = self._fitting(granted[0]) if plan.window else 0
+        self.hub.wait_wanted(self.layout.topic(0))
         for number in range(plan.publishers):
             setup = Publisher(publishers_url, self.layout, self._board, number)
             self._publishers.append(start("publisher", publish, setup))

@@ -17,6 +17,11 @@ scenario = App(name="scenario", help="Benchmarks of several steps.")
 app.command(scenario)
 scenario.command("peers.cli.bench.y:y", name="y", help="Send pairs of numbers to an adding and a multiplying service.")
 scenario.command(
+    "peers.cli.bench.mesh:mesh",
+    name="mesh",
+    help="Send messages through hubs in a row, and measure what each hop takes.",
+)
+scenario.command(
     "peers.cli.bench.idle_peers:idle_peers",
     name="idle-peers",
     help="Measure what idle connections cost: a stream to one subscriber beside up to 1,000 others and 20 peer hubs.",
