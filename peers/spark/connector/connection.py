@@ -166,7 +166,8 @@ class Connection:
             JournalReplacedError: It is another one.
             PeerError: The hub has none, or cannot be reached.
         """
-        state = self.ask(lambda client: client.journal(timeout_s=self.access.timeout_s))
+        hub, timeout_s = self.access.hub, self.access.timeout_s
+        state = self.ask(lambda client: client.journal(hub=hub, timeout_s=timeout_s))
         check_journal(state.id, expected)
         return state
 
@@ -179,7 +180,12 @@ class Connection:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
 
         def work(client: BlockingClient) -> int:
-            history = client.read(start_time=moment, piece_bytes=_SMALLEST_PIECE_BYTES, timeout_s=self.access.timeout_s)
+            history = client.read(
+                start_time=moment,
+                piece_bytes=_SMALLEST_PIECE_BYTES,
+                hub=self.access.hub,
+                timeout_s=self.access.timeout_s,
+            )
             return next(piece.start for piece in history.pieces())
 
         return self.ask(work)
@@ -204,16 +210,17 @@ class Connection:
         retries = self.retries()
         while start < end:
             try:
-                client = self.client()
-                check_journal(client.hub.journal if client.hub is not None else b"", journal)
-                history = client.read(*prefixes, start=start, end=end, timeout_s=self.access.timeout_s)
+                hub, timeout_s = self.access.hub, self.access.timeout_s
+                history = self.client().read(*prefixes, start=start, end=end, hub=hub, timeout_s=timeout_s)
                 for piece in history.pieces():
+                    check_journal(piece.journal, journal)
                     _check_reach(piece.head, end)
                     for data in piece.blocks:
                         yield Block.parse(data, verify=False)
                     start = piece.next
                     retries.reset()
             except GoneError as error:
+                self.state(journal)  # else the offsets are those of another one
                 start = min(end, beyond_loss(start, error.first, lossy=lossy))
             except (PeerError, ClosedError, TimeoutError) as error:
                 self.failed(error)

@@ -65,6 +65,8 @@ class Access:
     token_file: str = ""
     """In place of the token: the path of a file with it, on each machine that runs a task. It is read for each
     connection, and stands in no plan."""
+    hub: str = ""
+    """Whose journal is read: the name or the id of a hub of the mesh; empty for that of the hub at `url`."""
 
 
 class Position(NamedTuple):
@@ -116,6 +118,7 @@ class SinkOptions:
 _ACCESS = ("url", "token", "tokenFile", "ca", "certificate", "key", "numRetries", "retryIntervalMs", "timeoutMs")
 _SOURCE = (
     *_ACCESS,
+    "hub",
     "topics",
     "startingOffsets",
     "endingOffsets",
@@ -191,6 +194,7 @@ class _Given:
             self._values.get("certificate", ""),
             self._values.get("key", ""),
             self._values.get("tokenfile", ""),
+            self._values.get("hub", ""),
         )
 
 

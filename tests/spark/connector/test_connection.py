@@ -167,6 +167,29 @@ class TestReading:
             self.read(connection, 20, 30)
 
 
+def test_another_hub(tmp_path: Path) -> None:
+    """Its journal is read as that of a hub that names it, or by its name; its id is the one that is compared."""
+    with (
+        HubWithJournal(tmp_path / "journal.db", "--name", "recording") as hub,
+        HubWithJournal(None, "--peer", hub.url, "--name", "near", "--journal-of", "recording") as near,
+    ):
+        hub.fill_numbers(50)
+        for of in ("", "recording"):  # the link may be on its way: that is tried again
+            connection = Connection(Access(near.url, hub=of))
+            state = connection.state()
+            assert state == Connection(Access(hub.url)).state()
+            assert connection.offset_at(0) == 0
+            blocks = list(connection.blocks(("",), 10, 50, journal=state.id))
+            assert [record.offset for block in blocks for record in block.records()] == list(range(10, 50))
+            with pytest.raises(JournalReplacedError):
+                list(connection.blocks(("",), 10, 50, journal=b"x" * 16))
+            with pytest.raises(JournalReplacedError):
+                list(connection.blocks(("",), 60, 70, journal=b"x" * 16))
+        with pytest.raises(RejectedError, match="no hub of the mesh has the name or the id 'nobody'"):
+            Connection(Access(near.url, hub="nobody")).state()
+    close_all()
+
+
 def test_times_are_resolved_by_the_hub(hub: HubWithJournal, connection: Connection) -> None:
     """To the first record that is not older; the end if all are."""
     hub.fill([("/a", 1)])

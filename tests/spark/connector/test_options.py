@@ -45,6 +45,7 @@ def test_values() -> None:
         "retryIntervalMs": "0",
         "timeoutMs": "1500",
         "token": "hush",
+        "hub": "Site-B",
         "decode": "JSON",
         "pushdown": "true",
     }
@@ -53,7 +54,7 @@ def test_values() -> None:
     assert (options.starting, options.ending) == (EARLIEST, Position("offset", 7))
     assert (options.max_offsets, options.partitions, options.fail_on_data_loss) == (10, 3, False)
     assert (options.access.num_retries, options.access.retry_interval_s, options.access.timeout_s) == (0, 0.0, 1.5)
-    assert options.access.token == "hush"
+    assert (options.access.token, options.access.hub) == ("hush", "Site-B")
     assert (options.decode, options.pushdown) == ("json", True)
 
 
@@ -120,6 +121,7 @@ def test_sink() -> None:
         ({"txnVersion": "1"}, "txnAppId and txnVersion go together"),
         ({"txnAppId": "", "txnVersion": "1"}, "is not a name of 1 to 255 bytes"),
         ({"topics": "/a"}, "option topics is for reading"),
+        ({"hub": "b"}, "option hub is for reading"),
     ],
 )
 def test_refusals_of_a_sink(options: dict[str, str], said: str) -> None:
