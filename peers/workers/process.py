@@ -34,7 +34,7 @@ class Process:
         OSError: It cannot be started: there are too many processes, or too little memory.
     """
 
-    __slots__ = ("_control_socket", "_link_socket", "_popen", "control", "number")
+    __slots__ = ("_control_socket", "_is_stopping", "_link_socket", "_popen", "control", "number")
 
     def __init__(self, number: int, functions: Functions) -> None:
         self.number = number
@@ -49,6 +49,8 @@ class Process:
             stack.pop_all()
         their_control.close()
         their_link.close()
+        self._is_stopping = False
+        """Whether it was told to stop: its link then ends before it does."""
         self.control = Control(functions)
         """What it may be asked."""
 
@@ -64,7 +66,17 @@ class Process:
         await daemon.node.loop.create_unix_connection(lambda: self.control, sock=self._control_socket)
         link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
         if link.lost is not None:
-            link.lost.add_done_callback(lambda _: self.control.close())
+            link.lost.add_done_callback(lambda _: self._end())
+
+    def stop(self, left_s: float) -> None:
+        """Let it stop, within so many seconds."""
+        self._is_stopping = True
+        self.control.tell("stop", left_s)
+
+    def _end(self) -> None:
+        """The link is gone: a worker that is not told to stop is of no use without it, or hangs."""
+        if not self._is_stopping:
+            self._popen.kill()
 
     def kill(self) -> None:
         """End it now, also if it is stopped."""

@@ -144,7 +144,7 @@ class Workers:
         if self._timer is not None:
             self._timer.cancel()
         for process in self._processes.values():
-            process.control.tell("stop", max(0.0, until_s - self._loop.time()))
+            process.stop(max(0.0, until_s - self._loop.time()))
         if self._watching:
             await asyncio.wait(self._watching, timeout=max(0.0, until_s - self._loop.time()) + _GRACE_S)
         for process in self._processes.values():

@@ -14,7 +14,7 @@ from hub.errors import CloseCode, RejectedError, RequestError
 from peers.client import Client
 from tests.daemon.conftest import StartProcess
 from tests.hubs.eventually import eventually
-from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_client import RawClient, numbered
 from tests.workers.conftest import SpreadClients, StartWorkers, is_worker, workers_of
 
 pytestmark = pytest.mark.timeout(120)
@@ -86,6 +86,42 @@ async def test_a_worker_that_dies_is_replaced(start_workers: StartWorkers, sprea
     assert two.statistics().connections == 1
     assert victim not in workers_of(hub.pid)
     assert len(workers_of(hub.pid)) == 2
+
+
+async def test_a_worker_that_hangs_is_replaced(start_workers: StartWorkers) -> None:
+    """It does not answer the core's PING: it is killed, also while it is stopped."""
+    hub = await start_workers("--limits-ping-after-s", "0.5", "--limits-ping-timeout-s", "0.5")
+    victim = (await hub.wait_logged("worker is up"))["pid"]
+    await hub.wait_logged("worker is up")
+    os.kill(victim, signal.SIGSTOP)
+    ended = await hub.wait_logged("worker ended")
+    assert (ended["pid"], ended["reason"]) == (victim, "killed by SIGKILL")
+    await hub.wait_logged("worker is up")
+    assert victim not in workers_of(hub.pid)
+
+
+async def test_a_client_may_take_the_time_there_is(start_workers: StartWorkers) -> None:
+    """A slow subscriber gets all that had waited for it when the hub was told to stop, though its link ends at once."""
+    hub = await start_workers("--queue-messages", "100000", "--limits-drain-s", "60")
+    slow = await RawClient.connect(hub.endpoints[0], receive_bytes=4096)
+    name = (await slow.greet()).name
+    await slow.subscribe("/flood")
+    while True:
+        publisher = await RawClient.connect(hub.endpoints[0])
+        if (await publisher.greet()).name == name:
+            break
+        publisher.close()
+    total = 20_000
+    await publisher.send(numbered("/flood", range(total), padding=1000))
+    await publisher.ping()
+    hub.signal(signal.SIGTERM)
+    assert await publisher.end() == (CloseCode.GOING_AWAY, "the hub stops")
+    await hub.wait_logged("connection closed")
+    publisher.close()
+    assert await slow.numbers_and_gaps(total) == list(range(total))
+    assert await slow.end() == (CloseCode.GOING_AWAY, "the hub stops")
+    slow.close()
+    assert (await hub.wait_ended())[0] == 0
 
 
 async def test_nobody_outlives_the_core(start_workers: StartWorkers) -> None:
