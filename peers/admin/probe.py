@@ -167,7 +167,7 @@ class _Found:
 
     def named(self) -> list[dict[str, Any]]:
         """Return rows of hubs that others have told of, and that have told nothing themselves."""
-        rows = []
+        rows: list[dict[str, Any]] = []
         for before, links in self._links.items():
             one = self._asked.reported.get(before)
             hops = 1 + (0 if one is None else one.report.hops)

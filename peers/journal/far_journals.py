@@ -151,7 +151,11 @@ class FarJournals:
         self._asked[number] = _Asked(fetch.hub, order, deliver)
         request = Request(target_at(hub, _WHAT), number, order.wait_ms + ANSWER_MS, _packed(encode_order(order)))
         self._core.requests.ask(self._asking(), request, self._now_ms())
-        return partial(self._asked.pop, number, None)
+        return partial(self._forget, number)
+
+    def _forget(self, number: int) -> None:
+        """Nobody waits for the answer to a question any more."""
+        self._asked.pop(number, None)
 
     def _find(self, of: str) -> bytes:
         """Return the id of the hub that has this id, or this name.

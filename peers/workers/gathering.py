@@ -149,10 +149,10 @@ class Gathering:
             if not one.done():
                 one.cancel()
                 self.silent_total += 1
-            elif (error := one.exception()) is None:
+            elif (failure := one.exception()) is None:
                 answers.append((name, one.result()))
-            elif not isinstance(error, PeerError):  # that is a worker that is gone
-                reasons.append(UsageError(str(error)))
+            elif not isinstance(failure, PeerError):  # that is a worker that is gone
+                reasons.append(UsageError(str(failure)))
         if not answers:
             raise reasons[0] if reasons else UsageError("no process of this hub has answered")
         return answers

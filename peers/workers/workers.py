@@ -37,7 +37,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.daemon.reloading import Reloading
 from peers.node.audit import By
-from peers.workers.control import Control
+from peers.workers.control import Control, Functions
 from peers.workers.gathering import Gathering, share_services
 from peers.workers.metrics import WorkerCounts
 from peers.workers.orders import Orders, of_worker, tree_of
@@ -170,7 +170,7 @@ class Workers:
             self._timer = self._loop.call_at(next_s, self._act)
 
     def _launch(self, number: int) -> None:
-        functions = {
+        functions: Functions = {
             "serves": partial(self._serves, number),
             "fails": partial(self._fails, number),
             "drained": partial(self._is_drained, number),
