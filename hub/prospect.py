@@ -35,7 +35,7 @@ class Prospect(NamedTuple):
 
     outcome: Outcome
     subscribers: int = 0
-    """How many get it here, peer hubs left out."""
+    """How many get it here: no peer hubs, and no leaves that are left to another hub."""
     onward: tuple[Handler, ...] = ()
     """The links on which it goes on."""
     barred: tuple[Handler, ...] = ()
@@ -55,7 +55,7 @@ def prospect(route: Route, source: Handler | None, mesh: Mesh[Handler]) -> Prosp
     leading = mesh.onward(mesh.hub if origin is None else origin.hub, route.far) if route.barred else ()
     return Prospect(
         Outcome.TAKEN,
-        len(route.near),
+        sum(not one.delivery.is_left for one in route.near),
         tuple(one for one in handlers if one.is_link),
         tuple(link for link in leading if link in route.barred),
     )

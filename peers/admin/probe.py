@@ -70,6 +70,7 @@ def probe(node: Node) -> Function:
 
         def end() -> None:
             timer.cancel()
+            asked.on_complete = None  # it knows of this function, which knows of it
             node.probes.end(asked)
             later.give(_rows(node, question.topic, asked))
 
@@ -183,7 +184,7 @@ class _Found:
         wanting = self._node.core.routes.find(topic).far
         on_the_way = passed(tree, wanting)
         hops = {self._node.id: 0}
-        rows = []
+        rows: list[dict[str, Any]] = []
         for hub, before in tree.items():
             if hub in on_the_way and hub != self._node.id:
                 hops[hub] = hops.get(before, 0) + 1

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from hub.frame import HEADER_BYTES
 from peers.wire.probe import ProbeReport, encode_probe
 
@@ -37,8 +39,13 @@ class Reports:
         self._waiting: deque[bytes] = deque()
 
     def tell(self, report: ProbeReport) -> bool:
-        """Tell the peer, as this turn ends or when it reads; return False if there is no room for it."""
+        """Tell the peer, as this turn ends or when it reads; return False if there is no room for it.
+
+        A far side that takes small frames only may be told without the links.
+        """
         frame = encode_probe(report)
+        if len(frame) - HEADER_BYTES > self._limit_bytes:
+            frame = encode_probe(msgspec.structs.replace(report, links=()))
         if len(self._waiting) >= WAITING_LIMIT or len(frame) - HEADER_BYTES > self._limit_bytes:
             return False
         self._waiting.append(frame)

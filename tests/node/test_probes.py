@@ -387,6 +387,14 @@ def test_a_hub_without_links() -> None:
     assert (asked.is_complete, asked.prospect.subscribers, asked.passage.links) == (True, 1, ())
 
 
+def test_a_leaf_that_is_left_to_another_hub(middle: Middle) -> None:
+    """Nothing goes there, so it does not count."""
+    leaf, _ = middle.turn.join("/a", role=Role.LEAF)
+    assert middle.asked().prospect.subscribers == 2
+    leaf.leave_out(left=True)
+    assert middle.asked().prospect.subscribers == 1
+
+
 def test_a_hub_without_a_mesh() -> None:
     """It gets what enters here, and is told of as of an earlier version; nothing that passes goes there."""
     middle = Middle()
