@@ -55,9 +55,9 @@ async def test_a_lost_connection_is_made_again_with_its_subscriptions(engine: En
     """)
     hub.drop_connections()
     await engine.evaluate("""
-        await until(() => count("open") === 2);
+        await until(() => count("open") >= 2);
         client.publish("/b", 1);
-        await until(() => got.length === 1);
+        await until(() => got.length >= 1);
     """)
     events = await engine.evaluate("return log")
     assert [event for event, *_ in events] == ["open", "close", "reconnecting", "open"]
@@ -71,7 +71,7 @@ async def test_code_and_reason_of_a_close_are_told(engine: Engine, hub: Scripted
     """Why the hub closed is the reader's to know; the client comes back nevertheless."""
     await engine.evaluate("await start().ready()")
     await hub.close_connections(4008, "queue of 8192 messages full")
-    events = await engine.evaluate("await until(() => count('open') === 2); return log")
+    events = await engine.evaluate("await until(() => count('open') >= 2); return log")
     assert events[1] == ["close", 4008, "queue of 8192 messages full"]
 
 
@@ -86,7 +86,7 @@ async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub)
     ]
     for count, (code, reason, _) in enumerate(reasons, 2):
         await hub.close_connections(code, reason)
-        await engine.evaluate("await until(() => count('open') === number)", number=count)
+        await engine.evaluate("await until(() => count('open') >= number)", number=count)
     delays = await engine.evaluate("return log.filter(([event]) => event === 'reconnecting').map(([, delay]) => delay)")
     assert delays == [delay for _, _, delay in reasons]
 
@@ -97,7 +97,7 @@ async def test_ready_during_a_reconnect_waits_for_the_next_greeting(engine: Engi
     hub.refused_connections = 1
     hub.drop_connections()
     state = await engine.evaluate("""
-        await until(() => count("close") === 1);
+        await until(() => count("close") >= 1);
         await client.ready();
         return [count("open"), client.statistics().state, client.statistics().connections];
     """)
@@ -152,7 +152,7 @@ async def test_a_hub_that_does_not_answer_is_given_up(engine: Engine, hub: Scrip
         """
         await start({silenceMs: 5, answerMs: 200}).ready();
         const sinceOpen = () => log.slice(log.findIndex(([name]) => name === "open")).map(([name]) => name);
-        await until(() => sinceOpen().includes("close") && count("open") === 2);
+        await until(() => sinceOpen().includes("close") && count("open") >= 2);
         return log[log.findIndex(([name]) => name === "open") + 1];
         """
     )
@@ -167,7 +167,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_given_up(engine: Engine
             """
             globalThis.url = silent;
             start({answerMs: 50});
-            await until(() => count("close") === 2);
+            await until(() => count("close") >= 2);
             client.close();
             return log[0];
             """,
@@ -183,7 +183,7 @@ async def test_nonsense_from_the_hub_is_an_error_and_no_end(engine: Engine, hub:
     await hub.send_text(text)
     await hub.send(type="of a later hub", field=1)
     await hub.send(type="messages", topic="/a", values=[1], field="of a later hub")
-    result = await engine.evaluate("await until(() => got.length === 1); return log")
+    result = await engine.evaluate("await until(() => got.length >= 1); return log")
     assert [event for event, *_ in result] == ["open", "error"]
     assert result[1][1]["code"] == 1007
 
@@ -215,15 +215,20 @@ async def test_closing_sends_what_is_due_and_is_final(engine: Engine, hub: Scrip
 
 async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engine, hub: ScriptedHub) -> None:
     """No attempt follows; what was kept for the next connection is rejected and counted."""
-    await engine.evaluate("await start({backoff: {baseMs: 20, random: () => 1}}).ready()")
+    await engine.evaluate("""
+        await start({backoff: {baseMs: 20, random: () => 1}}).ready();
+        client.on("reconnecting", () => {
+          client.publish("/a", 1);
+          const outcome = failure(() => client.publish("/a", 2, {confirm: true}));
+          globalThis.ending = client.close().then(() => outcome);
+        });
+    """)
     hub.drop_connections()
     result = await engine.evaluate("""
-        await until(() => count("reconnecting") === 1);
-        client.publish("/a", 1);
-        const outcome = failure(() => client.publish("/a", 2, {confirm: true}));
-        await client.close();
+        await until(() => count("reconnecting") >= 1);
+        const outcome = await ending;
         await new Promise((resolve) => setTimeout(resolve, 60)); // past the delay: the attempt would have been made
-        return [(await outcome).code, client.statistics().discardedMessages, log.map(([event]) => event)];
+        return [outcome.code, client.statistics().discardedMessages, log.map(([event]) => event)];
     """)
     assert result == [1000, 2, ["open", "close", "reconnecting", "close"]]
     await hub.wait_until(lambda hub: hub.live_connections == 0)
@@ -288,7 +293,7 @@ async def test_a_network_or_a_reader_that_is_back_ends_the_waiting(
     delays = await blank_page.evaluate(f"""
         const parts = [0, 0, 1, 0.00001];
         start({{backoff: {{baseMs: 900000, capMs: 3600000, random: () => parts.shift() ?? 0}}}});
-        await until(() => count("reconnecting") === 3);
+        await until(() => count("reconnecting") >= 3);
         {event};
         await client.ready();
         return log.filter(([name]) => name === "reconnecting").map(([, delay]) => delay);

@@ -91,7 +91,7 @@ async def test_what_the_hub_tells_later(node: Node, hub: ScriptedHub) -> None:
     await hub.send(type="name", name="a.b", standing="queued", text="for now")
     await hub.send(type="name", name="a.c", standing="lost", text="long gone")
     result = await node.evaluate("""
-        await until(() => count("error") === 1);
+        await until(() => count("error") >= 1);
         const unowned = await failure(() => claims[0].whenOwned());
         return {unowned, stand: claims.map(({standing, reason}) => [standing, reason])};
     """)
@@ -116,7 +116,7 @@ async def test_names_are_claimed_again(node: Node, hub: ScriptedHub) -> None:
     assert words[2:] == words[:2]
     assert words[0] == {"type": "claim", "name": "a.a", "labels": ["x"], "queue": False}
     result = await node.evaluate("""
-        await until(() => count("error") === 1);
+        await until(() => count("error") >= 1);
         await claims[0].whenOwned();
         return claims.map(({standing, reason}) => [standing, reason]);
     """)

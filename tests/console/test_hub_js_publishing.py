@@ -107,7 +107,7 @@ async def test_an_unconfirmed_publish_that_is_refused_is_told_by_the_event(engin
     events = await engine.evaluate("""
         await start().ready();
         client.publish("$hub/x", 1);
-        await until(() => count("error") === 1);
+        await until(() => count("error") >= 1);
         return [log.at(-1), client.statistics().errors];
     """)
     assert events == [["error", {"name": "HubError", "code": 1008, "text": "no"}], 1]
@@ -147,7 +147,7 @@ async def test_the_buffer_is_bounded_while_there_is_no_connection(engine: Engine
     hub.refused_connections = 1
     result = await engine.evaluate("""
         start({outboundBytes: 10000, backoff: {baseMs: 3600000, capMs: 3600000, random: () => 1}});
-        await until(() => count("reconnecting") === 1);
+        await until(() => count("reconnecting") >= 1);
         let taken = 0;
         let thrown = null;
         while (thrown === null) {

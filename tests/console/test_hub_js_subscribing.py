@@ -20,7 +20,7 @@ async def test_a_message_is_given_once_to_each_subscription_that_matches(engine:
         ["/a", "/ab", "/a/b", "/c"].forEach((topic, index) => client.publish(topic, index));
         client.subscribe("/end", collect);
         client.publish("/end", 0);
-        await until(() => got.length === 1);
+        await until(() => got.length >= 1);
         return seen;
     """)
     assert result["one"] == [["/a", 0], ["/ab", 1], ["/a/b", 2]]
@@ -103,7 +103,7 @@ async def test_a_prefix_refused_after_a_reconnect_costs_the_others_nothing(engin
     hub.refusals["/b"] = (1008, "no longer")
     hub.drop_connections()
     result = await engine.evaluate("""
-        await until(() => count("error") === 1);
+        await until(() => count("error") >= 1);
         await client.publish("/c", 1, {confirm: true});
         return [subscriptions.map(({active}) => active), got, log.at(-1)[1].text, client.statistics().prefixes];
     """)
@@ -131,7 +131,7 @@ async def test_a_callback_that_throws_harms_nobody_else(engine: Engine) -> None:
         await other.confirmed;
         client.publish("/a", 1);
         client.publish("/a", 2);
-        await until(() => got.length === 2);
+        await until(() => got.length >= 2);
         return [got, log.slice(1)];
     """)
     errors = [["error", {"name": "RangeError", "code": None, "text": f"no {number}"}] for number in (1, 2)]
@@ -149,7 +149,7 @@ async def test_what_the_hub_dropped_is_told_at_its_place(engine: Engine, hub: Sc
     await hub.send(type="dropped", count=40)
     await hub.send(type="messages", topic="/a", values=[43])
     result = await engine.evaluate("""
-        await until(() => got.length === 4);
+        await until(() => got.length >= 4);
         return [got, client.statistics().droppedMessages, client.statistics().receivedMessages];
     """)
     assert result == [[["/a", 1], ["/a", 2], ["dropped", 40], ["/a", 43]], 40, 3]
@@ -242,6 +242,6 @@ async def test_many_prefixes_travel_in_several_messages(engine: Engine, hub: Scr
         start();
         await client.subscribe(Array.from({length: 10000}, (_, number) => `/p/${number}/`), collect).confirmed;
         client.publish("/p/9999/x", 1);
-        await until(() => got.length === 1);
+        await until(() => got.length >= 1);
     """)
     assert [len(message["prefixes"]) for message in hub.of_type("subscribe")] == [1000] * 10

@@ -28,7 +28,7 @@ async def test_a_text_is_shown_first(engine: Engine, hub: ScriptedHub) -> None:
         "start({token, narrow: true}); client.subscribe('/a', collect); await client.ready()", token=SECRET
     )
     hub.drop_connections()
-    await engine.evaluate("await until(() => count('open') === 2)")
+    await engine.evaluate("await until(() => count('open') >= 2)")
     assert hellos(hub) == [{"type": "hello", "token": SECRET, "narrow": True}] * 2
     for number in (1, 2):
         assert next(message for on, message in hub.received if on == number)["type"] == "hello"
@@ -53,25 +53,27 @@ async def test_a_function_is_asked_for_each_connection(engine: Engine, hub: Scri
     await engine.evaluate(f"{TOKENS} start({{token: {function}}}); client.publish('/a', 1); await client.ready()")
     for count in (2, 3):
         hub.drop_connections()
-        await engine.evaluate("await until(() => count('open') === number)", number=count)
+        await engine.evaluate("await until(() => count('open') >= number)", number=count)
     assert [hello["token"] for hello in hellos(hub)] == [f"{SECRET}{number}" for number in (1, 2, 3)]
     assert [message["topic"] for _, message in hub.received if message["type"] == "publish"] == ["/a"]
 
 
 @pytest.mark.parametrize(
-    ("function", "name"),
+    ("function", "name", "answer_ms"),
     [
-        (f"() => {{ throw new RangeError('{SECRET}') }}", "RangeError"),
-        (f"async () => {{ throw '{SECRET}' }}", "string"),
-        ("() => 7", "TypeError"),
-        ("() => new Promise(() => {})", "Error"),
+        (f"() => {{ throw new RangeError('{SECRET}') }}", "RangeError", 60_000),
+        (f"async () => {{ throw '{SECRET}' }}", "string", 60_000),
+        ("() => 7", "TypeError", 60_000),
+        ("() => new Promise(() => {})", "Error", 2_000),  # the next attempt must be through in this time, too
     ],
 )
-async def test_a_function_that_fails(engine: Engine, hub: ScriptedHub, function: str, name: str) -> None:
+async def test_a_function_that_fails(
+    engine: Engine, hub: ScriptedHub, function: str, name: str, answer_ms: int
+) -> None:
     """It is told, without what it has raised, and tried again as if the hub were away."""
     await engine.evaluate(f"""
         {TOKENS}
-        start({{token: () => asked++ ? "{SECRET}" : ({function})(), answerMs: 200, backoff: {{baseMs: 1}}}});
+        start({{token: () => asked++ ? "{SECRET}" : ({function})(), answerMs: {answer_ms}, backoff: {{baseMs: 1}}}});
         await client.ready();
     """)
     events = await engine.evaluate("return log")
@@ -122,7 +124,7 @@ async def test_a_renewal_that_is_refused(engine: Engine, hub: ScriptedHub) -> No
     """It is told by the event, and the connection goes on."""
     hub.until = 0.01
     hub.refusals[f"{SECRET}2"] = (4401, "not recognised")
-    await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') === 1)")
+    await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
     error = (await engine.evaluate("return log.filter(([event]) => event === 'error')"))[0][1]
     assert (error["code"], error["text"]) == (4401, "not recognised")
     assert await engine.evaluate("return client.statistics().state") == "open"
@@ -133,7 +135,7 @@ async def test_a_hub_that_does_not_let_it_in(engine: Engine, hub: ScriptedHub, c
     """A client with a text says so and stops; whoever calls it later is told the same."""
     await engine.evaluate("await start({token}).ready()", token=SECRET)
     await hub.close_connections(code, "not you")
-    await engine.evaluate("await until(() => count('error') === 1)")
+    await engine.evaluate("await until(() => count('error') >= 1)")
     result = await engine.evaluate("""
         return [
           client.statistics().state,
@@ -152,7 +154,7 @@ async def test_a_hub_that_does_not_let_it_in(engine: Engine, hub: ScriptedHub, c
 async def test_one_more_attempt_with_a_fresh_token(engine: Engine, hub: ScriptedHub) -> None:
     """With a function, 4401 leads to one more connection; if its token is not known either, the client stops."""
     hub.closes_hello = (4401, "not recognised")
-    await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') === 1)")
+    await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
     assert [hello["token"] for hello in hellos(hub)] == [f"{SECRET}1", f"{SECRET}2"]
     assert await engine.evaluate("return client.statistics().state") == "closed"
 
@@ -162,5 +164,5 @@ async def test_a_token_that_was_taken_counts_anew(engine: Engine, hub: ScriptedH
     await engine.evaluate(f"{TOKENS} await start({{token: numbered}}).ready()")
     for count in (2, 3, 4):
         await hub.close_connections(4401, "it has ended")
-        await engine.evaluate("await until(() => count('open') === number)", number=count)
+        await engine.evaluate("await until(() => count('open') >= number)", number=count)
     assert len(hellos(hub)) == 4

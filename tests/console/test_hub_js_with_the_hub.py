@@ -31,7 +31,7 @@ async def test_values_of_all_kinds_come_back_as_they_were(node: Node, real_hub: 
         start({name: "round trip"});
         await client.subscribe("/kinds/", collect).confirmed;
         for (const value of values) client.publish("/kinds/x", value);
-        await until(() => got.length === values.length);
+        await until(() => got.length >= values.length);
         return got;
         """,
         values=values,
@@ -55,7 +55,7 @@ async def test_many_values_on_many_topics_arrive_in_order(node: Node, real_hub: 
           const sent = client.publish(`/many/${value % 100}`, value, {confirm: value % 1000 === 999});
           if (sent) await sent;
         }
-        await until(() => got.length === 1);
+        await until(() => got.length >= 1);
         return {next, wrong, dropped: client.statistics().droppedMessages};
     """)
     assert result == {"next": 50_000, "wrong": 0, "dropped": 0}
@@ -86,7 +86,7 @@ async def test_too_many_prefixes_are_refused_and_the_others_stay(node: Node) -> 
             const late = client.subscribe("/e", collect);
             await late.confirmed;
             for (const topic of ["/a", "/c", "/d", "/e"]) client.publish(topic, 0);
-            await until(() => got.length === 2);
+            await until(() => got.length >= 2);
             return [refused.code, good.active, bad.active, late.active, got.map(([topic]) => topic)];
         """)
     assert result == [1008, True, False, True, ["/a", "/e"]]
@@ -101,7 +101,7 @@ async def test_a_restarted_hub_is_found_again(node: Node) -> None:
         port = hub.port
     await node.evaluate("await until(() => count('reconnecting') > 0); client.publish('/a', 'kept')")
     with run_hub(port=port):
-        result = await node.evaluate("await until(() => got.length === 1); return [got, log[1][1], count('open')]")
+        result = await node.evaluate("await until(() => got.length >= 1); return [got, log[1][1], count('open')]")
     assert result == [[["/a", "kept"]], 1001, 2]
 
 
@@ -129,7 +129,7 @@ async def test_every_message_is_received_or_told_as_dropped(node: Node, real_hub
         assert json.loads(await publisher.recv())["type"] == "pong"
     flag.touch()
     result = await node.evaluate("""
-        await until(() => got.length === 1);
+        await until(() => got.length >= 1);
         return {numbers, dropped: client.statistics().droppedMessages};
     """)
     assert result["dropped"] > 0
