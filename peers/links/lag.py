@@ -74,7 +74,7 @@ class Lag:
     def answer(self, token: bytes, now_s: float) -> None:
         """The far side has answered a PING; one that is none of these is passed over."""
         if self._asked_s is not None and token == self._token:
-            self.round_trip_s = now_s - self._asked_s
+            self.round_trip_s = round(now_s - self._asked_s, 6)
             self._asked_s = None
 
     def lag_s(self, now_s: float) -> float | None:

@@ -5,7 +5,7 @@ batches:  [origin A][origin A][origin B]  ─▶  ORIGIN A, frames, frames, ORIG
 ```
 
 Owner: one connection. Invariant: the far side knows the origin of everything that it is sent. Cost: a comparison a
-batch, and a frame of 28 bytes where the origin changes; messages are written as they came. A write is counted in 60 ns.
+batch, and a frame of 28 bytes where the origin changes; messages are written as they came. A write is counted in 70 ns.
 """
 
 from __future__ import annotations
@@ -41,14 +41,18 @@ class Onward:
 
     def count(self, frames: list[bytes]) -> list[bytes]:
         """Return the same frames, which are about to be written."""
-        self.written_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+        self.written_bytes += sum(map(len, frames))
         return frames
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as frames, with ORIGIN where it changes."""
         if len(batches) == 1 and batches[0].origin is self._said:  # most often
-            return self.count(self._render(batches))
-        frames: list[bytes] = []
+            frames = self._render(batches)
+            if len(frames) == 1:  # as `count`, which is a call
+                self.written_bytes += len(frames[0])
+                return frames
+            return self.count(frames)
+        frames = []
         for origin, some in groupby(batches, _origin):
             if origin != self._said:
                 frames.append(encode_origin(origin))

@@ -171,7 +171,7 @@ class FrameBuffer:
         self.has_more = True
 
     def feed_counted(self, data: bytes) -> None:
-        """Take what was read, and count it: 40 ns more for each read, which is why others than links do not pay it."""
+        """Take what was read, and count it: 45 ns more for each read, which is why others than links do not pay it."""
         self.fed_bytes += len(data)
         if self.data or self._later or self._held:
             self._later.append((data, 0))
