@@ -19,7 +19,7 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import structlog
@@ -167,11 +167,12 @@ class Daemon:
         self._servers.append(server)
         self.endpoints.append(bound)
 
-    async def stop(self, until_s: float | None = None) -> None:
+    async def stop(self, until_s: float | None = None, others: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop accepting, take what was sent, write out what is queued within the grace period, close with 1001.
 
         Args:
             until_s: When the grace period ends, of the loop's clock; `limits.drain_s` from now if it is not said.
+            others: Waits for the other processes of this hub, once those were heard who publish here.
         """
         node = self.node
         node.draining = True
@@ -185,6 +186,9 @@ class Daemon:
         await self.settle()
         await stopping.hear()
         await self.settle()
+        if others is not None:
+            await others()
+            await self.settle()
         await stopping.close()
         if self._tick is not None:
             self._tick.cancel()

@@ -55,8 +55,11 @@ class Crew(Protocol):
     def reload(self) -> None:
         """Let them take over what the daemon has taken over."""
 
+    def begin_stop(self, until_s: float) -> None:
+        """Let them hear who publishes there, and close these, within the time that ends then, of the loop's clock."""
+
     async def stop(self, until_s: float) -> None:
-        """Let them stop, within the time that ends then, of the loop's clock."""
+        """Let them stop, once that is done, within the time that ends then, of the loop's clock."""
 
 
 class NoCrew:
@@ -74,6 +77,9 @@ class NoCrew:
 
     def reload(self) -> None:
         """Nobody needs to know."""
+
+    def begin_stop(self, until_s: float) -> None:
+        """Nobody has to."""
 
     async def stop(self, until_s: float) -> None:
         """Nobody has to stop."""
@@ -153,8 +159,8 @@ async def _serve(
             await reloading.cancel()
             await draining.cancel()
             until_s = loop.time() + daemon.node.settings.limits.drain_s
-            await crew.stop(until_s)
-            await daemon.stop(until_s)
+            crew.begin_stop(until_s)
+            await daemon.stop(until_s, lambda: crew.stop(until_s))
 
 
 @asynccontextmanager

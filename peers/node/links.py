@@ -31,7 +31,7 @@ each hub there are at most one link that stands and one that waits for its place
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final, Protocol
 
@@ -99,7 +99,7 @@ class Links:
         later: Calls a function after this turn of the loop.
     """
 
-    __slots__ = ("_keepalive", "_later", "_links", "_own_id", "_tokens", "_trials")
+    __slots__ = ("_keepalive", "_later", "_links", "_own_id", "_sweeps", "_tokens", "_trials")
 
     def __init__(self, own_id: bytes, keepalive: Keepalive, later: Callable[[Callable[[], object]], object]) -> None:
         self._own_id = own_id
@@ -109,6 +109,8 @@ class Links:
         """The link that stands to each hub, by the id of that hub; removed when the link is over."""
         self._trials: dict[bytes, _Trial] = {}
         """The trial between two links to a hub, by its id: from the HELLO of the newer link until it is decided."""
+        self._sweeps: dict[bytes, tuple[set[bytes], Callable[[], object]]] = {}
+        """PINGs to several hubs, by their token: those that have not answered, and what is called once all have."""
         self._tokens = count(1)
         """Contents of PINGs; each is used once, so that no late answer counts for another trial."""
 
@@ -152,6 +154,30 @@ class Links:
         if trial is not None and trial.older is link and trial.token == token:
             self._end_trial(trial)
             trial.newer.refuse(CloseCode.ALREADY_CONNECTED, _already(hub_id))
+        if token in self._sweeps:
+            self._swept(token, hub_id)
+
+    def sweep(self, hubs: Iterable[bytes], act: Callable[[], object]) -> None:
+        """Send a PING over links, and call `act` once each is answered, or gone.
+
+        By then all is here that the far sides had written before they heard of it, and they have all that was written
+        to them before, unless it waits in a queue.
+        """
+        token = next(self._tokens).to_bytes(_TOKEN_BYTES)
+        asked = {hub: link for hub in hubs if (link := self._links.get(hub)) is not None}
+        if not asked:
+            self._later(act)
+            return
+        self._sweeps[token] = (set(asked), act)
+        for link in asked.values():
+            link.ask(token)
+
+    def _swept(self, token: bytes, hub_id: bytes) -> None:
+        hubs, act = self._sweeps[token]
+        hubs.discard(hub_id)
+        if not hubs:
+            del self._sweeps[token]
+            act()
 
     def remove(self, hub_id: bytes, link: Link) -> bool:
         """Forget a link that is over; return whether it was the one that stood.
@@ -164,6 +190,8 @@ class Links:
         if self._links.get(hub_id) is not link:
             return False
         del self._links[hub_id]
+        for token in list(self._sweeps):
+            self._swept(token, hub_id)
         if trial is not None:
             self.replace(trial)
         return True

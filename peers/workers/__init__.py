@@ -8,5 +8,6 @@
 | `process` | one process, with its two sockets |
 | `control` | what the core and a worker ask each other beside the link |
 | `gathering`, `merging`, `metrics` | what is asked of the whole hub: who is asked, and how answers become one |
+| `written` | a link whose queue has run out |
 | `orders` | which settings a worker has |
 """

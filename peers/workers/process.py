@@ -15,8 +15,11 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
+from peers.connections.connection import Connection
+from peers.connections.tcp import TcpConversation
 from peers.daemon.daemon import Daemon
 from peers.workers.control import Control, Functions
+from peers.workers.written import wait_written
 
 __all__ = ["Process"]
 
@@ -34,7 +37,7 @@ class Process:
         OSError: It cannot be started: there are too many processes, or too little memory.
     """
 
-    __slots__ = ("_control_socket", "_is_stopping", "_link_socket", "_popen", "control", "number")
+    __slots__ = ("_control_socket", "_is_stopping", "_link", "_link_socket", "_popen", "control", "number")
 
     def __init__(self, number: int, functions: Functions) -> None:
         self.number = number
@@ -49,6 +52,8 @@ class Process:
             stack.pop_all()
         their_control.close()
         their_link.close()
+        self._link: Connection | None = None
+        """What leads to it as a hub, from `connect` on."""
         self._is_stopping = False
         """Whether it was told to stop: its link then ends before it does."""
         self.control = Control(functions)
@@ -64,12 +69,23 @@ class Process:
         self._control_socket.setblocking(False)
         self._link_socket.setblocking(False)
         await daemon.node.loop.create_unix_connection(lambda: self.control, sock=self._control_socket)
-        link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
+        self._link = link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
         if link.lost is not None:
             link.lost.add_done_callback(lambda _: self._end())
 
+    @property
+    def hub(self) -> bytes:
+        """The id of the worker as a hub; empty while it is not linked."""
+        conversation = self._link.conversation if self._link is not None else None
+        return conversation.far_id if isinstance(conversation, TcpConversation) else b""
+
+    async def wait_written(self) -> None:
+        """Wait until nothing waits in the queue of its link."""
+        if self._link is not None:
+            await wait_written(self._link)
+
     def stop(self, left_s: float) -> None:
-        """Let it stop, within so many seconds."""
+        """Let it stop, within so many seconds: it says when it has heard its publishers, and waits for `close`."""
         self._is_stopping = True
         self.control.tell("stop", left_s)
 

@@ -14,6 +14,7 @@ Owner: the process. Not here: who starts it (`peers.workers.workers`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ from peers.daemon.sources import Loaded, given
 from peers.workers.control import Control
 from peers.workers.gathering import FromWorker, Parts, share_services
 from peers.workers.orders import IDS_PER_START, Orders
+from peers.workers.written import wait_written
 
 __all__ = ["Worker", "main"]
 
@@ -61,6 +63,8 @@ class Worker:
         self._orders: asyncio.Future[Orders] = self._loop.create_future()
         # The time in which to stop, seconds, once the core has said so.
         self._stop: asyncio.Future[float] = self._loop.create_future()
+        # Done once it may close those who only subscribe.
+        self._close: asyncio.Future[None] = self._loop.create_future()
         # From when it serves on.
         self._reloading: Reloading | None = None
         # What the next reload takes; set before it is asked for.
@@ -72,6 +76,7 @@ class Worker:
             {
                 "begin": self._begin,
                 "stop": self._begin_stop,
+                "close": self._begin_close,
                 "reload": self._reload,
                 "part": self._answer,
                 "drain": self._drain,
@@ -132,13 +137,28 @@ class Worker:
                 for connection in list(daemon.node.connections):
                     connection.abort()
                 return _ALONE
-            await daemon.stop(self._loop.time() + self._stop.result())
+            until_s = self._loop.time() + self._stop.result()
+            await daemon.stop(until_s, lambda: self._others_heard(link, until_s))
             return 0
+
+    async def _others_heard(self, link: Connection, until_s: float) -> None:
+        """Hand over what clients here have published, and wait for the core to say that that of others is here."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await wait_written(link)
+        self.control.tell("heard")
+        ends: list[asyncio.Future[Any]] = [self._close, self.control.lost]
+        left_s = max(0.0, until_s - self._loop.time())
+        await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
 
     # What the core says.
 
     def _begin(self, orders: Any) -> None:
         self._orders.set_result(msgspec.convert(orders, Orders))
+
+    def _begin_close(self, _: Any) -> None:
+        if not self._close.done():
+            self._close.set_result(None)
 
     def _begin_stop(self, left_s: float) -> None:
         if not self._stop.done():

@@ -12,6 +12,11 @@
 Purpose: one interpreter uses one core of a processor, and a machine has many. What carries messages between them is the
 mesh: a worker is a hub with one link, to the core.
 
+```
+stop ─▶ each worker hears its publishers, until they know ─▶ "heard", once its link has all of that
+     ─▶ PING over all links, twice: what one has heard is at the others ─▶ "close" ─▶ queues run out, ended
+```
+
 Owner: the event loop of the core. Invariants: a worker serves nobody before it is linked, and ends when its link or the
 core does; a hub is up once all its workers are. Cost: see docs/workers.md. Not here: when which worker is started
 (`peers.workers.supervision`).
@@ -20,6 +25,7 @@ core does; a hub is up once all its workers are. Cost: see docs/workers.md. Not 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import socket
@@ -45,6 +51,9 @@ from peers.workers.process import Process
 from peers.workers.supervision import Supervision
 
 __all__ = ["WorkerError", "Workers"]
+
+_HEARD_PART = 2
+"""One in so many parts of the time to stop is at most for what publishers have sent; the rest is for queues."""
 
 _GRACE_S = 1.0
 """How much longer than the time to stop a worker may take before it is killed, seconds."""
@@ -88,6 +97,9 @@ class Workers:
         self._drained: set[int] = set()
         # Called once those of all are; None before the core's own are gone.
         self._on_drained: Callable[[], object] | None = None
+        # The workers that have heard those who publish there, as the hub stops; told of by the event.
+        self._heard: set[int] = set()
+        self._has_heard = asyncio.Event()
         share_services(self._node, self._whole)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
@@ -106,6 +118,7 @@ class Workers:
         try:
             await self._all_up
         except BaseException:
+            self.begin_stop(self._loop.time())
             await self.stop(self._loop.time())
             raise
 
@@ -138,19 +151,39 @@ class Workers:
         for process in self._processes.values():
             process.control.tell("reload", self._settings())
 
-    async def stop(self, until_s: float) -> None:
-        """Let all stop, and see to it that they do."""
+    def begin_stop(self, until_s: float) -> None:
+        """Let all hear those who publish there, and close these."""
         self._supervision.stop()
         if self._timer is not None:
             self._timer.cancel()
         for process in self._processes.values():
             process.stop(max(0.0, until_s - self._loop.time()))
+
+    async def stop(self, until_s: float) -> None:
+        """Let all stop once each was heard, and has what the others have heard; see to it that they do."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout((until_s - self._loop.time()) / _HEARD_PART):
+                while not self._heard >= self._processes.keys():
+                    self._has_heard.clear()
+                    await self._has_heard.wait()
+                for _ in range(2):  # from the workers to the core, and from there to the others
+                    await self._sweep()
+        for process in self._processes.values():
+            process.control.tell("close")
         if self._watching:
             await asyncio.wait(self._watching, timeout=max(0.0, until_s - self._loop.time()) + _GRACE_S)
         for process in self._processes.values():
             process.kill()
         if self._watching:
             await asyncio.wait(self._watching)
+
+    async def _sweep(self) -> None:
+        """Wait until what the core, and each worker, has written to the other has arrived."""
+        for process in list(self._processes.values()):
+            await process.wait_written()
+        swept = asyncio.Event()
+        self._node.links.sweep([process.hub for process in self._processes.values()], swept.set)
+        await swept.wait()
 
     # What supervision asks for.
 
@@ -174,6 +207,7 @@ class Workers:
             "serves": partial(self._serves, number),
             "fails": partial(self._fails, number),
             "drained": partial(self._is_drained, number),
+            "heard": partial(self._is_heard, number),
             "whole": self._whole.answer,
         }
         try:
@@ -195,6 +229,7 @@ class Workers:
         how = await process.wait_ended()
         del self._processes[number]
         self._drained.discard(number)
+        self._has_heard.set()
         self._look_drained()
         self._end(number, self._reasons.pop(number, how), pid=process.pid)
         self._act()
@@ -222,6 +257,10 @@ class Workers:
     def _is_drained(self, number: int, _: Any) -> None:
         self._drained.add(number)
         self._look_drained()
+
+    def _is_heard(self, number: int, _: Any) -> None:
+        self._heard.add(number)
+        self._has_heard.set()
 
     def _controls(self) -> list[tuple[int, Control]]:
         """Return the workers that serve, with what leads to them."""

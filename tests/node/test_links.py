@@ -203,3 +203,32 @@ def test_a_link_that_is_gone_makes_room() -> None:
     assert links.add(HIGH, second, 0.0)
     assert not links.remove(HIGH, first)
     assert len(links) == 1
+
+
+def test_a_sweep_is_over_once_all_have_answered() -> None:
+    """Each by the token that it was asked with; hubs that are not linked are not waited for."""
+    first, second, done = FakeLink(), FakeLink(), list[str]()
+    scene = Scene(LOW, first)
+    assert scene.links.add(HIGH, second, 0.0)
+    scene.links.sweep([LOW, HIGH, OWN], lambda: done.append("all"))
+    (token,) = first.asked
+    assert second.asked == [token]
+    scene.links.answered(LOW, first, b"another")
+    scene.links.answered(LOW, first, token)
+    scene.links.answered(LOW, first, token)
+    assert not done
+    scene.links.answered(HIGH, second, token)
+    assert done == ["all"]
+
+
+def test_a_sweep_does_not_wait_for_who_is_gone() -> None:
+    """A link that ends counts as one that has answered; without any link a sweep is over after the turn."""
+    first, done = FakeLink(), list[str]()
+    scene = Scene(LOW, first)
+    scene.links.sweep([LOW], lambda: done.append("one"))
+    scene.links.remove(LOW, first)
+    assert done == ["one"]
+    scene.links.sweep([LOW], lambda: done.append("none"))
+    assert done == ["one"]
+    scene.end_turn()
+    assert done == ["one", "none"]

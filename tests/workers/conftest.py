@@ -5,19 +5,33 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
 
 from peers.client import Client, connect
+from peers.transport.endpoints import Endpoint
 from tests.daemon.conftest import StartProcess, nowhere, start_process
 from tests.daemon.hub_process import HubProcess
+from tests.hubs.raw_client import RawClient
 
-__all__ = ["SpreadClients", "StartWorkers", "nowhere", "spread", "start_process", "start_workers", "workers_of"]
+__all__ = [
+    "SpreadClients",
+    "SpreadRaw",
+    "StartWorkers",
+    "nowhere",
+    "spread",
+    "spread_raw",
+    "start_process",
+    "start_workers",
+    "workers_of",
+]
 
 StartWorkers = Callable[..., Awaitable[HubProcess]]
 SpreadClients = Callable[..., Awaitable[list[Client]]]
+Three = tuple[RawClient, RawClient, RawClient]
+SpreadRaw = Callable[..., Awaitable[Three]]
 
 
 def is_worker(pid: int) -> bool:
@@ -73,5 +87,23 @@ async def spread() -> AsyncIterator[SpreadClients]:
                 found[client.hub.name] = client
             assert sorted(found) == ["both/1", "both/2"]
             return [found[name] for name in sorted(found)]
+
+        yield spread
+
+
+@pytest.fixture
+async def spread_raw() -> AsyncIterator[SpreadRaw]:
+    """The same with clients that read only when they are asked to; a second one of worker 1 stands at the end."""
+    with ExitStack() as stack:
+
+        async def spread(
+            endpoint: Endpoint, receive_bytes: int | None = None
+        ) -> tuple[RawClient, RawClient, RawClient]:
+            found: dict[str, list[RawClient]] = {"both/1": [], "both/2": []}
+            while len(found["both/1"]) < 2 or not found["both/2"]:
+                client = await RawClient.connect(endpoint, receive_bytes=receive_bytes)
+                stack.callback(client.close)
+                found[(await client.greet()).name].append(client)
+            return found["both/1"][0], found["both/2"][0], found["both/1"][1]
 
         yield spread

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from hub.batch import decode_values
 from hub.errors import CloseCode, RejectedError, RequestError
 from peers.client import Client
+from peers.wire.kinds import Kind
 from tests.daemon.conftest import StartProcess
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
-from tests.workers.conftest import SpreadClients, StartWorkers, is_worker, workers_of
+from tests.workers.conftest import SpreadClients, SpreadRaw, StartWorkers, is_worker, workers_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -100,17 +102,11 @@ async def test_a_worker_that_hangs_is_replaced(start_workers: StartWorkers) -> N
     assert victim not in workers_of(hub.pid)
 
 
-async def test_a_client_may_take_the_time_there_is(start_workers: StartWorkers) -> None:
+async def test_a_client_may_take_the_time_there_is(start_workers: StartWorkers, spread_raw: SpreadRaw) -> None:
     """A slow subscriber gets all that had waited for it when the hub was told to stop, though its link ends at once."""
     hub = await start_workers("--queue-messages", "100000", "--limits-drain-s", "60")
-    slow = await RawClient.connect(hub.endpoints[0], receive_bytes=4096)
-    name = (await slow.greet()).name
+    slow, _, publisher = await spread_raw(hub.endpoints[0], receive_bytes=4096)
     await slow.subscribe("/flood")
-    while True:
-        publisher = await RawClient.connect(hub.endpoints[0])
-        if (await publisher.greet()).name == name:
-            break
-        publisher.close()
     total = 20_000
     await publisher.send(numbered("/flood", range(total), padding=1000))
     await publisher.ping()
@@ -121,6 +117,30 @@ async def test_a_client_may_take_the_time_there_is(start_workers: StartWorkers) 
     assert await slow.numbers_and_gaps(total) == list(range(total))
     assert await slow.end() == (CloseCode.GOING_AWAY, "the hub stops")
     slow.close()
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_what_one_worker_has_heard_reaches_the_others(start_workers: StartWorkers, spread_raw: SpreadRaw) -> None:
+    """A hub that is told to stop takes what a publisher has sent, and subscribers of the other worker get all of it."""
+    hub = await start_workers("--queue-messages", "100000", "--limits-drain-s", "60")
+    publisher, subscriber, _ = await spread_raw(hub.endpoints[0])
+    await subscriber.subscribe("/flood")
+    first = asyncio.create_task(subscriber.frame())
+    while not first.done():
+        await publisher.publish("/flood", [-1, b""])
+        await asyncio.wait([first], timeout=0.02)
+    total = 5_000
+    await publisher.send(numbered("/flood", range(total), padding=1000))
+    hub.signal(signal.SIGTERM)
+    assert await publisher.end() == (CloseCode.GOING_AWAY, "the hub stops")
+    publisher.close()
+    got: list[int] = []
+    async for frame in subscriber.frames():
+        if frame.kind == Kind.CLOSE:
+            break
+        got += [number for number, _ in decode_values(frame)]
+    assert got[got.index(0) :] == list(range(total))
+    subscriber.close()
     assert (await hub.wait_ended())[0] == 0
 
 
