@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from hub.errors import NoResponderError, UsageError
 from peers.cli.admin import ask, ask_pages, json_lines
 from peers.cli.columns import Cell, columns
 from peers.cli.texts import counted, escaped
@@ -48,7 +49,10 @@ def trace(
     if known:
         _show_known(topic, hub, json=json)
         return
-    rows = ask("trace", hub, {"topic": topic, "wait": wait}, topic="mesh/probe", wait_s=wait)
+    try:
+        rows = ask("trace", hub, {"topic": topic, "wait": wait}, topic="mesh/probe", wait_s=wait)
+    except NoResponderError as error:
+        raise UsageError("this hub is of a version that sends no probes: --known shows what it knows") from error
     for line in json_lines(rows) if json else columns(_HEADINGS, list(_drawn(rows))):
         print(line)
 

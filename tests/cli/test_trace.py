@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from peers.cli.trace import _drawn
 from peers.client.blocking import connect
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, run_hub, screen
+from tests.hubs.hub import Hub
+from tests.hubs.settings import settings_of
 
 
 def row(hub_id: str, before: str | None, **told: Any) -> dict[str, Any]:
@@ -86,6 +89,18 @@ def test_a_topic_that_no_message_may_bear(running_hub: RunningHub) -> None:
     result = hub("trace", "/a", "--wait", "60", url=running_hub.tcp)
     assert (result.returncode, result.stdout) == (1, b"")
     assert result.stderr == b"hub: wait 60: expected 0.01 to 10 seconds\n"
+
+
+async def test_a_hub_of_an_earlier_version() -> None:
+    """It has no such service: one line says what can be asked of it."""
+    earlier = Hub(settings_of())
+    try:
+        await earlier.listen()
+        result = await asyncio.to_thread(hub, "trace", "/a", url=earlier.url)
+    finally:
+        await earlier.stop()
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr == b"hub: this hub is of a version that sends no probes: --known shows what it knows\n"
 
 
 def test_a_tree() -> None:
