@@ -25,7 +25,7 @@ from hub.mesh.announcement import Announcement, Digest, Interest, Interests, Tol
 from hub.mesh.outgoing import Outgoing
 from hub.mesh.record import Record
 
-__all__ = ["Heard", "Knowledge"]
+__all__ = ["Heard", "Knowledge", "contradicts"]
 
 L = TypeVar("L")
 
@@ -40,6 +40,16 @@ class Heard(NamedTuple):
     """Whether it told of its links; they may be the same as before."""
 
 
+def contradicts(announcement: Announcement, record: Record) -> bool:
+    """Return whether an announcement says otherwise than what is known of its hub by one of the same number.
+
+    A hub says nothing twice under one number: so there are two of them, or somebody lies. Whoever hears both takes the
+    same one for true, that with the higher list of links, and tells it on; so the other one of the two hears of it.
+    """
+    told = announcement.neighbours
+    return told is not None and announcement.seq == record.seq and dict(told) != record.neighbours
+
+
 class Knowledge(Generic[L]):
     """Every hub that is known, this one with it.
 
@@ -49,6 +59,7 @@ class Knowledge(Generic[L]):
     """
 
     __slots__ = (
+        "_announced",
         "_asking",
         "_due",
         "_limits",
@@ -65,6 +76,8 @@ class Knowledge(Generic[L]):
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
         self.own = own
+        # The number of this hub's last announcement.
+        self._announced = own.seq
         # Hub → what is known of it. A hub is there from its first announcement until `forget`; this one always.
         self.records: dict[bytes, Record] = {own.hub: own}
         # Link → what it is to be told; from `add` to `discard`.
@@ -121,13 +134,21 @@ class Knowledge(Generic[L]):
 
     def announce(self, change: Interests, *, neighbours: bool) -> None:
         """This hub itself has something to say: its record has been changed already, but for `seq`."""
-        base = self.own.seq
-        self.own.seq += 1
+        base, self._announced = self._announced, self.own.seq + 1
+        self.own.seq = self._announced
         self._spread(None, self.own, base, (*change.added, *change.removed), neighbours=neighbours)
+
+    def relink(self) -> None:
+        """This hub has other links than before, and will announce that.
+
+        Whoever wants a copy before that is told of them already: so this is another number, as no two lists of links
+        ever have the same one. That is how two hubs of one id are noticed (`contradicts`).
+        """
+        self.own.seq += 1
 
     def outbid(self, seq: int) -> None:
         """Somebody else has told of this hub, with that number: what this hub says itself must be newer."""
-        self.own.seq = max(self.own.seq, seq) + 1
+        self.own.seq = self._announced = max(self.own.seq, seq) + 1
         for link, outgoing in self._links.items():
             if outgoing.is_told:
                 outgoing.copy(self.own.hub)
@@ -187,10 +208,16 @@ class Knowledge(Generic[L]):
             record = self.records[hub] = Record(hub)
         outgoing.heard(hub, seq, record.seq)
         if seq <= record.seq:
-            return None
+            if not contradicts(announcement, record):
+                return None
+            if sorted(announcement.neighbours or ()) < sorted(record.neighbours.items()):
+                outgoing.ask_copy(hub)  # what is known here stands, and the far side is told so
+                self._asking[link] = None
+                return None
         neighbours = len(record.neighbours)
         self._check_neighbours(announcement, neighbours)
-        base, left_out = record.seq, record.left_out
+        # Whoever knows what is contradicted takes what continues the announcement before it.
+        base, left_out = min(record.seq, seq - 1), record.left_out
         room = self._limits.prefixes_total - self.prefixes + len(record.wants)
         change = record.take(announcement, min(self._limits.prefixes, room))
         self.prefixes += len(change.added) - len(change.removed)

@@ -36,7 +36,7 @@ from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Interests, Told, Wanted
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
-from hub.mesh.knowledge import Knowledge
+from hub.mesh.knowledge import Knowledge, contradicts
 from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 from hub.mesh.statistics import MeshStatistics
@@ -182,6 +182,7 @@ class Mesh(Generic[L]):
         """
         self._links[far] = link
         self._knowledge.own.neighbours[far] = cost
+        self._knowledge.relink()
         self._knowledge.add(link)
         self.upstreams.come(link, far)
         self._link_changes = True
@@ -197,6 +198,7 @@ class Mesh(Generic[L]):
         far = next((hub for hub, one in self._links.items() if one is link), None)
         if far is not None:  # otherwise another link has taken its place
             del self._links[far], self._knowledge.own.neighbours[far]
+            self._knowledge.relink()
         self.upstreams.leave(link)
         self._overtaken.pop(link, None)
         self._link_changes = True
@@ -239,7 +241,8 @@ class Mesh(Generic[L]):
 
     def _hear(self, link: L, announcement: Announcement) -> None:
         if announcement.hub == self.hub:
-            if announcement.seq > self._knowledge.own.seq:
+            own = self._knowledge.own
+            if announcement.seq > own.seq or contradicts(announcement, own):
                 self.clashes += 1
                 self._on_clash(announcement.seq)
                 if announcement.seq <= OUTBID_LIMIT:
@@ -264,7 +267,6 @@ class Mesh(Generic[L]):
 
         Infinite for never.
         """
-        self._announce_what_is_due(now_s)
         if self._has_new_links:
             self._has_new_links = False
             self._settle(now_s)
@@ -272,6 +274,9 @@ class Mesh(Generic[L]):
             del self._settle_s[0]
             self._begin_epoch()
             self._ask_for_the_unknown()
+            if not self._settle_s and self._is_linked_elsewhere:
+                self._outbid = max(self._outbid, self._knowledge.own.seq)
+        self._announce_what_is_due(now_s)
         if self._look_s <= now_s:
             self._look()
         if self._forget_s <= now_s:
@@ -293,6 +298,7 @@ class Mesh(Generic[L]):
         change = self._take_changes() if wants_due else Interests()
         if wants_due:
             self._interest_pace.use(now_s)
+            links_due = links_due or self._link_changes  # they have the number of this announcement, too
         if links_due:
             self._link_pace.use(now_s)
             self._link_changes = False
@@ -348,6 +354,16 @@ class Mesh(Generic[L]):
         naming = [hub for hub, record in records.items() if not record.neighbours.keys() <= records.keys()]
         if naming and not self._graph.reached.isdisjoint(naming):
             self._knowledge.compare()
+
+    @property
+    def _is_linked_elsewhere(self) -> bool:
+        """Whether somebody tells of a link to this hub that it has not.
+
+        That one has not noticed the end of it, or there is another hub with this id, which has the same number: each of
+        the two hears of the other as soon as one of them says something more.
+        """
+        own, links = self.hub, self._links
+        return any(own in record.neighbours and hub not in links for hub, record in self._knowledge.records.items())
 
     def _look(self) -> None:
         """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""
@@ -449,6 +465,11 @@ class Mesh(Generic[L]):
     def epoch(self) -> int:
         """The epoch of what enters the mesh here now."""
         return self.origin.epoch
+
+    @property
+    def left_out(self) -> int:
+        """How many prefixes of other hubs were not kept since the start."""
+        return self._knowledge.left_out_total
 
     @property
     def is_settled(self) -> bool:

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["Greeting"]
 
 
+_ONE_HOP = "peer linked, for one hop only: its version knows no mesh"
+
+
 class Greeting:
     """Of one conversation; also a `peers.node.links.Link`.
 
@@ -192,7 +195,7 @@ class Greeting:
         write = connection.writer.write
         link_id, cost = self._link_id, self._cost
         conversation.link = Link(node, handler, conversation.session, write, hello, link_id, proof, onward, cost=cost)
-        self._begin(hello, handler, "peer linked")
+        self._begin(hello, handler, "peer linked" if hello.mesh else _ONE_HOP)
 
     def _tell_unread(self, reason: str) -> None:
         """There is no token to be shown afresh."""

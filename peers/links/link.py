@@ -189,15 +189,20 @@ class Link:
 
     def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Probe | ProbeReport) -> None:
         """The peer tells what it knows of the mesh, or sends a probe; of what cannot be taken it is told why."""
+        mesh = self._node.core.mesh
+        left_out_before = mesh.left_out
         try:
             if isinstance(told, Probe | ProbeReport):
                 self._node.probes.hear(self._handler, told)
                 return
             whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
             if whole is not None:
-                self._node.core.mesh.hear(self._handler, whole)
+                mesh.hear(self._handler, whole)
         except RejectedError as error:
             self._session.reject(error)
+        left_out = mesh.left_out - left_out_before
+        if left_out and isinstance(told, AnnouncementPart):
+            self._node.surplus.tell(told.hub, mesh.records[told.hub].name, left_out)
 
     def tell(self, report: ProbeReport) -> bool:
         """Tell the peer of a probe; return False if there is no room for it."""

@@ -40,6 +40,7 @@ from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.node.mesh_clock import MeshClock
 from peers.node.probes import Probes
+from peers.node.surplus import Surplus
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
 from peers.node.whole import Whole
@@ -124,7 +125,7 @@ class Node:
     whole: Whole | None = None
     """All processes of this hub, where it is more than one; set before it serves anybody."""
 
-    def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
+    def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:  # noqa: PLR0915 -- many parts
         self.settings = settings
         self.name = name
         self._has_told_of_stores = False
@@ -157,6 +158,8 @@ class Node:
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
+        self.surplus = Surplus(self._loop_s)
+        """Tells of hubs that want more than is kept here."""
         self.access = Access(read_users(settings.access, settings.zeek.role), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
         self.core.authority.adopt(self.access.policy)

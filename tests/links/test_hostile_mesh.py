@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from hub.frame import Frame, encode_frame
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
@@ -19,27 +21,12 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient, publication
 from tests.hubs.settings import settings_of
+from tests.links.quiet_pair import QuietPair
 
 _PEER, _OTHER = b"peer" * 4, b"else" * 4
 _HUBS_LIMIT = 100
 _PREFIXES_LIMIT = 5_000
 _FRAME_BYTES = 1 << 20
-
-
-class QuietPair:
-    """A publisher at one hub and a subscriber at another one, who want nothing to do with what else is said."""
-
-    def __init__(self, near: Hub, far: Hub, reader: RawClient, writer: RawClient) -> None:
-        self.near, self.far = near, far
-        self._reader, self._writer = reader, writer
-        self._published = 0
-
-    async def exchange(self) -> None:
-        """Each message arrives, once and in order."""
-        for _ in range(10):
-            await self._writer.publish("/quiet", self._published)
-            assert await self._reader.values(1) == [("/quiet", self._published)]
-            self._published += 1
 
 
 @pytest.fixture
@@ -48,10 +35,8 @@ async def pair(start_hub: StartHub) -> AsyncIterator[QuietPair]:
     limits = settings_of(prefixes_per_peer=_PREFIXES_LIMIT).limits
     settings = Settings(limits=limits, mesh=MeshSettings(hubs=_HUBS_LIMIT))
     near, far = [await start_hub(name=name, settings=settings) for name in ("near", "far")]
-    reader = await far.client("/quiet")
     near.dial(far)
-    await eventually(lambda: near.wanted_by(far) == {"/quiet"})
-    pair = QuietPair(near, far, reader, await near.client())
+    pair = await QuietPair.of(near, far)
     await pair.exchange()
     yield pair
     await pair.exchange()
@@ -150,15 +135,23 @@ async def test_twenty_thousand_hubs(pair: QuietPair) -> None:
 
 
 async def test_a_filter_without_end(pair: QuietPair) -> None:
-    """Of a hundred thousand prefixes as many are kept as a hub may have; those that come and go leave nothing."""
+    """Of a million prefixes as many are kept as a hub may have, and a line tells it; those that go leave nothing."""
     hub = pair.near
     peer = await linked(hub)
-    wanted = tuple(f"/{number}" for number in range(100_000))
-    await peer.send(*told(Announcement(_PEER, 1, 2, "", None, wanted)))
-    await peer.ping()
-    await pair.exchange()
+    wanted = tuple(f"/{number}" for number in range(1_000_000))
+    frames = told(Announcement(_PEER, 1, 2, "", None, wanted))
+    with capture_logs() as logs:
+        async with pair.busy():
+            await peer.send(*frames)
+            await peer.ping()
+        await peer.send(*told(Announcement(_PEER, 2, 3, "", None, ("/one", "/more"))))
+        await peer.ping()
+    (line,) = [line for line in logs if line["log_level"] == "warning"]
+    assert line["event"].startswith("another hub wants more than is kept here")
+    assert (line["hub"], line["name"], line["left_out"]) == (_PEER.hex(), "peer", 1_000_000 - _PREFIXES_LIMIT)
+    assert hub.node.core.mesh.left_out == 1_000_000 - _PREFIXES_LIMIT + 2
     assert len(hub.node.core.mesh.records[_PEER].wants) == _PREFIXES_LIMIT
-    await peer.send(*told(Announcement(_PEER, 2, 3, "", None, (), wanted[:_PREFIXES_LIMIT])))
+    await peer.send(*told(Announcement(_PEER, 3, 4, "", None, (), wanted[:_PREFIXES_LIMIT])))
     await peer.ping()
     await eventually(lambda: not pair.far.node.core.mesh.records[_PEER].wants)
     await eventually(lambda: not hub.node.core.far_hubs.is_behind)
@@ -180,16 +173,47 @@ async def test_links_that_change_all_the_time(pair: QuietPair) -> None:
     await eventually(lambda: pair.far.node.core.mesh.records[_PEER].seq == SEQ_LIMIT)
 
 
+async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
+    """Of an announcement that does not lead on, or whose parts do not, the peer is told; what is old is passed over."""
+    hub = pair.near
+    peer = await linked(hub)
+    mesh = hub.node.core.mesh
+    frames = told(Announcement(_PEER, 1, 9, "", None, ("/at/9",)))
+    async with pair.busy():
+        backward = AnnouncementPart(_PEER, 12, 10, 0, True, "", None, ("/backward",), ())
+        onward = AnnouncementPart(_PEER, 9, 10, 3, True, "", None, ("/part/3",), ())
+        for part in (backward, onward):
+            frames.append(encode_frame(Kind.ROUTING, msgspec.msgpack.encode(part)))
+        frames += told(Announcement(_PEER, 1, 8, "", None, ("/old",)), Announcement(_PEER, 0, 9, "", ()))
+        frames += told(Announcement(_PEER, 50, 60, "", None, ("/far/ahead",)))
+        await peer.send(*frames)
+        answers = await peer.ping()
+        while not any(isinstance(one, Wanted) for one in routing(answers)):
+            answers += await peer.ping()
+    notices = [decode_notice(frame.body).text for frame in answers if frame.kind == Kind.NOTICE]
+    assert notices == [
+        "ROUTING: an announcement that leads from 12 to 10",
+        f"ROUTING: announcement 10 of hub {_PEER.hex()}: part 3 does not continue what came before",
+    ]
+    assert [one for one in routing(answers) if isinstance(one, Wanted)] == [Wanted(_PEER)]
+    assert (mesh.records[_PEER].seq, list(mesh.records[_PEER].wants)) == (9, ["/at/9"])
+
+
 async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
-    """They hear of it and say it better, so that everybody believes them again; it is counted."""
+    """They hear of it and say it better, so that everybody believes them again; it is counted, and one line."""
     hub, far = pair.near, pair.far
     peer = await linked(hub)
     seq = hub.node.core.mesh.records[far.node.id].seq
-    for lie in range(1, 4):
-        await peer.send(*told(Announcement(far.node.id, 0, seq + 10 * lie, "liar", ())))
-        await peer.ping()
-        await eventually(lambda: hub.wanted_by(far) == {"/quiet"} and far.node.id in hub.node.core.mesh.graph.reached)
-        await pair.exchange()
+    with capture_logs() as logs:
+        for lie in range(1, 4):
+            await peer.send(*told(Announcement(far.node.id, 0, seq + 10 * lie, "liar", ())))
+            await peer.ping()
+            await eventually(
+                lambda: hub.wanted_by(far) == {"/quiet"} and far.node.id in hub.node.core.mesh.graph.reached
+            )
+            await pair.exchange()
+    (line,) = [line for line in logs if line["log_level"] == "warning"]
+    assert (line["event"][:35], line["hub"]) == ("another hub has the id of this one,", far.node.id.hex())
     assert far.node.core.mesh.clashes == 3
     await peer.send(*told(Announcement(hub.node.id, 0, 1_000, "liar", (), ("/everything",))))
     await eventually(lambda: hub.node.core.mesh.records[hub.node.id].seq > 1_000)

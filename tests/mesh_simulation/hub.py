@@ -57,7 +57,12 @@ class Hub:
         self.interests: dict[bytes, set[str]] = {}
         """Other hubs, with what they want as far as this one has been told."""
         self.mesh: Mesh[End] = self.mesh_type(
-            hub, f"hub-{hub.hex()[:4]}", on_trees=self._forget_routes, on_interest=self._interest, on_due=self._due_on
+            hub,
+            f"hub-{hub.hex()[:4]}",
+            on_trees=self._forget_routes,
+            on_interest=self._interest,
+            on_due=self._due_on,
+            on_clash=self._take_for_another,
         )
         self._clock, self._offset_s, self._truth = clock, offset_s, truth
         self._filter = Filter()
@@ -206,6 +211,9 @@ class Hub:
             del self.interests[hub]
         self._routes.clear()
         self._wanting.clear()
+
+    def _take_for_another(self, number: int) -> None:
+        raise BrokenPromiseError(f"{self.id.hex()[:8]} takes what it has said itself for another hub's: {number}")
 
     def _due_on(self, end: End) -> None:
         self._due[end] = None

@@ -16,8 +16,8 @@ from hub.limits import CoreLimits
 from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Limits, Settings
-from peers.node.clashes import TOLD_EVERY_S
 from peers.node.node import Node, core_limits
+from peers.node.rarely import TOLD_EVERY_S
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
 from tests.hub.fakes import FakeOutlet, handler_of, publish
 from tests.hubs.clock import ShiftedLoop

@@ -352,6 +352,44 @@ def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None
     assert b.wanted[a.id] == c.wanted[a.id] == {"/a"}
 
 
+@pytest.mark.parametrize("far_links", [1, 2])
+def test_two_hubs_with_one_id_and_one_number(far_links: int) -> None:
+    """Their numbers are the same, and their links are not: that is noticed, too, by both."""
+    a, b, c, twin, d = Hub(1), Hub(2), Hub(3), Hub(1), Hub(4)
+    connect(a, b)
+    connect(twin, c)
+    settle(a, b, now_s=0)
+    settle(twin, c, now_s=0)
+    if far_links == 2:
+        a.mesh.change(Change(("/a",)))
+        connect(twin, d)
+        settle(a, b, now_s=1)
+        settle(twin, c, d, now_s=1)
+    assert a.mesh.records[a.id].seq == twin.mesh.records[a.id].seq + (1 - far_links)
+    connect(b, c)
+    for now_s in (2, 3, 5):
+        settle(a, b, c, d, twin, now_s=now_s)
+    assert a.clashes
+    assert twin.clashes
+
+
+def test_what_a_hub_says_itself_comes_back_to_it() -> None:
+    """By another way, and late, when it has other links: it does not take that for another hub."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    connect(c, a)
+    settle(a, b, c, now_s=0)
+    late = Announcement(a.id, 0, a.mesh.records[a.id].seq, "hub 1", tuple(a.mesh.records[a.id].neighbours.items()))
+    link = next(iter(a.links))
+    a.mesh.hear(link, late)
+    disconnect(a, c)
+    a.mesh.hear(link, late)
+    a.mesh.check(1)
+    a.mesh.hear(link, late)
+    assert a.clashes == []
+
+
 @pytest.mark.parametrize("seq", [OUTBID_LIMIT, OUTBID_LIMIT + 1, SEQ_LIMIT])
 def test_a_number_that_leaves_no_room_above_it_is_not_outbid(seq: int) -> None:
     """It is noticed; what this hub says itself has numbers that others take."""
