@@ -297,7 +297,7 @@ class Core:
             own = self._own = OwnInterests(self.mesh)
             self.prefixes.asked_of_links.tell(own, own.change_filter)
             self.rules.tell(own, own.change_rule)
-            self.requests.announce(own, own.change_served)
+            self.requests.tell(own, own.change_served)
             self.names.tell(own, own.change_name)
             self.leaves.tell(own.change_leaves)
         self._on_mesh[handler] = on_mesh

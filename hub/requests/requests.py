@@ -174,13 +174,9 @@ class Requests:
         if participant is not None:
             self._services.take_away(participant, prefix)
 
-    def tell(self, link: Handler, on_change: Callable[[Change], None]) -> None:
-        """Tell a link what is served here: now, if there is something, and each change of it."""
-        self._services.tell(self._participant(link), on_change)
-
-    def announce(self, mesh: Hashable, on_change: Callable[[Change], None]) -> None:
-        """Tell the mesh what is served here: now, if there is something, and each change of it."""
-        self._services.tell(mesh, on_change)
+    def tell(self, far_side: Hashable, on_change: Callable[[Change], None]) -> None:
+        """Tell a link, or the mesh, what is served here: now, if there is something, and each change of it."""
+        self._services.tell(far_side, on_change)
 
     def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
         """Another hub of the mesh serves other prefixes than before: a step whenever one is asked for."""
@@ -429,6 +425,7 @@ class Requests:
 
     def forget(self, handler: Handler) -> None:
         """Settle what a handler that has left had asked and was asked: a share of it now, the rest in `go_on`."""
+        self._services.tell_no_more(handler)
         participant = self._participants.pop(handler, None)
         if participant is None:
             return

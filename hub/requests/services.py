@@ -118,12 +118,16 @@ class Services:
         """Return how many prefixes are served, here or at peer hubs."""
         return len(self._prefixes)
 
-    def tell(self, link: Hashable, on_change: Callable[[Change], None]) -> None:
+    def tell(self, far_side: Hashable, on_change: Callable[[Change], None]) -> None:
         """Call `on_change` with what is served here: now, if there is something, and with each change of it."""
-        self._on_change[link] = on_change
+        self._on_change[far_side] = on_change
         served = tuple(prefix for prefix, one in self._prefixes.items() if one.near)
         if served:
             on_change(Change(added=served))
+
+    def tell_no_more(self, far_side: Hashable) -> None:
+        """Tell a far side nothing more, as it has left; this does no harm to others."""
+        self._on_change.pop(far_side, None)
 
     def serving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Serve each prefix, all or none, in steps. A prefix that is served twice must be taken back twice.
@@ -168,7 +172,6 @@ class Services:
 
     def forget(self, participant: Participant, turn: Turn) -> bool:
         """Take back what a handler that has left serves, as far as `turn` has steps; return whether that was all."""
-        self._on_change.pop(participant, None)
         while participant.served:
             if not turn.step():
                 return False
