@@ -275,7 +275,7 @@ class Mesh(Generic[L]):
             self._begin_epoch()
             self._ask_for_the_unknown()
             if not self._settle_s and self._is_linked_elsewhere:
-                self._outbid = max(self._outbid, self._knowledge.own.seq)
+                self._link_changes = True  # which it says once more, under another number
         self._announce_what_is_due(now_s)
         if self._look_s <= now_s:
             self._look()
