@@ -379,6 +379,15 @@ class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = ()
 
+    degree: Annotated[
+        int,
+        _between(
+            "ways",
+            0,
+            8,
+            "Ways that this hub is to have to each other one; where there are fewer it dials spare links. 0 for none.",
+        ),
+    ] = 0
     hubs: Annotated[
         int,
         _between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013)."),

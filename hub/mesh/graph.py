@@ -31,10 +31,12 @@ class Graph:
         hub: This hub.
     """
 
-    __slots__ = ("_before", "_hub", "_links", "_onward", "_reached", "_tree")
+    __slots__ = ("_before", "_hub", "_links", "_onward", "_reached", "_tree", "changes")
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
+        # How often it has changed.
+        self.changes = 0
         # Each hub that is known, with its links; each link stands at both of its hubs.
         self._links: dict[bytes, dict[bytes, int]] = {hub: {}}
         # Hub → its links when `take_change` was called last, None if it was not known; of those changed since.
@@ -59,6 +61,7 @@ class Graph:
             del self._links[hub]
         self._onward.clear()
         self._reached = self._tree = None
+        self.changes += 1
         return True
 
     def _replace(self, hub: bytes, before: Mapping[bytes, int], links: Mapping[bytes, int]) -> None:

@@ -205,6 +205,16 @@ class Mesh(Generic[L]):
         self._relink(self.hub)
         self._on_check()
 
+    def set_cost(self, link: L, cost: int) -> None:
+        """Let a link that is up cost something else: messages take other ways, or this one."""
+        far = next((hub for hub, one in self._links.items() if one is link), None)
+        if far is None or self._knowledge.own.neighbours[far] == cost:
+            return
+        self._knowledge.own.neighbours[far] = cost
+        self._link_changes = True
+        self._relink(self.hub)
+        self._on_check()
+
     # What is wanted here.
 
     def change(self, change: Change | Interests) -> None:

@@ -68,6 +68,7 @@ def _described(node: Node, record: Record, link: Standing | None) -> dict[str, A
         "prefixes": len(record.wants),
         "left_out": record.left_out,
         "addresses": list(record.addresses),
+        "spares": sorted(hub.hex() for hub in node.spares.hubs) if record.hub == node.id else [],
         "lost": None if record.hub in graph.reached else _lost_at(node, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
         "zeeks": _zeeks(node, record.hub),

@@ -96,6 +96,7 @@ class Flags:
     names_total: Annotated[str | None, _help("names.total")] = None
     names_per_peer: Annotated[str | None, _help("names.per_peer")] = None
     mesh_advertise: Annotated[list[str] | None, _help("mesh.advertise")] = None
+    mesh_degree: Annotated[str | None, _help("mesh.degree")] = None
     mesh_hubs: Annotated[str | None, _help("mesh.hubs")] = None
     mesh_links: Annotated[str | None, _help("mesh.links")] = None
     mesh_prefixes: Annotated[str | None, _help("mesh.prefixes")] = None

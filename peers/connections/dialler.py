@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,7 +30,7 @@ from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import TlsError, client_context, explained
 
-__all__ = ["CONNECT_TIMEOUT_S", "Attempt", "Dialler", "Peer", "hub_dialler"]
+__all__ = ["CONNECT_TIMEOUT_S", "Attempt", "Dialler", "HubAttempt", "Peer", "PeerHub", "hub_dialler"]
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -119,7 +120,7 @@ class Dialler:
         while not (self._node.draining or self.is_leaving):
             self.attempts += 1
             attempt = self._peer.attempt()
-            reason = await self._make(attempt.connection)
+            reason = await self.stay(attempt.connection)
             if attempt.is_to_be_repeated:
                 continue
             is_held = self._peer.is_held(reason)
@@ -150,7 +151,7 @@ class Dialler:
         while self._peer.is_linked(far_id):
             await self._node.vacancies.wait(math.inf)
 
-    async def _make(self, connection: Connection) -> str:
+    async def stay(self, connection: Connection) -> str:
         """Connect once and stay until the connection is lost; return why it is not up."""
         lost = connection.lost = self._node.loop.create_future()  # before it is made: it may be lost at once
         try:
@@ -194,19 +195,30 @@ def hub_dialler(
 ) -> Dialler:
     """Keep a link to a peer hub, whose handler gets that queue; see `Dialler`."""
     place = replace(endpoint, host=address) if address else endpoint  # so that links of one name can be told apart
-    return Dialler(node, endpoint, _PeerHub(node, place, queue), backoff, address=address)
+    return Dialler(node, endpoint, PeerHub(node, place, queue), backoff, address=address)
 
 
-class _HubAttempt:
-    """See `Attempt`."""
+class HubAttempt:
+    """See `Attempt`.
+
+    Args:
+        node: Of the hub.
+        endpoint: Where the peer hub is.
+        queue: Of its handler.
+        objection: See `peers.connections.greeting.Greeting`.
+    """
 
     is_to_be_repeated = False
 
-    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
+    def __init__(
+        self, node: Node, endpoint: Endpoint, queue: QueueLimits, objection: Callable[[bytes], str] | None = None
+    ) -> None:
         self._conversation: TcpConversation
 
         def make(connection: Connection) -> TcpConversation:
-            self._conversation = TcpConversation(node, queue, connection, dialled=True, cost=endpoint.cost)
+            self._conversation = TcpConversation(
+                node, queue, connection, dialled=True, cost=endpoint.cost, objection=objection
+            )
             return self._conversation
 
         self.connection = Connection(node, make, address=endpoint.location)
@@ -222,17 +234,20 @@ class _HubAttempt:
         return self._conversation.far_id
 
 
-class _PeerHub:
-    """See `Peer`."""
+class PeerHub:
+    """See `Peer`; the arguments are those of `HubAttempt`."""
 
-    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
+    def __init__(
+        self, node: Node, endpoint: Endpoint, queue: QueueLimits, objection: Callable[[bytes], str] | None = None
+    ) -> None:
         self._node = node
         self._endpoint = endpoint
         self._queue = queue
+        self._objection = objection
 
-    def attempt(self) -> Attempt:
+    def attempt(self) -> HubAttempt:
         """Dial the hub."""
-        return _HubAttempt(self._node, self._endpoint, self._queue)
+        return HubAttempt(self._node, self._endpoint, self._queue, self._objection)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the context for the URL's scheme, made anew for each attempt: its files may have changed."""

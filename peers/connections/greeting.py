@@ -17,6 +17,7 @@ Cost: per connection, about 100 µs. Not here: what the far side asks for then (
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -62,9 +63,21 @@ class Greeting:
         dialled: Whether this side has connected, to link with a peer hub.
         trusted: Whether the far side is a process of this hub's own, which need not show who it is.
         cost: What a link costs in the mesh; None where that is not said.
+        objection: Where this side has dialled an address that it has only heard of: says why a hub is not to be linked
+            with, empty if it is. Such a hub is shown no token, and has the rights that it would have if it had dialled.
     """
 
-    __slots__ = ("_connection", "_conversation", "_cost", "_link_id", "_node", "_queue", "_trusted", "dialled")
+    __slots__ = (
+        "_connection",
+        "_conversation",
+        "_cost",
+        "_link_id",
+        "_node",
+        "_objection",
+        "_queue",
+        "_trusted",
+        "dialled",
+    )
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
         self,
@@ -76,6 +89,7 @@ class Greeting:
         dialled: bool,
         trusted: bool,
         cost: int | None,
+        objection: Callable[[bytes], str] | None = None,
     ) -> None:
         self._node = node
         self._queue = queue
@@ -84,6 +98,7 @@ class Greeting:
         self.dialled = dialled
         self._trusted = trusted
         self._cost = LINK_COST if cost is None else cost
+        self._objection = objection
         self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
         """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
 
@@ -91,7 +106,7 @@ class Greeting:
         """Say HELLO to a hub that this one has dialled, with what it shows there."""
         connection = self._connection
         try:
-            token = own_token(self._node)
+            token = own_token(self._node) if self._is_chosen else ""
         except ConfigError as error:  # the far hub is not told about files
             connection.reason = str(error)
             connection.abort()
@@ -102,12 +117,19 @@ class Greeting:
         """The far side has said who it is: take it in, refuse it, or let it wait."""
         if self.dialled and hello.role == "client":
             self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
-        elif not (self.dialled or self._trusted or self._recognise(hello)):
+        elif self._objection is not None and (reason := self._objection(hello.id)):
+            self._connection.end(CloseCode.DONE, reason)
+        elif not (self._is_chosen or self._trusted or self._recognise(hello)):
             return
         elif hello.role == "hub":
             self._greet_hub(hello)
         else:
             self._greet_client(hello)
+
+    @property
+    def _is_chosen(self) -> bool:
+        """Whether the far side was chosen by whoever has set up this hub."""
+        return self.dialled and self._objection is None
 
     # May it come in?
 
@@ -190,7 +212,7 @@ class Greeting:
         if not self.dialled:
             left_s = connection.watch.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
-        proof = LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None
+        proof = LinkProof(partial(own_token, node), self._tell_unread) if self._is_chosen else None
         onward = conversation.tell_origins() if hello.mesh else None
         write = connection.writer.write
         link_id, cost = self._link_id, self._cost

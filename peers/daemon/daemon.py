@@ -36,8 +36,10 @@ from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
+from peers.connections.learned import Learned
 from peers.connections.listener import Listener, Reserved, bind, reserve
 from peers.connections.name_dialler import NameDialler, is_name
+from peers.connections.spare_dialler import SpareDialler
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
@@ -147,6 +149,9 @@ class Daemon:
         self._tell_exposure()
         for peer in self._loaded.peers:
             self._tasks.append(self.node.loop.create_task(self._dialler(peer).run(), name=f"link to {peer.location}"))
+        if settings.mesh.degree:
+            spares = SpareDialler(self.node, Learned(self.node, self._loaded.peers))
+            self._tasks.append(self.node.loop.create_task(spares.run(), name="spare links"))
         self._tick = self.node.loop.call_at(self._next_tick_s(), self._second)
         self.node.ready = True
 

@@ -49,6 +49,10 @@
 | `hub_mesh_clashes_total` | counter | | times that somebody else told of this hub, with its id |
 | `hub_probes_total` | counter | `what`: `asked`, `passed`, `refused` | of this hub; of others, and taken, or not |
 | `hub_probe_reports_total` | counter | `outcome`: `taken`, `dropped` | taken or passed on; late, or not asked for |
+| `hub_mesh_spare_links` | gauge | | links that this hub has dialled so that the mesh does not fall apart |
+| `hub_mesh_spare_attempts_total` | counter | | how often it has dialled some hub for that |
+| `hub_mesh_spare_failures_total` | counter | | how many of these have led to no link |
+| `hub_mesh_spare_let_go_total` | counter | | such links that were let go, as nobody needed them any more |
 | `hub_strangers` | gauge | role | 1 if whoever shows nothing is let in, with this role; else 0, without a role |
 | `hub_tls_handshakes` | gauge | | TLS handshakes that go on |
 | `hub_tls_handshakes_limit` | gauge | | how many there may be |
@@ -157,6 +161,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from hub import __version__
 from hub.leaves import Leaves
 from hub.memory import MemoryStatistics
+from hub.mesh.spares import SparesStatistics
 from hub.mesh.statistics import MeshStatistics
 from hub.metrics import CoreStatistics
 from hub.names.names import NamesStatistics
@@ -252,6 +257,7 @@ class HubCollector:
         yield from _mesh(node.core.mesh.statistics(), node.settings.mesh)
         yield from _leaves(node.core.leaves)
         yield from _probes(node.probes)
+        yield from _spares(node.spares.statistics())
         role = node.access.anonymous
         strangers = GaugeMetricFamily("hub_strangers", "Whether whoever shows nothing is let in.", labels=("role",))
         strangers.add_metric((role,), bool(role))
@@ -415,6 +421,13 @@ def _probes(probes: Probes) -> Iterator[Metric]:
     reports.add_metric(("taken",), probes.reports_total)
     reports.add_metric(("dropped",), probes.dropped_reports_total)
     yield reports
+
+
+def _spares(statistics: SparesStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_mesh_spare_links", "Dialled so that the mesh does not fall apart.", statistics.links)
+    yield _counter("hub_mesh_spare_attempts", "Attempts at such links.", statistics.attempts_total)
+    yield _counter("hub_mesh_spare_failures", "Of these, those without a link.", statistics.failed_total)
+    yield _counter("hub_mesh_spare_let_go", "Such links that were let go.", statistics.let_go_total)
 
 
 def _messages(statistics: CoreStatistics) -> Iterator[Metric]:

@@ -20,6 +20,7 @@ from hub.events import messages_lost
 from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, RouteLimits
 from hub.memory import STAGED_PARTS, Memory
+from hub.mesh.spares import Spares
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
@@ -149,7 +150,7 @@ class Node:
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.probes = Probes(self.core, _steady_us, self.wall_us)
-        self.vacancies, self.traffic = Vacancies(), Traffic()
+        self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
         self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
         self.journal = self._journal_without_file()

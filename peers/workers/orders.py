@@ -5,7 +5,8 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 | setting | at a worker |
 |---|---|
 | `listen` | with the ports that the core has picked |
-| `peers`, `mesh.advertise`, `journal.path`, `access.peer_token` | none: links and journal are the core's |
+| `peers`, `mesh.advertise`, `mesh.degree` | none: links are the core's |
+| `journal.path`, `access.peer_token` | none: the journal is the core's, too |
 | `journal.of` | the core, if it has a journal |
 | `drain.clients_per_s` | its part of the rate |
 
@@ -69,7 +70,7 @@ def of_worker(settings: Settings, listen: tuple[str, ...], core: bytes) -> Setti
         settings,
         listen=listen,
         peers=(),
-        mesh=replace(settings.mesh, advertise=()),
+        mesh=replace(settings.mesh, advertise=(), degree=0),
         journal=replace(settings.journal, path="", of=core.hex() if settings.journal.path else settings.journal.of),
         access=replace(settings.access, peer_token=""),
         drain=replace(settings.drain, clients_per_s=rate),

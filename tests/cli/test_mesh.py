@@ -60,10 +60,11 @@ def test_two_hubs(tmp_path: Path) -> None:
             "queued",
             "dropped",
             "paths",
+            "kind",
         ]
         own = lines[8].split()
         assert own[:3] == [one, "first", "4"]
-        assert own[4:] == ["0"] * 5
+        assert own[4:] == [*["0"] * 5, "-"]
         assert len(lines) == 9
         lower, higher = sorted([(one, "first"), (other, "second")])
         assert lines[5].split() == [*lower, *higher, "4"]
@@ -74,9 +75,17 @@ def test_two_hubs(tmp_path: Path) -> None:
         assert refused.stderr == b"hub: --json and --dot exclude each other\n"
 
 
-def row(hub_id: str, name: str, *, lost: float | None = None, own: bool = False, **links: int) -> dict[str, Any]:
+def row(
+    hub_id: str,
+    name: str,
+    *,
+    lost: float | None = None,
+    own: bool = False,
+    spares: tuple[str, ...] = (),
+    **links: int,
+) -> dict[str, Any]:
     """A hub as the hub tells of it."""
-    known = {"prefixes": 1200, "left_out": 0, "addresses": [], "link": None, "zeeks": {}}
+    known = {"prefixes": 1200, "left_out": 0, "addresses": [], "spares": spares, "link": None, "zeeks": {}}
     return {"hub": hub_id, "name": name, "own": own, "lost": lost, "links": links} | known
 
 
@@ -94,7 +103,11 @@ def test_zeeks() -> None:
 
 def test_a_hub_that_cannot_be_reached() -> None:
     """It is said since when; a name cannot steer a terminal, nor Graphviz; a link to a hub of no page is shown."""
-    rows = [row("aa", 'n"\\\n', own=True, bb=3), row("bb", "", aa=3, ab=1), row("cc", "c", lost=1_795_000_000.0)]
+    rows = [
+        row("aa", 'n"\\\n', own=True, spares=("bb",), bb=3),
+        row("bb", "", aa=3, ab=1),
+        row("cc", "c", lost=1_795_000_000.0),
+    ]
     assert list(_tables(rows)) == [
         "hub  name       prefixes  links  reachable                          addresses",
         'aa   n"\\\\u000a     1,200      1  this hub                           -',
@@ -110,7 +123,7 @@ def test_a_hub_that_cannot_be_reached() -> None:
         '  "aa" [label="n\\"\\\\\\\\u000a", tooltip="1200 prefixes", style=bold];',
         '  "bb" [label="bb", tooltip="1200 prefixes", style=solid];',
         '  "cc" [label="c", tooltip="1200 prefixes", style=dashed];',
-        '  "aa" -- "bb" [label="3"];',
+        '  "aa" -- "bb" [label="3", style=dashed];',
         '  "bb" -- "ab" [label="1"];',
         "}",
     ]
@@ -122,8 +135,8 @@ def test_links_of_the_hub_that_is_asked() -> None:
     figures |= {"path_changes": 2, "queued_messages": 3, "waiting_s": 0.5, "dropped_messages": 4}
     near, far = row("bb", "b") | {"link": {**figures, "lag_s": 0.0123, "cost": 5}}, row("cc", "c")
     far["link"] = {**figures, "lag_s": None, "cost": None}
-    assert list(_tables([row("aa", "a", own=True), near, far]))[5:] == [
-        "own link to  name  cost  lag ms     in  out  queued  dropped  paths",
-        "bb           b        5      12  1,500    7       3        4      2",
-        "cc           c        -       -  1,500    7       3        4      2",
+    assert list(_tables([row("aa", "a", own=True, spares=("cc",)), near, far]))[5:] == [
+        "own link to  name  cost  lag ms     in  out  queued  dropped  paths  kind",
+        "bb           b        5      12  1,500    7       3        4      2  -",
+        "cc           c        -       -  1,500    7       3        4      2  spare",
     ]

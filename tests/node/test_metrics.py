@@ -18,6 +18,7 @@ from hub.delivery import Role
 from hub.errors import NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement
+from hub.mesh.spares import SparesStatistics
 from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
@@ -335,6 +336,16 @@ async def test_the_mesh(node: Node) -> None:
     assert value(families, "hub_mesh_overtaken_messages_total") == 3
     assert value(families, "hub_mesh_repeated_messages_total") == 2
     assert value(families, "hub_mesh_clashes_total") == 1
+
+
+async def test_spares(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
+    """Links that were dialled so that the mesh does not fall apart, and how that went."""
+    monkeypatch.setattr(node.spares, "statistics", lambda: SparesStatistics(2, 9, 4, 3))
+    families = scrape(node)
+    assert value(families, "hub_mesh_spare_links") == 2
+    assert value(families, "hub_mesh_spare_attempts_total") == 9
+    assert value(families, "hub_mesh_spare_failures_total") == 4
+    assert value(families, "hub_mesh_spare_let_go_total") == 3
 
 
 async def test_users(node: Node) -> None:

@@ -143,6 +143,26 @@ def test_in_a_ring_each_hub_is_reached_by_one_way() -> None:
         assert sorted(one.id for one in reached) == sorted(one.id for one in hubs)
 
 
+def test_a_link_that_costs_more_from_now_on_is_used_no_more() -> None:
+    """It is still there: of those that were linked already nothing else changes."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    for one, other in ((a, b), (b, c), (c, a)):
+        connect(one, other)
+    settle(a, b, c, now_s=0)
+    assert ways(a, a, c) == {c}
+    (link,) = [link for link, far in a.links.items() if far is c]
+    a.mesh.set_cost(link, 9)
+    a.mesh.set_cost(Link(c), 7)
+    settle(a, b, c, now_s=5)
+    assert ways(a, a, c) == {b}
+    assert ways(b, a, c) == {c}
+    assert ways(c, c, a) == {b}
+    assert a.mesh.graph.links[a.id][c.id] == c.mesh.graph.links[c.id][a.id] == 9
+    epoch = a.mesh.epoch
+    a.mesh.set_cost(link, 9)
+    assert a.mesh.epoch == epoch
+
+
 def test_a_link_counts_only_if_both_hubs_tell_of_it() -> None:
     """So nobody can pretend to be near another."""
     a, b, c = Hub(1), Hub(2), Hub(3)
