@@ -278,9 +278,9 @@ def _narrowed(order: Order, rights: Rights | None, action: Action) -> Order:
 
 
 def _bounded(order: Order, link: Handler) -> Order:
-    """Return an order whose answer fits into a frame that the far side of a link takes."""
+    """Return an order of one piece at most, whose answer fits into a frame that the far side of a link takes."""
     most = max(1, link.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES)
-    return msgspec.structs.replace(order, bytes=min(order.bytes, most))
+    return msgspec.structs.replace(order, bytes=min(order.bytes, most, PIECE_BYTES))
 
 
 def _outcome(asked: _Asked, reply: Reply) -> bytes | RejectedError:

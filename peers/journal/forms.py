@@ -46,7 +46,12 @@ NARROWED_PATHS = 1_000
 GRANTED_LIMIT = 64
 """Most of those who must grant the topics of one order: the reader, and two for each link on the way."""
 
-Paths = Annotated[tuple[tuple[str, bool], ...], msgspec.Meta(max_length=NARROWED_PATHS)]
+_PATH_CHARACTERS = 16 * 1024
+"""Longest path: no topic is as long, and each of its components takes memory where the journal is read."""
+
+_Path = Annotated[str, msgspec.Meta(max_length=_PATH_CHARACTERS)]
+
+Paths = Annotated[tuple[tuple[_Path, bool], ...], msgspec.Meta(max_length=NARROWED_PATHS)]
 """Paths of topics, and whether what stands beneath is allowed or denied."""
 
 

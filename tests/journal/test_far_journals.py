@@ -253,12 +253,15 @@ def test_by_which_name(bench: Bench) -> None:
 
 # For other hubs.
 
+LONG = _pack({"request": 1, "granted": [[["a/" * 10_000, True]]]})
+"""A question with a path that is longer than any topic."""
+
 
 def test_another_hub_reads(bench: Bench) -> None:
     """What the reader process makes is handed on as it is; an error as a notice."""
     bench.question(Order(5, 3, form="msgpack"))
     ((order, deliver),) = bench.journal.fetches
-    assert order == Order(5, 3, form="msgpack")
+    assert order == Order(5, 3, bytes=PIECE_BYTES, form="msgpack")
     assert bench.outlet.take() == []
     deliver(bytearray(records()))
     bench.room.settle()
@@ -277,7 +280,7 @@ def test_what_is_asked_of_a_hub_without_a_journal(bench: Bench) -> None:
     assert bench.journal.fetches == []
 
 
-@pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"})])
+@pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"}), LONG])
 def test_what_is_no_order(bench: Bench, order: Any) -> None:
     """Is refused."""
     bench.question(order)
@@ -305,8 +308,10 @@ def test_too_many_wait(bench: Bench) -> None:
 
 def test_a_small_frame(bench: Bench) -> None:
     """An answer fits into what the far side of the link takes: five times what is asked for is in it at most."""
+    bench.question(Order(5, bytes=1 << 40))
+    assert bench.journal.fetches.pop()[0].bytes == PIECE_BYTES
     bench.link.frame_limit_bytes = 64 * 1024
-    bench.question(Order(5))
+    bench.question(Order(5), first=4)
     ((order, _),) = bench.journal.fetches
     assert 0 < 5 * order.bytes < 64 * 1024
 
@@ -321,7 +326,7 @@ def test_what_a_link_may_take(bench: Bench) -> None:
     assert isinstance(order, Order)
     assert order.granted == (before, (("/a", True),))
     bench.question(Order(5, prefixes=("/a/",)), first=4)
-    assert bench.journal.fetches[1][0] == Order(5, prefixes=("/a/",))
+    assert bench.journal.fetches[1][0] == Order(5, prefixes=("/a/",), bytes=PIECE_BYTES)
     bench.link.rights = policy_of('[roles.r]\nlink = {}\n[users]\nuser = ["r"]\n').rights("user")
     deliver(records())
     bench.room.settle()
