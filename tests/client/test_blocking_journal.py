@@ -18,6 +18,7 @@ from peers.client.history import Record
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.backoff import Backoff
+from tests.hubs.eventually import eventually
 
 T = TypeVar("T")
 
@@ -66,6 +67,27 @@ async def test_reading_yields_records_in_order(url: str) -> None:
         (number, f"/n/{number % 2}", number) for number in range(10)
     ]
     assert [record.value for record in some] == [3, 5, 7]
+
+
+async def test_the_journal_of_another_hub(url: str) -> None:
+    """It is read, asked after and followed by its name, over a hub in between that has none."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url]}, {})
+    near = Daemon(loaded, "near")
+    await near.start()
+
+    def work(client: BlockingClient) -> tuple[list[int], int, list[int]]:
+        read = [record.value for record in client.read("/n/", hub="test hub", timeout_s=30)]
+        head = client.journal(hub="test hub", timeout_s=30).head
+        with client.subscribe("/n/", from_offset=7, hub="test hub") as messages:
+            return read, head, [messages.receive(timeout_s=30).value for _ in range(3)]
+
+    try:
+        await in_thread(url, lambda client: fill(client, 10))
+        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        found = await in_thread(near.endpoints[0].location, work)
+    finally:
+        await near.stop()
+    assert found == (list(range(10)), 10, [7, 8, 9])
 
 
 async def test_blocks_are_columns(url: str) -> None:

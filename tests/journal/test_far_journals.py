@@ -62,7 +62,7 @@ class Bench:
 
     def fetch(self, hub: str = "there", **fields: Any) -> Callable[[], None]:
         """Ask for a piece."""
-        cancel = self.journals.fetch(Order(**({"request": 9, "hub": hub} | fields)), self.outcomes.append)
+        cancel = self.journals.fetch(Order(fields.pop("request", 9), hub=hub, **fields), self.outcomes.append)
         self.room.settle()
         return cancel
 
