@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hub.errors import ConnectionLostError, RequestError
+from hub.errors import ConnectionLostError, RejectedError, RequestError
 from peers.cli.rates import Assembly, Snapshot
 from peers.client import Client, connect
 from tests.daemon.hub_process import HubProcess
@@ -159,3 +160,31 @@ async def test_a_worker_drains_the_hub(start_workers: StartWorkers) -> None:
     assert code == 0
     assert "Traceback" not in log
     assert not any(is_worker(pid) for pid in workers)
+
+
+async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path: Path) -> None:
+    """Each worker asks who comes; links between processes need no role; a user is one at all workers together."""
+    token = tmp_path / "admin.token"
+    hub = await start_workers("--access-admin-token", str(token))
+    url = hub.endpoints[0].location
+    for _ in range(4):  # whichever worker
+        with pytest.raises(RejectedError, match="not recognised"):
+            await connect(url, reconnect=False)
+    found: dict[str, Client] = {}
+    clients = []
+    while len(found) < 2:
+        clients.append(await connect(url, token=token.read_text().strip()))
+        hello = clients[-1].hub
+        assert hello is not None
+        found[hello.name] = clients[-1]
+    one, two = found["both/1"], found["both/2"]
+    async with one.subscribe("/a") as messages:
+        first = asyncio.create_task(anext(messages))
+        while not first.done():
+            await two.publish("/a", 1)
+            await asyncio.wait([first], timeout=0.02)
+    users = {row["user"]: row for row in await one.request("$hub/users", None)}
+    assert users["admin"]["connections"] == len(clients)
+    assert users["admin"]["shares"]["connections"]["held"] == len(clients)
+    for client in clients:
+        await client.close()
