@@ -52,7 +52,7 @@ class FarHub:
         self.served: dict[str, None] = {}
         # The names of its clients, as it has announced them last.
         self.names: dict[str, Announced] = {}
-        # The endpoints of its leaves, each with the time since when it has it.
+        # The endpoints of its leaves, each with the time since when it has it, as it has announced them last.
         self.leaves: dict[bytes, int] = {}
         # Whether nothing leads there now: then the names of its clients are nobody's, and neither are its leaves.
         self.is_lost = False

@@ -2,7 +2,7 @@
 
 ```
 mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, leaves; routes forget
-authority: judge  ─▶ names of hubs for which a link speaks that has other rights now ─▶ taken away, or taken after all
+authority: judge  ─▶ names and leaves of hubs for which a link with other rights speaks ─▶ taken away, or taken
 ```
 
 Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
@@ -177,7 +177,7 @@ class FarHubs:
     def leaves_of(self, hub: bytes) -> Collection[bytes]:
         """Return the endpoints of the leaves of a hub, as far as it may be their gateway."""
         far = self._hubs.get(hub)
-        return far.leaves.keys() if far is not None else ()
+        return far.leaves.keys() if far is not None and _may_be_gateway(far.rights) else ()
 
     def change(self, hub: bytes, change: Interests, link: Handler | None) -> None:
         """What a hub wants has changed.
@@ -191,7 +191,7 @@ class FarHubs:
         self._turn.request()
 
     def judge(self, link: Handler) -> None:
-        """A link has other rights: judge the names again that it has brought, of whichever hubs."""
+        """A link has other rights: judge the names and leaves again that it has brought, of whichever hubs."""
         if self._hubs or self._steps:
             self._steps.append(self._judging(link))
             self._turn.request()
@@ -239,10 +239,16 @@ class FarHubs:
         gone = [endpoint for endpoint, since_us in removed if far.leaves.get(endpoint) == since_us]
         for endpoint in gone:
             del far.leaves[endpoint]
-        if _may_be_gateway(far.rights):
-            far.leaves.update(added)
+        far.leaves.update(added)
         if not far.is_lost:
             self._leaves.hear(far.hub, added if _may_be_gateway(far.rights) else (), gone)
+
+    def _judge_leaves(self, far: FarHub) -> None:
+        """Let a hub that can be reached be the gateway of its leaves, if the link that speaks for it may that."""
+        if _may_be_gateway(far.rights):
+            self._leaves.hear(far.hub, far.leaves.items(), ())
+        else:
+            self._leaves.hear(far.hub, (), far.leaves)
 
     def _hear(self, far: FarHub, held: list[Announced], released: list[str]) -> Iterator[None]:
         """Hand names on, some at once. What is refused of them is counted there; nobody can be told."""
@@ -258,9 +264,11 @@ class FarHubs:
 
     def _judging(self, link: Handler) -> Iterator[None]:
         for far in list(self._hubs.values()):
-            if not (far.names and self._speaks_for(link, far)):
+            if not ((far.names or far.leaves) and self._speaks_for(link, far)):
                 continue
             far.link = link
+            if not far.is_lost:
+                self._judge_leaves(far)
             for some in _batched([] if far.is_lost else list(far.names.values())):
                 granted = {one.name for one in some if _may_be_claimed(link.rights, one.name)}
                 known = self._names.of(far)
@@ -287,7 +295,7 @@ class FarHubs:
             return
         far.is_lost = not is_reached
         if is_reached:
-            self._leaves.hear(hub, far.leaves.items(), ())
+            self._judge_leaves(far)
             yield from self._hear(far, list(far.names.values()), [])
         else:
             self._leaves.hear(hub, (), far.leaves)

@@ -7,7 +7,7 @@ import pytest
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change as Filter
-from hub.mesh.announcement import Announcement
+from hub.mesh.announcement import Announcement, Leaf
 from hub.names.claim import Announced, Change, Standing, Wish
 from hub.request_frame import Status
 from hub.tags.envelope import tagged
@@ -236,6 +236,26 @@ def test_names_of_hubs_beyond_a_link_are_judged_again(hall: Hall) -> None:
     hall.core.flush()
     assert owned(hall) == everything
     assert hall.core.names.statistics().unheard_total == 0
+
+
+def test_gateways_beyond_a_link_are_judged_again(hall: Hall) -> None:
+    """A hub is the gateway of its leaf while the link that speaks for it may bring and take everything."""
+    link, core = hall.join("alice", "", role=Role.LINK, roles=["all"]), hall.core
+    leaf = b"leaf" * 4
+    core.link(link.handler, NEAR, lambda: None)
+    core.mesh.hear(link.handler, Announcement(NEAR, 0, 1, "", ((core.mesh.hub, 1),), (Leaf(leaf, 1),)))
+    for role, gateway in (("all", NEAR), ("some", b""), ("all", NEAR), ("none", b"")):
+        give(link, role)
+        core.flush()
+        assert core.leaves.gateway_of(leaf) == gateway
+        assert list(core.far_hubs.leaves_of(NEAR)) == ([leaf] if gateway else [])
+    core.far_hubs.reach(NEAR, False)
+    give(link, "all")
+    core.flush()
+    assert core.leaves.gateway_of(leaf) == b""
+    core.far_hubs.reach(NEAR, True)
+    core.flush()
+    assert core.leaves.gateway_of(leaf) == NEAR
 
 
 def test_names_that_another_link_has_brought_stay(hall: Hall) -> None:
