@@ -58,7 +58,7 @@ async def test_a_row_of_hubs(start_hub: StartHub) -> None:
     assert second["links"] == [{"hub": far.node.id.hex(), "name": "c", "state": "sent"}]
     assert third["links"] == []
     assert (own["round_trip_ms"], own["waited_ms"], own["link_ms"]) == (0.0, None, None)
-    assert 0 < second["round_trip_ms"] < third["round_trip_ms"]
+    assert 0 < second["round_trip_ms"] <= third["round_trip_ms"]
     for row, before in ((second, own), (third, second)):
         rest = row["round_trip_ms"] - before["round_trip_ms"] - row["waited_ms"]
         assert row["link_ms"] == pytest.approx(max(0.0, rest))
@@ -115,6 +115,29 @@ async def test_the_way_changes_with_the_links(start_hub: StartHub) -> None:
     await shape.stop()
 
 
+async def test_while_links_come_and_go(start_hub: StartHub) -> None:
+    """Each hub has one row, whatever becomes of the probe; once all is settled, it comes everywhere again."""
+    shape = await Shape.start(start_hub, RING)
+    await shape.subscribers("/a")
+    near = shape.hubs[0]
+    add_services(near.node)
+    ids = {hub.node.id.hex() for hub in shape.hubs}
+    for number, way in enumerate(shape.ways.values()):
+        asking = [asyncio.ensure_future(probed(near, "/a", wait=0.1)) for _ in range(3)]
+        await eventually(lambda begun=3 * number: near.node.probes.asked_total > begun)
+        way.cut()
+        for rows in await asyncio.gather(*asking):
+            assert {row["hub"] for row in rows} <= ids
+            assert len({row["hub"] for row in rows}) == len(rows)
+            assert rows[0]["own"]
+        await shape.whole()
+    await shape.settled()
+    rows = await probed(near, "/a")
+    assert {row["hub"] for row in rows} == ids
+    assert {row["outcome"] for row in rows} == {"taken"}
+    await shape.stop()
+
+
 async def test_a_link_that_swallows_everything(start_hub: StartHub) -> None:
     """Who has not told anything in time is named; so is who is behind it. What comes later is dropped, and counted."""
     shape = await Shape.start(start_hub, CHAIN)
@@ -123,7 +146,9 @@ async def test_a_link_that_swallows_everything(start_hub: StartHub) -> None:
     add_services(near.node)
     way = shape.ways[1, 2]
     way.hold()
-    rows = await probed(near, "/a", wait=0.05)
+    wait = 0.05
+    while (rows := await probed(near, "/a", wait=wait))[1]["outcome"] == "silent":  # a machine with other work
+        wait = min(PATIENT, 2 * wait)
     assert seen(rows) == [
         ("hub-0", None, 0, "taken", 0),
         ("hub-1", "hub-0", 1, "taken", 0),
@@ -132,7 +157,7 @@ async def test_a_link_that_swallows_everything(start_hub: StartHub) -> None:
     ]
     assert rows[2]["round_trip_ms"] is None
     way.release()
-    await eventually(lambda: near.node.probes.dropped_reports_total == 2)
+    await eventually(lambda: near.node.probes.dropped_reports_total >= 2)
     assert {row["outcome"] for row in await probed(near, "/a")} == {"taken"}
     await shape.stop()
 
@@ -220,15 +245,16 @@ async def test_what_a_peer_makes_up(hub: Hub) -> None:
     await hub_wants(peer, node.id, peer_id)
     await eventually(lambda: node.core.routes.find("/a").far)
     async with connect(hub.url) as client:
-        asking = asyncio.ensure_future(client.request("$hub/mesh/probe", {"topic": "/a", "wait": 0.3}))
+        asking = asyncio.ensure_future(client.request("$hub/mesh/probe", {"topic": "/a", "wait": PATIENT}))
         await eventually(lambda: node.probes.asked_total)
         for number in range(100):
             links = tuple(((1000 * (number + 1) + one).to_bytes(16, "big"), "no reason") for one in range(100))
             report = ProbeReport(node.id, 1, b"%16d" % number, peer_id, 1, 0, 0, "odd", 0, links, 0)
             await peer.send(encode_probe(report))
+        await peer.send(encode_probe(ProbeReport(node.id, 1, peer_id, node.id, 1, 0, 0, "taken", 0, (), 0)))
         rows = await asking
     assert len(rows) == ROWS_LIMIT
-    assert {row["outcome"] for row in rows} == {"taken", "odd", "no reason", "silent"}
+    assert {row["outcome"] for row in rows} == {"taken", "odd", "no reason"}
 
 
 async def hub_wants(peer: RawClient, hub_id: bytes, peer_id: bytes) -> None:
@@ -277,7 +303,7 @@ async def test_whoever_asks_may_leave(start_hub: StartHub) -> None:
     shape.ways[0, 1].hold()
     async with connect(near.url) as client:
         asking = asyncio.ensure_future(client.request("$hub/mesh/probe", {"topic": "/a", "wait": 0.05}))
-        await eventually(lambda: near.node.probes.awaited)
+        await eventually(lambda: near.node.probes.asked_total)
     with pytest.raises(ClosedError):
         await asking
     await eventually(lambda: not near.node.probes.awaited)

@@ -32,7 +32,7 @@ def test_two_hubs(tmp_path: Path, running_hub: RunningHub) -> None:
         client.subscribe("/traced"),
     ):
         found: list[dict[str, Any]] = []
-        while len(found) < 2:  # the link comes up meanwhile
+        while [one["outcome"] for one in found] != ["taken", "taken"]:  # the link comes up meanwhile
             told = hub("trace", "/traced/a", "--json", url=running_hub.tcp)
             assert (told.returncode, told.stderr) == (0, b"")
             found = [json.loads(line) for line in told.stdout.splitlines()]
