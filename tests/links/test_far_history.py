@@ -284,6 +284,20 @@ async def test_what_is_not_there(chain: Chain) -> None:
         assert caught.value.text.startswith("journal of hub 'hub-2': ")
 
 
+async def test_what_was_deleted(chain: Chain) -> None:
+    """Is told with the oldest that is left, from where reading goes on, as at the hub itself."""
+    hubs = await chain(3, keep_bytes=64 * 1024)
+    async with connect(hubs[2].url) as source, connect(hubs[0].url) as client:
+        for number in range(20):
+            await source.publish_confirmed("/n", [number, "x" * 10_000])
+        with pytest.raises(GoneError) as caught:
+            await values(client, hub="hub-2")
+        first = caught.value.first
+        assert first == (await client.journal(hub="hub-2")).first > 0
+        left = await values(client, start=first, hub="hub-2")
+        assert [number for number, _ in left] == list(range(first, 20))
+
+
 async def test_another_journal_under_the_same_name(chain: Chain, start_hub: StartHub, tmp_path: Path) -> None:
     """Whoever was reading is told: the same offsets are other records there."""
     hubs = await chain(2)
