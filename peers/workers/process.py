@@ -23,7 +23,7 @@ from peers.workers.written import wait_written
 
 __all__ = ["Process"]
 
-_END_S = 5.0
+_END_S = 2.0
 """How long a process may take to end once it has closed its sockets, seconds."""
 
 
@@ -53,7 +53,7 @@ class Process:
         their_control.close()
         their_link.close()
         self._link: Connection | None = None
-        """What leads to it as a hub, from `connect` on."""
+        """What leads to it as a hub, from `link` on."""
         self._is_stopping = False
         """Whether it was told to stop: its link then ends before it does."""
         self.control = Control(functions)
@@ -64,11 +64,15 @@ class Process:
         """Of the process."""
         return self._popen.pid
 
-    async def connect(self, daemon: Daemon) -> None:
-        """Let the core link with it, and control it; end it once it is not linked any more."""
+    async def connect(self) -> None:
+        """Control it."""
         self._control_socket.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self.control, sock=self._control_socket)
+
+    async def link(self, daemon: Daemon) -> None:
+        """Let the core link with it, once it is there: the time for a handshake begins now."""
         self._link_socket.setblocking(False)
-        await daemon.node.loop.create_unix_connection(lambda: self.control, sock=self._control_socket)
         self._link = link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
         if link.lost is not None:
             link.lost.add_done_callback(lambda _: self._end())
@@ -90,9 +94,9 @@ class Process:
         self.control.tell("stop", left_s)
 
     def _end(self) -> None:
-        """The link is gone: a worker that is not told to stop is of no use without it, or hangs."""
+        """The link is gone: a worker that is not told to stop ends then, or hangs, and is killed."""
         if not self._is_stopping:
-            self._popen.kill()
+            self.control.close()
 
     def kill(self) -> None:
         """End it now, also if it is stopped."""
@@ -101,6 +105,8 @@ class Process:
     async def wait_ended(self) -> str:
         """Wait until it has ended, which it must do soon after its sockets; say how."""
         await asyncio.wait([self.control.lost])
+        if self._link is None:
+            self._link_socket.close()
         loop = asyncio.get_running_loop()
         try:
             code = await loop.run_in_executor(None, self._popen.wait, _END_S)

@@ -67,8 +67,8 @@ class Worker:
         self._close: asyncio.Future[None] = self._loop.create_future()
         # From when it serves on.
         self._reloading: Reloading | None = None
-        # What the next reload takes; set before it is asked for.
-        self._loaded: Loaded
+        # What the next reload takes, as the core said last; None before it has said anything since the start.
+        self._newer: Loaded | None = None
         # What it answers, of what all are asked, and how its clients are moved off; set before it serves.
         self._parts: Parts
         self._draining: Draining
@@ -92,9 +92,9 @@ class Worker:
             return _ALONE
         orders = self._orders.result()
         try:
-            self._loaded = orders.loaded()
-            limit = configure(self._loaded.settings.log)
-            daemon = Daemon(self._loaded, orders.own_name, Part.WORKER)
+            loaded = orders.loaded()
+            limit = configure(loaded.settings.log)
+            daemon = Daemon(loaded, orders.own_name, Part.WORKER)
             daemon.node.core.number_from(orders.start * IDS_PER_START)
             self._join(daemon)
             link = await self._linked(daemon)
@@ -102,7 +102,7 @@ class Worker:
         except HubError as error:
             self.control.tell("fails", str(error))
             return _FAILED
-        return await self._serve(daemon, link, limit)
+        return await self._serve(daemon, loaded, link, limit)
 
     def _join(self, daemon: Daemon) -> None:
         """Be a part of the whole hub, for those who ask."""
@@ -113,17 +113,20 @@ class Worker:
 
     async def _linked(self, daemon: Daemon) -> Connection:
         """Link with the core, and wait until that stands: who is served without it hears of nobody else."""
+        self.control.tell("links")
         link = await daemon.link(self._link, "unix:core", dialled=True)
         while not (link.has_joined or link.is_lost):  # noqa: ASYNC110 -- no event is told of it
             await asyncio.sleep(_LOOK_S)
         return link
 
-    async def _serve(self, daemon: Daemon, link: Connection, limit: RateLimit) -> int:
+    async def _serve(self, daemon: Daemon, loaded: Loaded, link: Connection, limit: RateLimit) -> int:
         """Serve until the core says stop, or is gone."""
         log = daemon.node.log
         self._reloading = Reloading(
-            daemon, lambda: self._loaded, lambda: configure(daemon.node.settings.log, limit=limit)
+            daemon, lambda: self._newer or loaded, lambda: configure(daemon.node.settings.log, limit=limit)
         )
+        if self._newer is not None:  # the core has reloaded while this worker started
+            self._reloading.signal()
         self.control.tell("serves")
         async with cared_for(daemon.node, limit):
             ends: list[asyncio.Future[Any]] = [self._stop, self.control.lost]
@@ -171,7 +174,7 @@ class Worker:
         return self._parts.answer(question)
 
     def _reload(self, settings: Any) -> None:
-        self._loaded = given(("the core", settings))
+        self._newer = given(("the core", settings))
         if self._reloading is not None:
             self._reloading.signal()
 

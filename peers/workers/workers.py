@@ -86,6 +86,8 @@ class Workers:
         self._starts = count(1)
         # One task for each process, from its start to its end.
         self._watching: set[asyncio.Task[None]] = set()
+        # One task for each link that is being made.
+        self._linking: set[asyncio.Task[None]] = set()
         # The timer of what is due next.
         self._timer: asyncio.TimerHandle | None = None
         # Why a worker could not start, as it said, by the number of its place; until its end is logged.
@@ -204,6 +206,7 @@ class Workers:
 
     def _launch(self, number: int) -> None:
         functions: Functions = {
+            "links": partial(self._links, number),
             "serves": partial(self._serves, number),
             "fails": partial(self._fails, number),
             "drained": partial(self._is_drained, number),
@@ -223,7 +226,7 @@ class Workers:
     async def _watch(self, process: Process, start: int) -> None:
         """Give a process its orders, and wait for its end."""
         number = process.number
-        await process.connect(self._daemon)
+        await process.connect()
         orders = Orders(self._settings(), self._node.name, number, start)
         process.control.tell("begin", msgspec.to_builtins(orders))
         how = await process.wait_ended()
@@ -244,6 +247,11 @@ class Workers:
         self._log.warning("worker ended", worker=number, pid=pid, reason=reason, next_in_s=round(wait_s, 2))
 
     # What workers say.
+
+    def _links(self, number: int, _: Any) -> None:
+        task = self._loop.create_task(self._processes[number].link(self._daemon), name=f"link with worker {number}")
+        self._linking.add(task)
+        task.add_done_callback(self._linking.discard)
 
     def _serves(self, number: int, _: Any) -> None:
         self._supervision.serves(number, self._loop.time())
