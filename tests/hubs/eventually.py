@@ -23,6 +23,9 @@ async def eventually(condition: Callable[[], object]) -> None:
 
 
 async def settle() -> None:
-    """Let the loop go round often enough for sockets of this process to bring what they hold."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+    """Let the loop go round often enough for sockets of this process to bring what they hold.
+
+    It rests once: beside much other work, the system may bring what was sent only when this process has given way.
+    """
+    for rest_s in (*[0.0] * 10, _LOOK_S, *[0.0] * 10):
+        await asyncio.sleep(rest_s)

@@ -240,7 +240,7 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     assert await first.values(1) == [("/a", 1)]
     assert (hub.node.admission.accepted, hub.node.admission.refused) == (2, 2)
     second.close()
-    await settle()
+    await eventually(lambda: len(hub.node.connections) == 1)
     assert await (await hub.client()).ping() == []
 
 
