@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from itertools import combinations
+from typing import Any
 
+from hub.delivery import Role
 from hub.overflow import QueueLimits
 from peers.wire.hello import QueueWish
 from tests.hubs.eventually import eventually
@@ -112,11 +114,24 @@ class Shape:
         while self._link(*ends) in {before[0], None} or self._link(*ends[::-1]) in {before[1], None}:
             for hub in ends:
                 hub.later(1.0)
+            # A client that is slow to answer is not silent: another second must not pass before its answer is here.
+            await eventually(lambda: not any(_is_asked(client) for hub in ends for client in _clients(hub)))
             await asyncio.sleep(0.01)
 
     @staticmethod
     def _link(hub: Hub, other: Hub) -> object:
         return hub.node.links.find(other.node.id)
+
+
+def _clients(hub: Hub) -> list[Any]:
+    """Return connections that are no links."""
+    return [one for one in hub.connections if one.handler is not None and one.handler.role is Role.CLIENT]
+
+
+def _is_asked(connection: Any) -> bool:
+    """Whether a client was sent a PING, and has not been heard since."""
+    liveness = connection.watch.liveness
+    return bool(liveness._pinged_s > liveness.heard_s)
 
 
 def wants(hub: Hub) -> set[str]:
