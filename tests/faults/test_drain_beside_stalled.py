@@ -19,6 +19,8 @@ _STALLED = 500
 _MESSAGES = 40
 _DRAIN_S = "2"
 _LIMITS = ("--limits-drain-s", _DRAIN_S, "--drain-time-s", "3", "--drain-clients-per-s", "1000")
+_PATIENT = ("--limits-ping-after-s", "3600")
+"""Whoever does not read answers no ping either: it is not to be given up before the end comes."""
 
 
 async def _stalled(hub: HubProcess) -> list[RawClient]:
@@ -36,7 +38,7 @@ async def _stalled(hub: HubProcess) -> list[RawClient]:
 @pytest.mark.parametrize("how", ["SIGTERM", "drain"])
 async def test_hundreds_that_do_not_read(tmp_path: Path, how: str) -> None:
     """The end comes though none of them reads, without a word in the log; a quiet pair gets all that was published."""
-    flags = [*_LIMITS, "--log-format", "json", "--log-level", "warning"]
+    flags = [*_LIMITS, *_PATIENT, "--log-format", "json", "--log-level", "warning"]
     process = await HubProcess.start(["--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{tmp_path}/s", *flags], {})
     try:
         hub = await process.wait_up(2)
