@@ -55,7 +55,7 @@ class MeshPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Messages a second, where latencies are measured."""
     seconds: float = 3
     """How long, at the rate; and with filters that change, and with none that do."""
-    messages: int = 200_000
+    messages: int = 1_000_000
     """How many, at full speed."""
     size: int = 100
     """Bytes of a value."""
