@@ -140,6 +140,7 @@ def _record_seeds() -> list[bytes]:
         + encode_fetch(Fetch(request=4, start=0))
         + encode_fetch(Fetch(request=5, start=1, end=3)),
         encode_fetch(Fetch(request=4, time=5, prefixes=("/a", "/b"), bytes=100)),
+        encode_fetch(Fetch(request=4, hub="nobody", journal=b"")) + encode_fetch(Fetch(request=5, hub="hub")),
         encode_fetch(Fetch(request=4, start=2**62, wait_ms=5)) + encode_fetch(Fetch(request=4, start=0, bytes=0)),
         plain + encode_subscription(Kind.SUBSCRIBE, ["/a"], 7) + confirmed,
     ]
@@ -147,6 +148,7 @@ def _record_seeds() -> list[bytes]:
         {"type": "publish", "topic": "/a", "values": [1, 2], "request": 3, "confirm": True},
         {"type": "fetch", "request": 4, "start": 0, "end": 10, "prefixes": ["/a"], "bytes": 1000, "wait_ms": 5},
         {"type": "fetch", "request": 5, "time_ms": 5, "bytes": 70_000},
+        {"type": "fetch", "request": 6, "hub": "hub", "journal": ""},
     ]
     browser = bytes([_AS_BROWSER])
     payloads = [json.dumps(one).encode() for one in said]
