@@ -14,7 +14,7 @@ from hub.config import DEFAULT, ConfigError
 from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow
 from hub.settings import Settings
-from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable
+from peers.daemon.sources import OTHER_VARIABLES, flag, given, load, variable
 from peers.transport.endpoints import Endpoint
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -284,6 +284,15 @@ def test_wrong_advertised_address(url: str, cause: str) -> None:
     assert (error.source, error.key) == ("environment HUB_MESH_ADVERTISE", "mesh.advertise")
     assert url[:200] in error.reason
     assert cause in error.reason
+
+
+def test_the_file_that_the_document_of_the_mesh_shows() -> None:
+    """It is one that a hub takes."""
+    text = (Path(__file__).parents[2] / "docs" / "mesh.md").read_text()
+    (shown,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    loaded = given(("docs/mesh.md", tomllib.loads(shown)))
+    assert loaded.settings.mesh.degree == 2
+    assert loaded.settings.mesh.advertise == ("tls://hub-7.example.org:7400",)
 
 
 def test_advertised_addresses() -> None:

@@ -58,6 +58,14 @@ def test_any_hub_and_any_link_may_fail(told: tuple[tuple[int, int], ...], seed: 
         world.run_for(SETTLE_S)
 
 
+def test_a_planted_defect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hubs that always see ways enough: otherwise the histories here would prove nothing."""
+    monkeypatch.setattr("hub.mesh.spares.has_ways", lambda *_, **__: True)
+    world = SparesWorld(chain(7), seed=1)
+    world.run_for(REST_S)
+    assert not world.survives_any_failure()
+
+
 @pytest.mark.parametrize("told", SHAPES.values(), ids=SHAPES.keys())
 def test_they_come_to_rest(told: tuple[tuple[int, int], ...]) -> None:
     """With about as many links as are needed; nobody dials any more, and nobody lets anybody go."""
