@@ -1,6 +1,6 @@
 """Deliveries to WebSocket clients of one process, of workers, and what follows for more of them.
 
-    python tests/benchmarks/workers.py [--seconds 2.5] [--rooms 8] [--few 12] [--many 120] [--repeat 2]
+    python tests/benchmarks/workers.py [--seconds 2.5] [--rooms 32] [--few 12] [--many 48] [--repeat 2]
 
 Clients sit in rooms: what one of a room publishes reaches all in it, and the next message of the room is published once
 the last of them at each worker has it. So each delivery is a write of its own, to a client that waits for nothing else:
@@ -323,9 +323,9 @@ def main() -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.5, help="how long each run lasts")
-    parser.add_argument("--rooms", type=int, default=8, help="rooms, each with one message on its way; 4, 8, 12 ...")
+    parser.add_argument("--rooms", type=int, default=32, help="rooms, each with one message on its way; 4, 8, 12 ...")
     parser.add_argument("--few", type=int, default=12, help="clients in a room; 4, 8, 12 ...")
-    parser.add_argument("--many", type=int, default=120, help="the same, in other runs")
+    parser.add_argument("--many", type=int, default=48, help="the same, in other runs")
     parser.add_argument("--repeat", type=int, default=2, help="how often; the median counts")
     arguments = parser.parse_args()
     if any(number < 4 or number % 4 for number in (arguments.rooms, arguments.few, arguments.many)):
