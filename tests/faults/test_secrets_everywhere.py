@@ -33,6 +33,9 @@ _CLAIMS = {"iss": "https://login.example.org/", "aud": "hub", "sub": "carol", "r
 _PASSWORD = "bWFsbG9yeTpvcGVuLXNlc2FtZS1vcGVu"
 
 
+_NOBODY = "Authorization: Bearer nobody"
+
+
 def _pieces(secret: str) -> Iterator[str]:
     """What must not stand anywhere: a secret, a good part of it, both as digits; of a JWT, what makes it one."""
     if secret.count(".") == 2:
@@ -48,7 +51,9 @@ async def _show(tcp: Endpoint, ws: Endpoint, secret: str, other: str) -> list[st
     lines += [f"authorization:{secret}", f"Cookie: token={secret}", f"Sec-WebSocket-Protocol: {secret}"]
     for line in lines:
         for stream in (
-            upgrade("hub.v1.json", line) + text({"type": "subscribe", "prefixes": [secret], "request": 1}),
+            upgrade("hub.v1.json", line) + text({"type": "subscribe", "prefixes": ["/a"], "request": 1}),
+            # Of somebody who is let in, statistics would tell what he has subscribed to.
+            upgrade("hub.v1.json", _NOBODY) + text({"type": "subscribe", "prefixes": [secret], "request": 1}),
             upgrade("hub.v1.json", line, path="/v1/messages/json"),
             request("/metrics", "GET", line),
             request(f"/?token={secret}", "GET", line),
