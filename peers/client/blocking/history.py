@@ -41,6 +41,11 @@ class BlockingHistory:
         self._timeout_s = timeout_s
 
     @property
+    def hub(self) -> str:
+        """Whose journal is read; empty for that of the hub that is connected."""
+        return self._history.hub
+
+    @property
     def next(self) -> int:
         """Where reading goes on: everything before it was read."""
         return self._history.next
