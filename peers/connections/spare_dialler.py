@@ -58,10 +58,11 @@ class SpareDialler:
     def __init__(self, node: Node, learned: Learned) -> None:
         self._node = node
         self._learned = learned
-        # Hub that was dialled → the attempt, and its task; until both are over.
-        self._attempts: dict[bytes, tuple[HubAttempt, asyncio.Task[None]]] = {}
-        # Hubs that were dialled, to which there is a link that `Spares` knows.
-        self._linked: set[bytes] = set()
+        # Attempt → whom it was to reach, and its task; until the link is lost that has come of it, or none has. Of a
+        # hub there may be several: somebody else may have answered where it was dialled before.
+        self._attempts: dict[HubAttempt, tuple[Dial, asyncio.Task[None]]] = {}
+        # Those that have led to a link, which `Spares` knows.
+        self._linked: set[HubAttempt] = set()
         # The spares that messages have left, each with the time at which it is closed; ascending.
         self._closing: deque[tuple[float, Connection]] = deque()
         # Address → why there was no link, as the log has it.
@@ -83,8 +84,8 @@ class SpareDialler:
         """Do what is to be done now."""
         node = self._node
         mesh, now_s = node.core.mesh, node.loop.time()
-        for hub, (attempt, _) in self._attempts.items():
-            self._note_link(hub, attempt)
+        for attempt, (ordered, _) in self._attempts.items():
+            self._note_link(ordered, attempt)
         while self._closing and self._closing[0][0] <= now_s:
             _, connection = self._closing.popleft()
             if connection in node.connections:  # otherwise it has ended by itself
@@ -108,7 +109,7 @@ class SpareDialler:
         peer = PeerHub(node, endpoint, node.settings.queue, objection)
         attempt = peer.attempt()
         task = node.loop.create_task(self._stay(dial, endpoint, peer, attempt), name=f"spare link to {dial.address}")
-        self._attempts[dial.hub] = attempt, task
+        self._attempts[attempt] = dial, task
 
     async def _stay(self, dial: Dial, endpoint: Endpoint, peer: PeerHub, attempt: HubAttempt) -> None:
         """See an attempt through, and the link that comes of it."""
@@ -116,7 +117,7 @@ class SpareDialler:
         try:
             reason = await self._outcome(endpoint, peer, attempt)
         finally:
-            del self._attempts[dial.hub]
+            del self._attempts[attempt]
             self._note_end(dial, attempt, reason)
 
     async def _outcome(self, endpoint: Endpoint, peer: PeerHub, attempt: HubAttempt) -> str:
@@ -130,20 +131,20 @@ class SpareDialler:
             return getattr(error, "strerror", None) or str(error)
         return await Dialler(self._node, endpoint, peer, address=address).stay(attempt.connection)
 
-    def _note_link(self, hub: bytes, attempt: HubAttempt) -> None:
+    def _note_link(self, dial: Dial, attempt: HubAttempt) -> None:
         """Tell of a link as soon as there is one."""
-        if hub not in self._linked and attempt.was_linked:
+        if attempt not in self._linked and attempt.was_linked:
             node, address = self._node, attempt.connection.address
-            self._linked.add(hub)
-            node.spares.linked(hub, attempt.far_id, node.loop.time())
+            self._linked.add(attempt)
+            node.spares.linked(dial.hub, attempt.far_id, node.loop.time())
             node.log.info("spare link", address=address, hub=attempt.far_id.hex())
             self._told.pop(address, None)
 
     def _note_end(self, dial: Dial, attempt: HubAttempt, reason: str) -> None:
         spares, now_s = self._node.spares, self._node.loop.time()
-        self._note_link(dial.hub, attempt)
-        if dial.hub in self._linked:
-            self._linked.remove(dial.hub)
+        self._note_link(dial, attempt)
+        if attempt in self._linked:
+            self._linked.remove(attempt)
             spares.lost(attempt.far_id, now_s)
             return
         spares.failed(dial.hub, now_s)
@@ -160,7 +161,7 @@ class SpareDialler:
     def _let_go(self, far: bytes) -> None:
         """Have messages take other ways than a spare, and end it then."""
         node = self._node
-        for attempt, _ in self._attempts.values():
+        for attempt in self._attempts:
             connection = attempt.connection
             if attempt.was_linked and attempt.far_id == far and connection.handler is not None:
                 node.log.info("spare link let go", address=connection.address, hub=far.hex())

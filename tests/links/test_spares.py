@@ -302,6 +302,19 @@ async def test_one_address_for_many_hubs(start_hub: StartHub) -> None:
     assert lines == ["another hub answers there than the one that has advertised the address (1000)"]
 
 
+async def test_somebody_answers_who_is_not_known(start_hub: StartHub) -> None:
+    """He is linked with, as that may join two meshes; and is not taken for the one that was meant."""
+    (near,) = await start_spared(start_hub, "near")
+    other = await start_hub(name="other")
+    await advertise(near.hub, (other.url,))
+    await looking_until([near], lambda: near.spares == {other.node.id})
+    await looking_until([near], lambda: near.attempts > 2)
+    assert near.spares == {other.node.id}
+    await other.stop()
+    await eventually(lambda: not near.spares)
+    await looking_until([near], lambda: near.attempts > 3)
+
+
 async def test_addresses_of_this_machine(start_hub: StartHub) -> None:
     """A hub that advertises none itself does not connect to whatever else listens beside it, by name or by number."""
     near = Spared(await start_hub(name="near", settings=spare_settings()))
