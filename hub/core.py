@@ -55,13 +55,13 @@ from hub.limits import LINK_COST, CoreLimits
 from hub.memory import Memory
 from hub.mesh.announcement import Interests
 from hub.mesh.mesh import Mesh
+from hub.mesh_links import MeshLinks
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
 from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.origin import Origin
-from hub.own_interests import OwnInterests
 from hub.prefixes import PrefixSubscriptions
 from hub.prospect import Outcome, Prospect, prospect
 from hub.publisher import is_decided_by_route
@@ -186,10 +186,6 @@ class Core:
             limits=limits.mesh,
         )
         self._upstreams = self.mesh.upstreams
-        # What this hub tells the mesh; None before the first link to a hub of it.
-        self._own: OwnInterests | None = None
-        # Link → what is called when it is to be told something of the mesh; from `link` until it leaves.
-        self._on_mesh: dict[Handler, Callable[[], object]] = {}
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
@@ -246,6 +242,10 @@ class Core:
             self._turn,
             self.memory.account("mesh"),
         )
+        # The links to them, and what they are told.
+        self._mesh_links = MeshLinks(
+            self.mesh, self.far_hubs, self.prefixes, self.rules, self.requests, self.names, self.leaves
+        )
         # Which policy is asked, and who may do what by it.
         self.authority = Authority(
             self._turn,
@@ -293,17 +293,7 @@ class Core:
             on_mesh: Called when the far side is to be told something: `mesh.take` has it.
             cost: What this side says that it costs; the larger of what both say counts.
         """
-        if self._own is None:
-            own = self._own = OwnInterests(self.mesh)
-            self.prefixes.asked_of_links.tell(own, own.change_filter)
-            self.rules.tell(own, own.change_rule)
-            self.requests.tell(own, own.change_served)
-            self.names.tell(own, own.change_name)
-            self.leaves.tell(own.change_leaves)
-        self._on_mesh[handler] = on_mesh
-        handler.bring_from(Origin(hub, 0))
-        handler.wanted_there = self.far_hubs.wanted_by(hub)
-        self.mesh.link_up(handler, hub, cost=cost)
+        self._mesh_links.add(handler, hub, on_mesh, cost)
 
     def detach(self, handler: Handler, reason: str) -> None:
         """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""
@@ -312,8 +302,7 @@ class Core:
         handler.shut()
         self.requests.forget(handler)
         self.prefixes.tell_no_more(handler)
-        if self._on_mesh.pop(handler, None) is not None:
-            self.mesh.link_down(handler)
+        self._mesh_links.discard(handler)
         self.refusals.forget(handler)
         self.authority.forget(handler)
         self._departures.leave(handler)
@@ -489,13 +478,11 @@ class Core:
     def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
         self.far_hubs.reach(hub, is_reached)
 
+    def _tell_link(self, link: Handler) -> None:
+        self._mesh_links.tell(link)
+
     def _change_far(self, hub: bytes, change: Interests, link: Handler | None) -> None:
         self.far_hubs.change(hub, change, link)
-
-    def _tell_link(self, link: Handler) -> None:
-        on_mesh = self._on_mesh.get(link)
-        if on_mesh is not None:
-            on_mesh()
 
     def announce(self, event: Event) -> None:
         """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
