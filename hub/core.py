@@ -21,7 +21,7 @@ comes (`hub.refusals`), sockets and the wire (`peers`), the clock: what is due o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from operator import attrgetter, methodcaller
@@ -53,7 +53,7 @@ from hub.holdings import Allowance
 from hub.leaves import Leaves
 from hub.limits import LINK_COST, CoreLimits
 from hub.memory import Memory
-from hub.mesh.announcement import Interests
+from hub.mesh.announcement import Announcement, Interests, Told
 from hub.mesh.mesh import Mesh
 from hub.mesh_links import MeshLinks
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
@@ -78,6 +78,7 @@ from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topics import RESERVED
 from hub.turn import Turn
+from hub.uncarried import Uncarried
 from hub.waiting import WaitingMemory
 
 __all__ = ["Core"]
@@ -107,6 +108,10 @@ def _unheard(_: int) -> None:
     """Stand in for whoever is told that somebody else speaks in the name of this hub."""
 
 
+def _untold(_: Mapping[bytes, int]) -> None:
+    """Stand in for whoever is told of messages that do not go on."""
+
+
 class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
@@ -122,6 +127,7 @@ class Core:
         check_mesh: Called when `mesh.check` is to be called, at the end of this turn.
         addresses: URLs at which other hubs of the mesh may dial this one.
         on_clash: Called when somebody else in the mesh has spoken in the name of this hub, with the number of that.
+        on_stranded: Called once a second at most with hubs, and how many messages for each did not go on from here.
         hub_id: Of this hub, for what peers must tell apart.
         hub_name: Of this hub, for people.
         memory: The budget of the process; without one there is no limit.
@@ -139,6 +145,7 @@ class Core:
         check_mesh: Callable[[], object] = _unasked,
         addresses: tuple[str, ...] = (),
         on_clash: Callable[[int], object] = _unheard,
+        on_stranded: Callable[[Mapping[bytes, int]], object] = _untold,
         hub_id: bytes = b"",
         hub_name: str = "",
         memory: Memory | None = None,
@@ -183,9 +190,12 @@ class Core:
             on_clash=on_clash,
             on_check=check_mesh,
             on_change=lambda change, names: self.announce(mesh_changed(change, names)),
+            on_stranded=on_stranded,
             limits=limits.mesh,
         )
         self._upstreams = self.mesh.upstreams
+        # What counts messages that do not go on.
+        self._uncarried = Uncarried(self.mesh.strand, self.mesh.leave_out, self._mark_dirty)
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
@@ -196,6 +206,7 @@ class Core:
             owner_of=register.owner,
             account=self.memory.account("routes"),
             mesh=self.mesh,
+            uncarried=self._uncarried,
         )
         self.prefixes = PrefixSubscriptions(
             multimap,
@@ -403,7 +414,7 @@ class Core:
                 batch = allowed
             if source.is_link:
                 batch.origin = source.origin
-                handlers = route.of_origin(source.origin)
+                handlers = route.of_way(source.way)
             else:
                 batch.origin = self.mesh.origin
                 handlers = route.handlers if source.is_plain else receivers(source, route.handlers)
@@ -421,7 +432,7 @@ class Core:
                 if source.accepted_at != self._upstreams.turnover and not self._accepts(source, sum(stretch.messages)):
                     return
                 origin = source.origin
-                handlers_of = methodcaller("of_origin", origin)
+                handlers_of = methodcaller("of_way", source.way)
             else:
                 handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
             granted = source.publishes_in
@@ -449,6 +460,7 @@ class Core:
         origin = link.origin
         if origin is None or self.mesh.accepts(link, *origin):
             link.accepted_at = self._upstreams.turnover
+            link.way = None if origin is None else self.mesh.way(link, origin.hub)
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         self.mesh.refuse(link, origin, messages)
@@ -472,8 +484,19 @@ class Core:
 
     # The mesh.
 
+    def hear_of_mesh(self, link: Handler, told: Told) -> None:
+        """Take what the far side of a link tells of the mesh.
+
+        Raises:
+            RejectedError: It is over a limit here; nothing of it was taken.
+        """
+        if isinstance(told, Announcement) and told.neighbours is not None:
+            self._mesh_links.write()
+        self.mesh.hear(link, told)
+
     def _forget_ways(self) -> None:
         self.routes.forget_ways()
+        self._uncarried.forget()
 
     def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
         self.far_hubs.reach(hub, is_reached)

@@ -34,7 +34,7 @@ from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
 from hub.memory import Memory
-from hub.origin import Origin
+from hub.origin import Origin, Way
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import QueueLimits, overrun_text
 from hub.policy.policy import Rights
@@ -109,6 +109,7 @@ class Handler:
         "share",
         "unreadable_messages",
         "wanted_there",
+        "way",
         "writable",
     )
 
@@ -149,6 +150,8 @@ class Handler:
         self.closed = False
         # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
         self.origin: Origin | None = None
+        # What decides by which links that goes on (`hub.origin.Way`), as of when it was last found to be taken from it.
+        self.way: Way | None = None
         # The turnover of upstreams when this origin was last found to be taken from it; -1 before.
         self.accepted_at = -1
         self.published_messages = 0  # how many were taken from it; the core counts them
@@ -341,7 +344,8 @@ class Handler:
         """Write what is pending. What is offered from within that write waits for the next flush."""
         if self._writing:
             return
-        self._send_pending()
+        if self._pending or self._posted:
+            self._send_pending()
         if self._waiting is not None:  # the outlet paused within the write, perhaps resumed
             self._go_on()
 

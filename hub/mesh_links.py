@@ -72,6 +72,7 @@ class MeshLinks:
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
         handler.wanted_there = self._far_hubs.wanted_by(hub)
+        self.write()
         self._mesh.link_up(handler, hub, cost=cost)
 
     def _begin(self) -> OwnInterests:
@@ -87,7 +88,13 @@ class MeshLinks:
     def discard(self, handler: Handler) -> None:
         """A handler leaves; it does no harm if it is no link of the mesh."""
         if self._on_mesh.pop(handler, None) is not None:
+            self.write()
             self._mesh.link_down(handler)
+
+    def write(self) -> None:
+        """Write what was routed by the ways of now: the news that these are others must not go before it."""
+        for link in self._mesh.links:
+            link.write_pending()
 
     def tell(self, link: Handler) -> None:
         """There is something to be told on a link; nobody hears of it if that has left."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["EPOCH_LIMIT", "Origin"]
+__all__ = ["EPOCH_LIMIT", "Origin", "Way"]
 
 EPOCH_LIMIT = 2**32 - 1
 """The last epoch. A hub comes there after days of peers that change their links all the time, and stays in it."""
@@ -21,3 +21,8 @@ class Origin(NamedTuple):
     """The id of the hub, 16 bytes."""
     epoch: int
     """Its epoch, 0 to 2³² - 1; 0 is also that of a hub which knows nothing of the mesh."""
+
+
+Way = bytes | tuple[bytes, int]
+"""What decides by which links messages go on that a link has brought: the id of the hub where they have entered; beside
+it, while the far side does not know the graph as it is now, the last generation of the graph that it knows."""

@@ -51,11 +51,11 @@ def prospect(route: Route, source: Handler | None, mesh: Mesh[Handler]) -> Prosp
         mesh: Says which links lead to whom.
     """
     origin = None if source is None else source.origin
-    handlers = route.handlers if source is None else route.of_origin(origin)
+    handlers = route.handlers if source is None else route.of_way(source.way)
     leading = mesh.onward(mesh.hub if origin is None else origin.hub, route.far) if route.barred else ()
     return Prospect(
         Outcome.TAKEN,
         sum(not one.delivery.is_left for one in route.near),
-        tuple(one for one in handlers if one.is_link),
+        tuple(one for one in handlers if one.is_link and one.id),  # what only counts is attached nowhere
         tuple(link for link in leading if link in route.barred),
     )

@@ -42,7 +42,7 @@ from hub.memory import Account, Memory
 from hub.mesh.mesh import Mesh
 from hub.multimap import PrefixMultimap
 from hub.names.claim import Owner
-from hub.origin import Origin
+from hub.origin import Way
 from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
@@ -51,6 +51,7 @@ from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
 from hub.topics import RESERVED, decode_topic, printable
 from hub.turn import Turn
+from hub.uncarried import Uncarried
 
 __all__ = ["Route", "Routes"]
 
@@ -74,7 +75,7 @@ _LET_GO_AT_ONCE = 1_000
 _PLAIN_CHARGE_BYTES = 250
 """What a key without labels takes beside its text, which is there twice: two objects, places in a dict and a list."""
 
-_ORIGINS_LIMIT = 256
+_WAYS_LIMIT = 256
 """For how many origins a route remembers who gets what has entered there."""
 
 _POLICY_CHARGE_BYTES = 350
@@ -94,22 +95,35 @@ class Ways(NamedTuple):
     """The other hubs that want them, ascending."""
     barred: frozenset[Handler]
     """Links that may not have them."""
+    uncarried: Uncarried
+    """Counts those that do not go on to somebody who wants them."""
 
-    def links(self, origin: bytes) -> tuple[Handler, ...]:
-        """Return the links on which a message goes on that has entered the mesh at `origin`."""
-        links = self.mesh.onward(origin, self.far)
-        return tuple(link for link in links if link not in self.barred) if self.barred else links
+    def links(self, way: Way) -> tuple[Handler, ...]:
+        """Return the links on which a message goes on that a link has brought.
+
+        With them stands what counts it for hubs to which it went on until a moment ago. Where links may not have it,
+        nobody can tell whether it did.
+        """
+        links = self._onward(way if isinstance(way, bytes) else way[0])
+        behind = () if self.barred else self.mesh.left_behind(way, self.far)
+        return links + tuple(map(self.uncarried.stranded, behind)) if behind else links
 
     @property
     def links_from_here(self) -> tuple[Handler, ...]:
-        """The same for what enters at this hub."""
-        return self.links(self.mesh.hub)
+        """The same for what enters at this hub, and what counts it for hubs that cannot be reached."""
+        links = self._onward(self.mesh.hub)
+        unreached = self.mesh.unreached(self.far)
+        return links + tuple(map(self.uncarried.unreached, unreached)) if unreached else links
+
+    def _onward(self, origin: bytes) -> tuple[Handler, ...]:
+        links = self.mesh.onward(origin, self.far)
+        return tuple(link for link in links if link not in self.barred) if self.barred else links
 
 
 class Route:
     """The handlers that get the messages of some routing keys."""
 
-    __slots__ = ("__weakref__", "_of_origin", "_ways", "domains", "handlers", "leads_on", "near", "sender", "source")
+    __slots__ = ("__weakref__", "_of_way", "_ways", "domains", "handlers", "leads_on", "near", "sender", "source")
 
     handlers: tuple[Handler, ...]
     """Who gets these messages where they enter the mesh here: all handlers that want them, and the links that lead to
@@ -143,8 +157,8 @@ class Route:
         self.leads_on = self.near is not handlers
         # Where the messages lead beyond this hub; None: nowhere.
         self._ways = ways
-        # Origin → who gets what has entered there; from the first such message on.
-        self._of_origin: dict[bytes, tuple[Handler, ...]] = {}
+        # Who gets what came by a way; from the first such message on.
+        self._of_way: dict[Way, tuple[Handler, ...]] = {}
         self.sender = sender
         self.source = source
         self.domains = domains
@@ -159,19 +173,20 @@ class Route:
         """The links that may not have them, although they may lead to somebody who wants them."""
         return frozenset() if self._ways is None else self._ways.barred
 
-    def of_origin(self, origin: Origin | None) -> tuple[Handler, ...]:
+    def of_way(self, way: Way | None) -> tuple[Handler, ...]:
         """Return who gets what came over a link.
 
         Args:
-            origin: Where it has entered the mesh; None where nobody has said it: then it goes no further.
+            way: As `Mesh.way` says, by where it has entered the mesh; None where nobody has said that: then it goes no
+                further.
         """
-        if origin is None or self._ways is None:
+        if way is None or self._ways is None:
             return self.near
-        found = self._of_origin.get(origin.hub)
+        found = self._of_way.get(way)
         if found is None:
-            if len(self._of_origin) >= _ORIGINS_LIMIT:
-                self._of_origin.clear()
-            found = self._of_origin[origin.hub] = self.near + self._ways.links(origin.hub)
+            if len(self._of_way) >= _WAYS_LIMIT:
+                self._of_way.clear()
+            found = self._of_way[way] = self.near + self._ways.links(way)
         return found
 
     def may_bring(self, source: Handler) -> bool:
@@ -195,6 +210,7 @@ class Routes:
         owner_of: Says whose a name is.
         account: Is charged for what is remembered.
         mesh: Says which links lead to other hubs.
+        uncarried: Counts messages that do not go on to a hub that wants them.
     """
 
     __slots__ = (
@@ -209,6 +225,7 @@ class Routes:
         "_policy",
         "_rules",
         "_tagged",
+        "_uncarried",
         "clears",
         "has_senders",
         "is_guarded",
@@ -228,6 +245,7 @@ class Routes:
         owner_of: Callable[[str], Owner | None] = nobody,
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
+        uncarried: Uncarried | None = None,
     ) -> None:
         # Routing key → route. A key is there from its first miss until something changes who gets it, or all is
         # cleared.
@@ -249,6 +267,7 @@ class Routes:
         self._charge_bytes = _PLAIN_CHARGE_BYTES
         self._multimap = multimap
         self._mesh = mesh
+        self._uncarried = uncarried
         self._rules: RuleIndex[Handler | FarHub] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
@@ -361,12 +380,12 @@ class Routes:
             far: The ids of these hubs.
             audience: Says which links may have them; None: all.
         """
-        if not far or self._mesh is None:
+        if not far or self._mesh is None or self._uncarried is None:
             return None
         barred: frozenset[Handler] = frozenset()
         if audience is not None:
             barred = frozenset(link for link in self._mesh.links if not audience.admits(link))
-        return Ways(self._mesh, tuple(sorted(far)), barred)
+        return Ways(self._mesh, tuple(sorted(far)), barred, self._uncarried)
 
     def _route(
         self,

@@ -3,7 +3,8 @@
 A link counts if both of its hubs tell of it; its cost is the larger one that they tell. So nobody can pretend to be
 near somebody who does not agree, and a hub that is gone is out of the graph as soon as its neighbours say so.
 
-Owner: `Mesh`. Invariant: trees are made for what `links` was at the last change; none is kept beyond the next one.
+Owner: `Mesh`. Invariant: trees are made for what `links` was at the last change. Those of before serve only to tell to
+which hubs nothing leads any more that somebody else may still count on (`left_behind`), until `settle`.
 Cost: a change what the hub has links; a tree, when it is first asked for, 0.5 µs a link of the mesh; then one
 dictionary hit for each hub that wants a message. A hub with one link makes no tree but its own: nothing goes on from
 there.
@@ -11,17 +12,31 @@ there.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from hub.mesh.graph_change import GraphChange, difference
 from hub.mesh.record import Record
-from hub.mesh.tree import onward, parents, reached
+from hub.mesh.tree import Links, onward, parents, reached
 
 __all__ = ["Graph"]
 
 _TREES_LIMIT = 4_096
 """Most trees that are kept: one for each hub that publishes."""
+
+_PAST_LIMIT = 16
+"""How many generations are kept that are no more: what is sent by still older ones is lost and not counted."""
+
+
+class _Past(NamedTuple):
+    """The mesh as this hub knew it before a change."""
+
+    generation: int
+    links: Mapping[bytes, Mapping[bytes, int]]
+    onward: dict[bytes, dict[bytes, bytes]]
+    """Origin → hub beneath this one → the neighbour that led there; made when it is asked for."""
 
 
 class Graph:
@@ -31,11 +46,11 @@ class Graph:
         hub: This hub.
     """
 
-    __slots__ = ("_before", "_hub", "_links", "_onward", "_reached", "_tree", "changes")
+    __slots__ = ("_before", "_has_left_behind", "_hub", "_links", "_onward", "_past", "_reached", "_tree", "changes")
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
-        # How often it has changed.
+        # How often it has changed: the number of its generation. It only grows.
         self.changes = 0
         # Each hub that is known, with its links; each link stands at both of its hubs.
         self._links: dict[bytes, dict[bytes, int]] = {hub: {}}
@@ -45,6 +60,10 @@ class Graph:
         self._reached: set[bytes] | None = None
         # Origin → hub beneath this one → the neighbour that leads there; made when it is asked for.
         self._onward: dict[bytes, dict[bytes, bytes]] = {}
+        # Whether `left_behind` has told of a hub since `settle`.
+        self._has_left_behind = False
+        # The last generations before this one; empty once the graph has not changed for a while.
+        self._past: deque[_Past] = deque(maxlen=_PAST_LIMIT)
         # The tree of this hub, for people; None until it is asked for.
         self._tree: dict[bytes, bytes] | None = None
 
@@ -55,32 +74,33 @@ class Graph:
         before = self._links.get(hub)
         if links == before:
             return False
+        self._past.append(_Past(self.changes, dict(self._links), self._onward))
+        self._onward = {}
         self._replace(hub, before or {}, links or {})
         if links is None:
             self._note(hub)
             del self._links[hub]
-        self._onward.clear()
         self._reached = self._tree = None
         self.changes += 1
         return True
 
     def _replace(self, hub: bytes, before: Mapping[bytes, int], links: Mapping[bytes, int]) -> None:
-        """Let a hub have other links, which their other hubs have as well."""
+        """Let a hub have other links, which their other hubs have as well. No links change that are kept."""
         self._note(hub)
         self._links[hub] = dict(links)
         for other in before.keys() - links.keys():
             self._note(other)
-            del self._links[other][hub]
+            self._links[other] = {one: cost for one, cost in self._links[other].items() if one != hub}
         for other, cost in links.items():
             if before.get(other) != cost:
                 self._note(other)
-                self._links[other][hub] = cost
+                self._links[other] = self._links[other] | {hub: cost}
 
     def _note(self, hub: bytes) -> None:
         """Keep what the links of a hub were, before they change."""
         if hub not in self._before:
             links = self._links.get(hub)
-            self._before[hub] = None if links is None else dict(links)
+            self._before[hub] = links
 
     def take_change(self) -> GraphChange | None:
         """Return what has become of the graph since the last call; None if it is the same."""
@@ -113,19 +133,47 @@ class Graph:
 
     def next_hops(self, origin: bytes, wanting: Iterable[bytes]) -> set[bytes]:
         """Return the neighbours to which a message of `origin` goes on, so that it reaches the hubs that want it."""
-        beneath = self._onward.get(origin)
-        if beneath is None:
-            beneath = self._onward_of(origin)
+        beneath = self._beneath(origin, self._links, self._onward)
         return {hop for hub in wanting if (hop := beneath.get(hub)) is not None}
 
-    def _onward_of(self, origin: bytes) -> dict[bytes, bytes]:
-        if len(self._onward) >= _TREES_LIMIT:
-            self._onward.clear()
-        if origin != self._hub and len(self._links[self._hub]) <= 1:
+    def left_behind(self, origin: bytes, wanting: Iterable[bytes], known: int) -> tuple[bytes, ...]:
+        """Return those of the hubs that want a message of `origin` to which it went on from here, and does no more.
+
+        Args:
+            origin: Where it has entered the mesh.
+            wanting: The hubs that want it.
+            known: The generation that is known where it came from: what was before is nothing that counts there.
+        """
+        past = [self._beneath(origin, one.links, one.onward) for one in self._past if one.generation >= known]
+        now = self._onward.get(origin, {})
+        behind = tuple(hub for hub in wanting if hub not in now and any(hub in beneath for beneath in past))
+        self._has_left_behind = self._has_left_behind or bool(behind)
+        return behind
+
+    def settle(self) -> bool:
+        """Nobody counts any more on what was before the last change; return whether `left_behind` has told of any."""
+        self._past.clear()
+        has_left_behind, self._has_left_behind = self._has_left_behind, False
+        return has_left_behind
+
+    def _beneath(self, origin: bytes, links: Links, known: dict[bytes, dict[bytes, bytes]]) -> dict[bytes, bytes]:
+        """Return hub beneath this one in the tree of `origin` → the neighbour that leads there.
+
+        Args:
+            origin: Whose tree.
+            links: What is linked.
+            known: What was returned for these links.
+        """
+        beneath = known.get(origin)
+        if beneath is not None:
+            return beneath
+        if len(known) >= _TREES_LIMIT:
+            known.clear()
+        if origin != self._hub and len(links[self._hub]) <= 1:
             beneath = {}
         else:
-            beneath = onward(self._hub, parents(origin, self._links))
-        self._onward[origin] = beneath
+            beneath = onward(self._hub, parents(origin, links))
+        known[origin] = beneath
         return beneath
 
 

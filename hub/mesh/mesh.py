@@ -41,7 +41,7 @@ from hub.mesh.pace import Pace
 from hub.mesh.record import Record
 from hub.mesh.statistics import MeshStatistics
 from hub.mesh.upstream import Upstreams
-from hub.origin import EPOCH_LIMIT, Origin
+from hub.origin import EPOCH_LIMIT, Origin, Way
 
 __all__ = ["BURST", "EVERY_S", "FORGET_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
 
@@ -81,18 +81,22 @@ class Mesh(Generic[L]):
         on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
         on_change: Called with what has become of the graph, and the names of all hubs in that, for people who watch.
         on_check: Called when `check` is to be called at the end of this turn; more than once, where more has come.
+        on_stranded: Called once a second at most with hubs, and how many messages for each have come here from where
+            nothing leads to it any more.
         limits: How much is kept.
     """
 
     __slots__ = (
         "_changed_s",
         "_changes",
+        "_checked_s",
         "_forget_s",
         "_graph",
         "_has_new_links",
         "_interest_pace",
         "_is_asked",
         "_knowledge",
+        "_known",
         "_link_changes",
         "_link_pace",
         "_links",
@@ -103,15 +107,23 @@ class Mesh(Generic[L]):
         "_on_due",
         "_on_interest",
         "_on_reach",
+        "_on_stranded",
         "_on_trees",
         "_outbid",
         "_overtaken",
         "_settle_s",
+        "_stranded",
+        "_stranded_pace",
+        "_told_generation",
+        "_unannounced",
+        "_withdrawn",
         "clashes",
         "hub",
         "origin",
         "overtaken_messages",
         "repeated_messages",
+        "stranded_messages",
+        "unreached_messages",
         "upstreams",
     )
 
@@ -128,6 +140,7 @@ class Mesh(Generic[L]):
         on_clash: Callable[[int], object] = lambda _: None,
         on_change: Callable[[GraphChange, Mapping[bytes, str]], object] = lambda *_: None,
         on_check: Callable[[], object] = lambda: None,
+        on_stranded: Callable[[Mapping[bytes, int]], object] = lambda _: None,
         limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
     ) -> None:
         own = Record(hub)
@@ -140,11 +153,21 @@ class Mesh(Generic[L]):
         self._on_change = on_change
         self._on_reach = on_reach
         self._on_check = on_check
+        self._on_stranded = on_stranded
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
         self.upstreams: Upstreams[L] = Upstreams()
         # The id of a neighbour → the link to it, while that is up.
         self._links: dict[bytes, L] = {}
+        # Link → the generation of the graph that is known at its far side, as that has confirmed; and the last one that
+        # far sides are told of, which is not that of now while links of this hub are not announced.
+        self._known: dict[L, int] = {}
+        self._told_generation = 0
+        # The id of a neighbour → the cost of the link to it, of those that were not announced yet: messages take such a
+        # link no sooner than others can know that they do.
+        self._unannounced: dict[bytes, int] = {}
+        # The same of links that are gone, while nobody was told that they are.
+        self._withdrawn: dict[bytes, int] = {}
         # Prefix or rule → whether it is wanted here now, of those that were not announced yet.
         self._changes: dict[Interest, bool] = {}
         # Whether there are links of this hub that were not announced yet, or are announced and gone.
@@ -160,9 +183,18 @@ class Mesh(Generic[L]):
         self._is_asked = False
         # When the graph has changed last; when it is next looked which hubs can be reached, infinite if that is known.
         self._changed_s, self._look_s = 0.0, math.inf
+        # When `check` was called last.
+        self._checked_s = 0.0
         # How many messages were not taken since the start: some that a newer epoch has overtaken, so that they are lost
         # here; others of which nobody can tell, as they may have come by another link.
         self.overtaken_messages = self.repeated_messages = 0
+        # How many messages have entered here for hubs that could not be reached, once for each such hub.
+        self.unreached_messages = 0
+        # How many messages have come for hubs to which nothing leads on from here any more, once for each such hub;
+        # hub → how many of them nobody was told yet.
+        self.stranded_messages = 0
+        self._stranded: dict[bytes, int] = {}
+        self._stranded_pace = Pace(1, EVERY_S)
         # Link → how many messages it has brought that were overtaken, of those that nobody has asked for yet.
         self._overtaken: dict[L, int] = {}
         # How often somebody else has told of this hub since the start, as if it were this hub.
@@ -181,12 +213,16 @@ class Mesh(Generic[L]):
             cost: How far away it is; at least 1.
         """
         self._links[far] = link
-        self._knowledge.own.neighbours[far] = cost
-        self._knowledge.relink()
+        self._known[link] = 0
         self._knowledge.add(link)
         self.upstreams.come(link, far)
         self._link_changes = True
-        self._relink(self.hub)
+        if self._withdrawn.pop(far, None) == cost:
+            self._knowledge.own.neighbours[far] = cost
+            self._knowledge.relink()
+            self._relink(self.hub)
+        else:
+            self._unannounced[far] = cost
         self._on_due(link)
         self._on_check()
 
@@ -197,12 +233,19 @@ class Mesh(Generic[L]):
         self._knowledge.discard(link)
         far = next((hub for hub, one in self._links.items() if one is link), None)
         if far is not None:  # otherwise another link has taken its place
-            del self._links[far], self._knowledge.own.neighbours[far]
-            self._knowledge.relink()
+            del self._links[far]
+            if self._unannounced.pop(far, None) is None:
+                self._withdrawn[far] = self._knowledge.own.neighbours.pop(far)
+                self._knowledge.relink()
         self.upstreams.leave(link)
+        self._known.pop(link, None)
         self._overtaken.pop(link, None)
         self._link_changes = True
         self._relink(self.hub)
+        # Others are told in front of the messages that are routed in this turn, unless there was much to tell lately.
+        if self._link_pace.ready_s(self._checked_s) <= self._checked_s and not self._outbid:
+            self._announce_links(self._checked_s, Interests())
+            self._tell()
         self._on_check()
 
     def set_cost(self, link: L, cost: int) -> None:
@@ -268,7 +311,24 @@ class Mesh(Generic[L]):
 
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, in this order, and before any message that is routed later."""
+        if not self._link_changes:
+            self._told_generation = self._graph.changes
         return self._knowledge.take(link)
+
+    def asks(self, link: L) -> int:
+        """Return the generation of the graph that is known at a far side once it has taken what `take` has returned.
+
+        It is to be confirmed to `confirm`; 0 for nothing that is to be confirmed.
+        """
+        told = self._told_generation
+        return told if self._known.get(link, told) < told else 0
+
+    def confirm(self, link: L, generation: int) -> None:
+        """The far side of a link has taken all that it was told when `asks` said this."""
+        known = self._known.get(link)
+        if known is not None and known < generation <= self._told_generation:
+            self._known[link] = generation
+            self.upstreams.turnover += 1
 
     # Time.
 
@@ -277,6 +337,7 @@ class Mesh(Generic[L]):
 
         Infinite for never.
         """
+        self._checked_s = now_s
         if self._has_new_links:
             self._has_new_links = False
             self._settle(now_s)
@@ -284,16 +345,21 @@ class Mesh(Generic[L]):
             del self._settle_s[0]
             self._begin_epoch()
             self._ask_for_the_unknown()
-            if not self._settle_s and self._is_linked_elsewhere:
-                self._link_changes = True  # which it says once more, under another number
+            if not self._settle_s:
+                self._settle_ways()
+                if self._is_linked_elsewhere:
+                    self._link_changes = True  # which it says once more, under another number
         self._announce_what_is_due(now_s)
         if self._look_s <= now_s:
             self._look()
         if self._forget_s <= now_s:
             self._forget(now_s)
+        self._tell_stranded(now_s)
         answer_s = self._knowledge.answer(now_s)
         self._tell()
         due_s = [answer_s, self._forget_s, self._look_s, *self._settle_s[:1]]
+        if self._stranded:
+            due_s.append(self._stranded_pace.ready_s(now_s))
         if self._changes:
             due_s.append(self._interest_pace.ready_s(now_s))
         if self._link_changes or self._outbid:
@@ -310,13 +376,24 @@ class Mesh(Generic[L]):
             self._interest_pace.use(now_s)
             links_due = links_due or self._link_changes  # they have the number of this announcement, too
         if links_due:
-            self._link_pace.use(now_s)
-            self._link_changes = False
-        if links_due and self._outbid:
+            self._announce_links(now_s, change)
+        else:
+            self._knowledge.announce(change, neighbours=False)
+
+    def _announce_links(self, now_s: float, change: Interests) -> None:
+        self._link_pace.use(now_s)
+        self._link_changes = False
+        self._withdrawn.clear()
+        if self._unannounced:
+            self._knowledge.own.neighbours.update(self._unannounced)
+            self._unannounced.clear()
+            self._knowledge.relink()
+            self._relink(self.hub)
+        if self._outbid:
             self._knowledge.outbid(self._outbid)
             self._outbid = 0
         else:
-            self._knowledge.announce(change, neighbours=links_due)
+            self._knowledge.announce(change, neighbours=True)
 
     def _take_changes(self) -> Interests:
         wants, changes = self._knowledge.own.wants, self._changes
@@ -327,6 +404,12 @@ class Mesh(Generic[L]):
         wants.update(dict.fromkeys(added))
         changes.clear()
         return Interests(added, removed)
+
+    def _tell_stranded(self, now_s: float) -> None:
+        if self._stranded and self._stranded_pace.ready_s(now_s) <= now_s:
+            self._stranded_pace.use(now_s)
+            stranded, self._stranded = self._stranded, {}
+            self._on_stranded(stranded)
 
     def _tell(self) -> None:
         for link in self._knowledge.due():
@@ -344,7 +427,12 @@ class Mesh(Generic[L]):
         """
         self._begin_epoch()
         self._has_new_links = True
-        if self._graph.update(hub, self._knowledge.records) and self._is_asked:
+        if not self._graph.update(hub, self._knowledge.records):
+            return
+        self.upstreams.turnover += 1
+        for one in self._known:
+            self._on_due(one)
+        if self._is_asked:
             self._is_asked = False
             self._on_trees()
 
@@ -374,6 +462,14 @@ class Mesh(Generic[L]):
         """
         own, links = self.hub, self._links
         return any(own in record.neighbours and hub not in links for hub, record in self._knowledge.records.items())
+
+    def _settle_ways(self) -> None:
+        """Everybody has heard of the last change: what comes now is not for hubs that nothing leads to from here."""
+        self._known = dict.fromkeys(self._known, self._graph.changes)
+        self.upstreams.turnover += 1
+        if self._graph.settle() and self._is_asked:
+            self._is_asked = False
+            self._on_trees()
 
     def _look(self) -> None:
         """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""
@@ -441,6 +537,34 @@ class Mesh(Generic[L]):
         hops = self._graph.next_hops(origin, wanting)
         return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
 
+    def way(self, link: L, origin: bytes) -> Way:
+        """Return what decides where messages of `origin` go on that a link brings; while it is the same, so is that."""
+        known = self._known.get(link, 0)
+        return origin if known == self._graph.changes else (origin, known)
+
+    def left_behind(self, way: Way, wanting: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Return those of the hubs that want a message to which it went on from here until a moment ago.
+
+        It goes there no more, and who has sent it here may not have known that. To be asked behind `onward`.
+        """
+        return () if isinstance(way, bytes) else self._graph.left_behind(way[0], wanting, way[1])
+
+    def unreached(self, wanting: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Return those hubs that cannot be reached."""
+        reached = self._graph.reached
+        return tuple(hub for hub in wanting if hub not in reached)
+
+    def strand(self, hub: bytes, messages: int) -> None:
+        """Count messages that have come, and do not go on to a hub that wants them (`left_behind`)."""
+        self.stranded_messages += messages
+        if not self._stranded:
+            self._on_check()
+        self._stranded[hub] = self._stranded.get(hub, 0) + messages
+
+    def leave_out(self, _: bytes, messages: int) -> None:
+        """Count messages that have entered here, and do not go on to a hub that wants them (`unreached`)."""
+        self.unreached_messages += messages
+
     def way_to(self, hub: bytes) -> tuple[int, L] | None:
         """Return how far away another hub is, and the link that leads there; None if it cannot be reached."""
         tree, links = self._graph.tree, self._graph.links
@@ -468,6 +592,8 @@ class Mesh(Generic[L]):
             refused_total=knowledge.refused_total,
             overtaken_messages_total=self.overtaken_messages,
             repeated_messages_total=self.repeated_messages,
+            stranded_messages_total=self.stranded_messages,
+            unreached_messages_total=self.unreached_messages,
             clashes_total=self.clashes,
         )
 

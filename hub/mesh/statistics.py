@@ -31,5 +31,9 @@ class MeshStatistics(NamedTuple):
     """How many messages were not taken because a newer epoch had overtaken them: they are lost here."""
     repeated_messages_total: int
     """How many messages were not taken because they came by another way than those of their epoch before."""
+    stranded_messages_total: int
+    """How many messages came here for a hub to which nothing leads on any more, once for each such hub."""
+    unreached_messages_total: int
+    """How many messages have entered here for a hub that could not be reached, once for each such hub."""
     clashes_total: int
     """How often somebody else has spoken in the name of this hub."""

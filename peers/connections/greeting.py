@@ -213,10 +213,12 @@ class Greeting:
             left_s = connection.watch.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, node), self._tell_unread) if self._is_chosen else None
-        onward = conversation.tell_origins() if hello.mesh else None
         write = connection.writer.write
         link_id, cost = self._link_id, self._cost
-        conversation.link = Link(node, handler, conversation.session, write, hello, link_id, proof, onward, cost=cost)
+        link = Link(node, handler, conversation.session, write, hello, link_id, proof, cost=cost)
+        conversation.link = link
+        if link.news is not None:
+            link.onward = conversation.tell_origins(link.news)
         self._begin(hello, handler, "peer linked" if hello.mesh else _ONE_HOP)
 
     def _tell_unread(self, reason: str) -> None:

@@ -34,6 +34,7 @@ from peers.connections.door import renew
 from peers.connections.greeting import Greeting
 from peers.connections.told_origins import ToldOrigins
 from peers.links.link import Link
+from peers.links.mesh_news import MeshNews
 from peers.links.onward import Onward
 from peers.node.node import Node
 from peers.verbs.verbs import CHANGES, Verb, Verbs
@@ -283,9 +284,9 @@ class TcpConversation:
             self.render = self._shared.render
         return self._shared
 
-    def tell_origins(self) -> Onward:
+    def tell_origins(self, news: MeshNews) -> Onward:
         """Tell the far side, a hub of the mesh, where messages have entered it; return what was told."""
-        onward = self._onward = Onward(self.render_plainly)
+        onward = self._onward = Onward(self.render_plainly, news)
         self.render = onward.render
         return onward
 
@@ -312,9 +313,9 @@ class TcpConversation:
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text, again=again)
 
     def _take_answer(self, token: bytes) -> None:
-        """A peer hub has answered a PING: one that asks whether it is there, or how late it is."""
+        """A peer hub has answered a PING: one that asks whether it is there, how late it is, or stood behind news."""
         self._node.links.answered(self.far_id, self.greeting, token)
-        if self.link is not None:
+        if self.link is not None and not self.link.hear_answer(token):
             self.link.answer(token)
 
     def _renew(self, renewal: Renewal) -> None:

@@ -19,7 +19,6 @@ accounts are for (`peers.node.accounts`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
@@ -65,7 +64,6 @@ class Link:
         hello: What the peer has said of itself.
         link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
         proof: What this hub shows to the peer; None where the peer has dialled.
-        onward: What it is told of the origins of messages; None if it is no part of a mesh.
         cost: What this side says that the link costs in the mesh.
     """
 
@@ -77,7 +75,6 @@ class Link:
         "_is_settled",
         "_lag",
         "_node",
-        "_onward",
         "_outbox",
         "_proof",
         "_reports",
@@ -87,6 +84,8 @@ class Link:
         "confirmed",
         "due_s",
         "knows_probes",
+        "news",
+        "onward",
         "peer",
     )
 
@@ -102,6 +101,12 @@ class Link:
     _is_settled: bool
     """Whether the peer has told how many have arrived and reads no more: it says CLOSE next. Never false again."""
 
+    onward: Onward | None
+    """What it is told of the origins of messages, set by whoever writes them; None if it is no part of a mesh."""
+
+    news: MeshNews | None
+    """What the peer is told of the mesh; None for a hub that is no part of it."""
+
     _ended: Remembered | None
     """The account of this link from its end on; None before."""
 
@@ -114,13 +119,12 @@ class Link:
         hello: Hello,
         link_id: bytes,
         proof: LinkProof | None = None,
-        onward: Onward | None = None,
         *,
         cost: int = LINK_COST,
     ) -> None:
         self._node = node
         self._handler = handler
-        self._onward = onward
+        self.onward = None
         self._session = session
         self._write = write
         self.peer = Peer(hello.id, hello.name, handler.address)
@@ -133,6 +137,7 @@ class Link:
         self.confirmed = self._told_arrived = 0
         self._is_settled = False
         self._ended = None
+        self.news = None
         self.due_s = -1  # kept by the wheel of deadlines
         if link_id:
             for account in node.accounts.former(hello.id):
@@ -145,8 +150,8 @@ class Link:
         node.probes.join(handler, self)
         if hello.mesh:
             node.core.attach(handler)
-            news = MeshNews(outbox.due, limit_bytes, partial(node.core.mesh.take, handler), hello.mesh)
-            node.core.link(handler, hello.id, news.tell, cost=cost)
+            self.news = MeshNews(outbox.due, limit_bytes, node.core.mesh, handler, hello.mesh)
+            node.core.link(handler, hello.id, self.news.tell, cost=cost)
         else:
             self._tell_directly(handler, hello)
         node.traffic.begin(self, node.loop.time())
@@ -197,7 +202,7 @@ class Link:
                 return
             whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
             if whole is not None:
-                mesh.hear(self._handler, whole)
+                self._node.core.hear_of_mesh(self._handler, whole)
         except RejectedError as error:
             self._session.reject(error)
         left_out = mesh.left_out - left_out_before
@@ -207,6 +212,10 @@ class Link:
     def tell(self, report: ProbeReport) -> bool:
         """Tell the peer of a probe; return False if there is no room for it."""
         return self._reports.tell(report)
+
+    def hear_answer(self, body: bytes) -> bool:
+        """The peer answers a PING; return False if it is none that stood behind news of the mesh."""
+        return self.news is not None and self.news.confirm(body)
 
     # Accounts.
 
@@ -255,7 +264,7 @@ class Link:
             received_messages=self._arrived,
             received_bytes=self._session.fed_bytes,
             sent_messages=handler.delivered_messages,
-            sent_bytes=handler.delivered_bytes if self._onward is None else self._onward.written_bytes,
+            sent_bytes=handler.delivered_bytes if self.onward is None else self.onward.written_bytes,
             queue_full=handler.dropped_messages - handler.unreadable_messages,
             too_large=handler.unreadable_messages,
             path_changes=self._node.core.mesh.upstreams.moves(handler),

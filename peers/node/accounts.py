@@ -85,6 +85,8 @@ class Loss(NamedTuple):
     """True if exactly so many were lost, False if at most so many were."""
     is_overtaken: bool = False
     """True for messages that have arrived, and were not taken: newer ones of their hub had come by another way."""
+    is_stranded: bool = False
+    """True for messages for that hub that have come here, and nothing leads on to it any more."""
 
 
 class Remembered:
@@ -186,6 +188,10 @@ class Accounts:
     def overtake(self, peer: Peer, messages: int) -> None:
         """Tell how many messages of a link were not taken, as a mesh has overtaken them: `hub.mesh` counts them."""
         self._tell(Loss(peer, is_outward=False, messages=messages, exactly=True, is_overtaken=True))
+
+    def strand(self, peer: Peer, messages: int) -> None:
+        """Tell how many messages for a hub, linked or not, have come here in vain: `hub.mesh` counts them."""
+        self._tell(Loss(peer, is_outward=True, messages=messages, exactly=False, is_stranded=True))
 
     def check(self, now_s: float) -> float:
         """Give up on far sides that have not come back in time; return when to look again."""

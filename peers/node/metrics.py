@@ -44,6 +44,8 @@
 | `hub_mesh_announcements_total` | counter | `outcome`: `taken`, `refused` | of other hubs: new ones; over a limit |
 | `hub_mesh_overtaken_messages_total` | counter | | lost here, as a newer epoch of their hub had overtaken them |
 | `hub_mesh_repeated_messages_total` | counter | | not taken: they came by another way than the rest |
+| `hub_mesh_stranded_messages_total` | counter | | came for a hub to which nothing leads on any more, once for each |
+| `hub_mesh_unreached_messages_total` | counter | | entered here for a hub out of reach, once for each |
 | `hub_mesh_zeeks_left` | gauge | | Zeeks that are left to other hubs, which have them as well |
 | `hub_mesh_zeeks_left_messages_total` | counter | | of such Zeeks, not taken; or for them, not sent |
 | `hub_mesh_clashes_total` | counter | | times that somebody else told of this hub, with its id |
@@ -407,6 +409,12 @@ def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:
     )
     yield _counter(
         "hub_mesh_repeated_messages", "Came by another way than the rest.", statistics.repeated_messages_total
+    )
+    yield _counter(
+        "hub_mesh_stranded_messages", "For hubs that nothing leads to any more.", statistics.stranded_messages_total
+    )
+    yield _counter(
+        "hub_mesh_unreached_messages", "Entered here for hubs out of reach.", statistics.unreached_messages_total
     )
     yield _counter("hub_mesh_clashes", "Times that somebody else had this hub's id.", statistics.clashes_total)
 

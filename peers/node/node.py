@@ -30,7 +30,7 @@ from peers.journal.elsewhere import JournalElsewhere
 from peers.journal.far_journals import FarJournals
 from peers.journal.no_journal import NoJournal
 from peers.journal.recording import Recording
-from peers.node.accounts import Accounts, Loss
+from peers.node.accounts import Accounts, Loss, Peer
 from peers.node.admission import Admission
 from peers.node.audit import Audit
 from peers.node.clashes import Clashes
@@ -271,6 +271,7 @@ class Node:
             wake_at=self._expire_at,
             check_mesh=clock.ask,
             on_clash=Clashes(self.id, self._loop_s).tell,
+            on_stranded=self._tell_stranded,
             hub_id=self.id,
             hub_name=self.name,
             addresses=settings.mesh.advertise,
@@ -290,6 +291,12 @@ class Node:
     def _audit_requests(self, handler: Handler, text: str, requests: int) -> None:
         self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)
 
+    def _tell_stranded(self, stranded: Mapping[bytes, int]) -> None:
+        records = self.core.mesh.records
+        for hub, messages in stranded.items():
+            name = records[hub].name if hub in records else ""
+            self.accounts.strand(Peer(hub, name, ""), messages)
+
     def _tell_loss(self, loss: Loss) -> None:
         """Count, log and announce that messages were lost with a link, or, if their number is 0, that all came."""
         self.traffic.lose(loss)
@@ -299,6 +306,7 @@ class Node:
             "exactly": loss.exactly,
             "sent": loss.is_outward,
             "overtaken": loss.is_overtaken,
+            "stranded": loss.is_stranded,
         }
         log = self.log.warning if loss.messages else self.log.info
         log("messages lost with a link", hub=hub, name=name, address=address, **fields)

@@ -8,8 +8,6 @@ from random import Random
 
 import pytest
 
-from hub.batch import decode_values
-from hub.frame import encode_frame
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from tests.connections.bridge.zeeks import Bridged, Zeek, publishing
@@ -17,7 +15,9 @@ from tests.connections.rights.conftest import recognise
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
-from tests.hubs.raw_client import RawClient, numbered, publication
+from tests.hubs.raw_client import numbered, publication
+from tests.links.load import Load
+from tests.links.reader import Reader
 from tests.links.shapes import CHAIN, RING, SHAPES, Edges, Shape
 from tests.websocket.zeek.messages import count
 
@@ -44,41 +44,6 @@ async def start_shape(start_hub: StartHub) -> AsyncIterator[StartShape]:
     yield start
     for shape in shapes:
         await shape.stop()
-
-
-class Reader:
-    """A subscriber that checks, of what each publisher has numbered, that the numbers only grow."""
-
-    def __init__(self, client: RawClient) -> None:
-        self._client = client
-        # Topic → the numbers that have come.
-        self.seen: dict[str, list[int]] = {}
-        self._task = asyncio.ensure_future(self._read())
-
-    async def _read(self) -> None:
-        async for frame in self._client.frames():
-            if frame.kind == Kind.PING:
-                await self._client.send(encode_frame(Kind.PONG, frame.body))
-                continue
-            assert frame.kind == Kind.MESSAGES, frame
-            seen = self.seen.setdefault(frame.topic.decode(), [-1])
-            for number, _ in decode_values(frame):
-                assert number > seen[-1], f"{number} behind {seen[-1]} under {frame.topic!r}"
-                seen.append(number)
-
-    async def reach(self, topic: str, number: int) -> None:
-        """Wait until a number has come."""
-        await eventually(lambda: self._task.done() or self.seen.get(topic, [-1])[-1] >= number)
-        if self._task.done():
-            await self._task
-        assert self.seen[topic][-1] == number
-
-    async def stop(self) -> None:
-        """Read no more; fail if something was wrong."""
-        if self._task.done():
-            await self._task
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
 
 
 @pytest.mark.parametrize("edges", SHAPES.values(), ids=SHAPES)
@@ -111,37 +76,6 @@ async def test_messages_go_only_where_they_are_wanted(start_shape: StartShape) -
     assert await end.values(1) == [("/b", 2)]
     sent = [hub.node.core.statistics().published_messages_total for hub in shape.hubs]
     assert sent == [3, 2, 1, 1]
-
-
-class Load:
-    """Publishers, one at each hub, that publish numbers until they are told to stop."""
-
-    def __init__(self, clients: list[RawClient]) -> None:
-        self._clients = clients
-        self._go_on = True
-        # How many numbers each has published.
-        self.published = [0] * len(clients)
-        self._tasks = [asyncio.ensure_future(self._publish(number)) for number in range(len(clients))]
-
-    async def _publish(self, number: int) -> None:
-        while self._go_on:
-            first = self.published[number]
-            await self._clients[number].send(numbered(f"/from/{number}", range(first, first + 10)))
-            self.published[number] += 10
-            await self._clients[number].ping()
-            await asyncio.sleep(0.002)
-
-    async def stop(self) -> None:
-        """Publish no more."""
-        self._go_on = False
-        await asyncio.gather(*self._tasks)
-
-    async def publish(self, count: int) -> None:
-        """Publish so many more numbers at each."""
-        for number, client in enumerate(self._clients):
-            first = self.published[number]
-            await client.send(numbered(f"/from/{number}", range(first, first + count)))
-            self.published[number] += count
 
 
 async def test_a_ring_whose_links_are_cut_under_load(start_shape: StartShape) -> None:

@@ -324,6 +324,8 @@ async def test_the_mesh(node: Node) -> None:
         assert mesh.accepts(link, far, epoch)
     mesh.refuse(links[0], Origin(far, 1), 3)
     mesh.refuse(links[1], Origin(far, 1), 2)
+    mesh.strand(far, 5)
+    mesh.leave_out(far, 6)
     families = scrape(node)
     assert value(families, "hub_mesh_hubs") == 2
     assert value(families, "hub_mesh_hubs_limit") == 4096
@@ -335,6 +337,8 @@ async def test_the_mesh(node: Node) -> None:
     assert value(families, "hub_mesh_announcements_total", outcome="refused") == 1
     assert value(families, "hub_mesh_overtaken_messages_total") == 3
     assert value(families, "hub_mesh_repeated_messages_total") == 2
+    assert value(families, "hub_mesh_stranded_messages_total") == 5
+    assert value(families, "hub_mesh_unreached_messages_total") == 6
     assert value(families, "hub_mesh_clashes_total") == 1
 
 

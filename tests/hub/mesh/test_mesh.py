@@ -29,6 +29,7 @@ class Hub:
         self.clashes: list[int] = []
         self.changes: list[tuple[GraphChange, Mapping[bytes, str]]] = []
         self.links: dict[Link, Hub] = {}
+        self.stranded: list[dict[bytes, int]] = []
         self.mesh: Mesh[Link] = Mesh(
             self.id,
             f"hub {number}",
@@ -38,6 +39,7 @@ class Hub:
             on_due=lambda _: None,
             on_clash=self.clashes.append,
             on_change=lambda change, names: self.changes.append((change, names)),
+            on_stranded=lambda stranded: self.stranded.append(dict(stranded)),
             limits=limits,
         )
 
@@ -633,3 +635,71 @@ def test_the_last_epoch_is_not_left() -> None:
     connect(a, b)
     settle(a, b, now_s=0)
     assert a.mesh.origin == Origin(a.id, EPOCH_LIMIT)
+
+
+def test_what_came_for_a_hub_that_was_led_to_until_a_moment_ago() -> None:
+    """It is counted until who sends it has confirmed that nothing leads there any more, or all is settled."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    settle(a, b, c, now_s=10)
+    to_a, to_c = b.links
+    assert b.mesh.way(to_a, a.id) == a.id
+    assert ways(b, a, c) == {c}
+    b.mesh.link_down(to_c)
+    way = b.mesh.way(to_a, a.id)
+    assert ways(b, a, c) == set()
+    assert b.mesh.left_behind(way, [c.id]) == (c.id,)
+    b.mesh.strand(c.id, 7)
+    b.mesh.strand(c.id, 2)
+    assert b.mesh.take(to_a)
+    asked = b.mesh.asks(to_a)
+    assert asked > 0
+    b.mesh.confirm(to_a, asked + 1)  # of what nobody has asked
+    assert b.mesh.way(to_a, a.id) == way
+    b.mesh.confirm(to_a, asked)
+    assert b.mesh.way(to_a, a.id) == a.id
+    assert b.mesh.left_behind(a.id, [c.id]) == ()
+    assert b.mesh.unreached([a.id, c.id]) == (c.id,)
+    b.mesh.check(11)
+    b.mesh.strand(c.id, 1)
+    b.mesh.check(11.5)
+    assert b.stranded == [{c.id: 9}]
+    assert b.mesh.check(11.6) <= 12
+    b.mesh.check(12)
+    assert b.stranded == [{c.id: 9}, {c.id: 1}]
+    assert b.mesh.statistics().stranded_messages_total == 10
+
+
+def test_what_nobody_has_confirmed_is_known_after_a_while() -> None:
+    """A far side that does not answer has heard of it all the same."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    settle(a, b, c, now_s=10)
+    to_a, to_c = b.links
+    assert ways(b, a, c) == {c}
+    b.mesh.link_down(to_c)
+    assert b.mesh.left_behind(b.mesh.way(to_a, a.id), [c.id]) == (c.id,)
+    trees = b.trees
+    for now_s in (10.1, 10.5, 11.2, 12.2):
+        b.mesh.onward(a.id, [c.id])
+        b.mesh.check(now_s)
+    assert b.trees > trees
+    assert b.mesh.way(to_a, a.id) == a.id
+
+
+def test_a_link_is_taken_when_it_is_announced() -> None:
+    """Otherwise messages would come to hubs that cannot know that they go on from there."""
+    a, b = Hub(1), Hub(2)
+    for count in range(12):
+        connect(a, b)
+        settle(a, b, now_s=count / 100)
+        if b.id in a.mesh.graph.reached:
+            disconnect(a, b)
+            assert b.id not in a.mesh.graph.reached
+    assert b.id not in a.mesh.graph.reached
+    settle(a, b, now_s=20)
+    assert b.id in a.mesh.graph.reached
