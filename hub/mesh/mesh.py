@@ -610,7 +610,7 @@ class Mesh(Generic[L]):
     @property
     def is_settled(self) -> bool:
         """Whether all epochs have begun that the last change of links has led to."""
-        return not (self._has_new_links or self._settle_s)
+        return not (self._link_changes or self._has_new_links or self._settle_s)
 
     @property
     def links(self) -> Collection[L]:
