@@ -48,6 +48,7 @@ from hub.events import (
 )
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
+from hub.gaps import Gaps
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.leaves import Leaves
@@ -165,7 +166,9 @@ class Core:
         held = self._queue_memory.batches
         held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
         # Handlers that were offered something since the last `end_read`, each once.
-        self.offered: list[Handler] = []
+        self.offered: list[Handler | Gaps] = []
+        # Who is told that messages were lost on their way here.
+        self._gaps = Gaps(self._mark_dirty)
         # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
         # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
         # as the writing begins.
@@ -405,6 +408,7 @@ class Core:
         else:
             is_known = not source.is_link or source.accepted_at == self._upstreams.turnover
             if not (is_known or self._accepts(source, batch.messages)):
+                self._tell_gaps(source, ((route, batch.messages),))
                 return
             granted = source.publishes_in
             if granted is not None and route.domains not in granted:
@@ -430,6 +434,7 @@ class Core:
         else:
             if source.is_link:
                 if source.accepted_at != self._upstreams.turnover and not self._accepts(source, sum(stretch.messages)):
+                    self._tell_gaps(source, zip(stretch.routes, stretch.messages, strict=True))
                     return
                 origin = source.origin
                 handlers_of = methodcaller("of_way", source.way)
@@ -465,6 +470,21 @@ class Core:
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         self.mesh.refuse(link, origin, messages)
         return False
+
+    def _tell_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
+        """Tell subscribers of this hub what was not taken of a link, where it is sure that they do not get it.
+
+        Args:
+            link: Which.
+            runs: Routes, each with how many messages.
+        """
+        if link.origin is None or not self.mesh.is_lost(link, *link.origin):
+            return
+        granted = link.publishes_in
+        for route, messages in runs:
+            if granted is None or route.domains in granted:  # what it may not bring is missed by nobody
+                for handler in route.near:
+                    self._gaps.add(handler, messages)
 
     def prospect(self, topic: str, source: Handler | None = None) -> Prospect:
         """Return what becomes here of a message of a topic, as if one had just come.
@@ -569,7 +589,7 @@ class Core:
         self._queue_memory.batches.let_go_abandoned()
         return freed
 
-    def _mark_dirty(self, handler: Handler) -> None:
+    def _mark_dirty(self, handler: Handler | Gaps) -> None:
         if not self.write_is_due:
             self.write_is_due = True
             self._turn.request()

@@ -435,6 +435,21 @@ class Handler:
         self._on_drop(self)
         self.outlet.send_gap(messages)
 
+    def tell_gap(self, messages: int) -> None:
+        """Tell the far side of messages that were lost before they came here; they are not counted as dropped here.
+
+        It is told behind all that it was offered; where the oldest of what waits go first, before that.
+        """
+        if self.closed or self._writing:
+            return
+        if self._waiting is None and self.writable:
+            self.write_pending()
+            self.outlet.send_gap(messages)
+            return
+        if self._waiting is None:
+            self._waiting = self._new_waiting()
+        self._waiting.add_gap(messages)
+
     def close(self, code: int, text: str) -> None:
         """End the connection; what is pending or queued is thrown away."""
         if self.closed:

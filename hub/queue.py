@@ -8,7 +8,7 @@ drop-newest   [batch][batch](17 lost)[batch]  ← new        the gap is where th
 ```
 
 Invariants: 0 ≤ `messages` ≤ limit, 0 ≤ `size_bytes` ≤ limit; exactly the oldest (newest) *messages* go, also when
-they travel in batches; every lost message is part of exactly one gap.
+they travel in batches; every lost message is part of exactly one gap, beside those lost elsewhere (`add_gap`).
 
 What is held is charged to the user it is for, as far as there is one: a queue is full, too, when his queues together
 are (`hub.quotas.usage`). Then the oldest, or the newest, of this queue go; what other queues of his hold stays there.
@@ -27,7 +27,7 @@ from collections import deque
 from hub.batch import Batch
 from hub.errors import InternalError
 from hub.memory import HeldBatches
-from hub.overflow import QueueLimits
+from hub.overflow import Overflow, QueueLimits
 from hub.quotas.usage import Usage
 
 __all__ = ["ANY_BYTES", "BoundedQueue"]
@@ -124,6 +124,15 @@ class BoundedQueue:
             if self._items and isinstance(self._items[-1], int):
                 lost += self._items.pop()  # type: ignore[operator]
             self._items.append(lost)
+
+    def add_gap(self, messages: int) -> None:
+        """Tell of messages that were lost elsewhere: behind all that waits, or in front where the oldest go first."""
+        if self._items and self.limits.overflow is not Overflow.DROP_OLDEST:
+            if isinstance(self._items[-1], int):
+                messages += self._items.pop()  # type: ignore[operator]
+            self._items.append(messages)
+        else:
+            self._front_gap += messages
 
     def take_gap(self) -> int:
         """Remove the gap that is next in order; return how many messages were lost in it, 0 if none is next."""

@@ -87,7 +87,7 @@ class Waiting:
         """
         queue = self._queue
         if queue is None:
-            queue = self._queue = BoundedQueue(self._limits, self._memory.batches, self._usage)
+            queue = self._made_queue()
         if queue.append_whole(batch):
             return True
         match self._limits.overflow:
@@ -107,6 +107,15 @@ class Waiting:
             and self.messages_bytes + batch.size_bytes <= limits.bytes
             and (usage is None or usage.room >= batch.size_bytes)
         )
+
+    def add_gap(self, messages: int) -> None:
+        """Let it wait that messages were lost before they came here."""
+        self._made_queue().add_gap(messages)
+
+    def _made_queue(self) -> BoundedQueue:
+        if self._queue is None:
+            self._queue = BoundedQueue(self._limits, self._memory.batches, self._usage)
+        return self._queue
 
     # What goes, in the order of these three.
 

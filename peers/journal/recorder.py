@@ -171,7 +171,7 @@ class Recorder:
         self.is_behind = self._waiting_bytes > self._buffer_bytes
 
     def send_gap(self, lost_messages: int) -> None:
-        """Do nothing: this is never called, as there is no queue that could overflow."""
+        """Do nothing: there is no queue that could overflow, and what was lost elsewhere has no offset here."""
 
     def close(self, code: int, text: str) -> None:
         """Do nothing: this is never called, as the policy is not to disconnect."""

@@ -206,6 +206,33 @@ def test_a_gap_is_told_where_the_messages_would_have_stood(overflow: Overflow) -
     bench.check_end()
 
 
+@pytest.mark.parametrize("overflow", Overflow)
+def test_a_gap_of_what_was_lost_elsewhere(overflow: Overflow) -> None:
+    """It is told behind what was offered; where the oldest of what waits go first, in front; and not counted."""
+    outlet = FakeOutlet()
+    handler = handler_of(outlet, overflow=overflow)
+    handler.offer(Batch.of("/a", [1]))
+    handler.tell_gap(3)
+    assert outlet.told[1:] == [3]
+    handler.pause()
+    handler.offer(Batch.of("/a", [2]))
+    handler.tell_gap(4)
+    handler.tell_gap(1)
+    assert len(outlet.told) == 2
+    handler.resume()
+    gap, batch = outlet.told[2:] if overflow is Overflow.DROP_OLDEST else outlet.told[:1:-1]
+    assert gap == 5
+    assert isinstance(batch, Batch)
+    assert handler.dropped_messages == 0
+    handler.pause()
+    handler.tell_gap(6)
+    handler.resume()
+    assert outlet.told[4:] == [6]
+    handler.shut()
+    handler.tell_gap(7)
+    assert outlet.told[5:] == []
+
+
 def test_losses_are_counted_once_when_a_write_resumes() -> None:
     """An outlet that resumes from within the last write of its queue does not double the number lost."""
     bench = Bench(messages=1)

@@ -409,6 +409,13 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
     for numbers in (range(2, 4), range(4, 5)):
         await old.send(numbered("/a", numbers))
         await old.ping()
+    told_gaps = 0
+    while told_gaps < 3:  # a notice for each read
+        notice = await reader.notice()
+        assert notice.kind == "dropped"
+        told_gaps += notice.count
+    assert told_gaps == 3
+    assert north.node.core.statistics().dropped_messages_total.get("drop-oldest", 0) == 0
     north.later(2.0)
     assert await losses(watcher, 1) == [{"lost": 3, "exactly": True, "sent": False}]
     north.later(2.0)
