@@ -1,0 +1,91 @@
+"""How long a subscriber sees nothing when a link of a mesh is closed, until messages come another way; print a table.
+
+    python tests/benchmarks/mesh_change.py [--rounds 20]
+
+Five hubs in a ring, in one process, with a publisher at one and a subscriber two hops away, a message a millisecond. A
+link on the way is closed, and comes back. Told are times from that to the first message that was published after it and
+has come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from hub.batch import decode_values
+from hub.frame import encode_frame
+from hub.settings import Settings
+from peers.wire.kinds import Kind
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import kept_hubs
+from tests.hubs.hub import LOOPBACK, Hub
+from tests.hubs.raw_client import RawClient, publication
+from tests.links.shapes import RING, Shape
+
+EDGES = ((0, 1), (1, 2))
+"""The links on the way, of which one ends each time."""
+
+
+async def main(rounds: int) -> None:
+    """Measure, and print."""
+    found: list[float] = []
+    async with kept_hubs() as hubs:
+
+        async def start(*, settings: Settings, name: str) -> Hub:
+            hub = Hub(settings, name)
+            await hub.listen(LOOPBACK)
+            hubs.append(hub)
+            return hub
+
+        shape = await Shape.start(start, RING)
+        (reader,) = await shape.subscribers("/time", at=[2])
+        publisher = await shape.hubs[0].client()
+        come: list[tuple[float, float]] = []
+        works = _publish(publisher), _read(reader, come), _read(publisher, [])
+        tasks = [asyncio.ensure_future(work) for work in works]
+        for number in range(rounds):
+            await shape.settled()
+            shape.ways[EDGES[number % 2]].cut()
+            begun_s = time.perf_counter()
+            await eventually(lambda begun_s=begun_s: come and come[-1][0] > begun_s)  # type: ignore[misc]
+            found.append(next(at_s for sent_s, at_s in come if sent_s > begun_s) - begun_s)
+            come.clear()
+        for task in tasks:
+            task.cancel()
+        await shape.stop()
+    table = Table("links closed", "median ms", "slowest ms")
+    table.add_row(str(len(found)), f"{statistics.median(found) * 1e3:.1f}", f"{max(found) * 1e3:.1f}")
+    Console().print(table)
+
+
+async def _publish(client: RawClient) -> None:
+    while True:
+        await client.send(publication("/time", time.perf_counter()))
+        await asyncio.sleep(0.001)
+
+
+async def _read(client: RawClient, come: list[tuple[float, float]]) -> None:
+    async for frame in client.frames():
+        if frame.kind == Kind.MESSAGES:
+            now_s = time.perf_counter()
+            come += [(sent_s, now_s) for sent_s in decode_values(frame)]
+        elif frame.kind == Kind.PING:
+            await client.send(encode_frame(Kind.PONG, frame.body))
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    parser = argparse.ArgumentParser(description="How long a subscriber sees nothing when a link of a mesh is closed.")
+    parser.add_argument("--rounds", type=int, default=20)
+    asyncio.run(main(parser.parse_args().rounds))
