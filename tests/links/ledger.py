@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, cast
 from hub.batch import Batch, decode_values
 from hub.frame import iterate_frames
 from hub.handler import Handler
+from hub.limits import LINK_COST
 from hub.outlet import Outlet
 from hub.routes import Route
 from hub.stretch import Stretch
@@ -224,10 +225,10 @@ class _Book:
         self._far[link] = self.ledger.number_of(hub)
         link.__class__ = _TracedLink
 
-    def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object]) -> None:
+    def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
         """Look at what a new link is offered."""
         self._trace(handler, hub)
-        self._link(handler, hub, on_mesh)
+        self._link(handler, hub, on_mesh, cost=cost)
 
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
         """A run has come."""
