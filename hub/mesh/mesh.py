@@ -217,8 +217,9 @@ class Mesh(Generic[L]):
         self._knowledge.add(link)
         self.upstreams.come(link, far)
         self._link_changes = True
-        if self._withdrawn.pop(far, None) == cost:
-            self._knowledge.own.neighbours[far] = cost
+        neighbours = self._knowledge.own.neighbours
+        if self._withdrawn.pop(far, None) == cost or far in neighbours:
+            neighbours[far] = cost
             self._knowledge.relink()
             self._relink(self.hub)
         else:
@@ -251,7 +252,10 @@ class Mesh(Generic[L]):
     def set_cost(self, link: L, cost: int) -> None:
         """Let a link that is up cost something else: messages take other ways, or this one."""
         far = next((hub for hub, one in self._links.items() if one is link), None)
-        if far is None or self._knowledge.own.neighbours[far] == cost:
+        if far is None or self._knowledge.own.neighbours.get(far) == cost:
+            return
+        if far in self._unannounced:
+            self._unannounced[far] = cost
             return
         self._knowledge.own.neighbours[far] = cost
         self._link_changes = True

@@ -112,10 +112,14 @@ class Worker:
         share_services(daemon.node, FromWorker(self.control), ("drain", "reload"))
 
     async def _linked(self, daemon: Daemon) -> Connection:
-        """Link with the core, and wait until that stands: who is served without it hears of nobody else."""
+        """Link with the core, and wait until messages go there, and what is wanted there is known.
+
+        Who is served before hears of nobody else, and what he publishes is heard by nobody.
+        """
         self.control.tell("links")
         link = await daemon.link(self._link, "unix:core", dialled=True)
-        while not (link.has_joined or link.is_lost):  # noqa: ASYNC110 -- no event is told of it
+        mesh = daemon.node.core.mesh
+        while not (len(mesh.graph.reached) > 1 or link.is_lost):  # noqa: ASYNC110 -- no event is told of it
             await asyncio.sleep(_LOOK_S)
         return link
 

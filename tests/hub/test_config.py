@@ -59,10 +59,9 @@ def test_ends_of_ranges(key: Key) -> None:
 
 @pytest.mark.parametrize("key", NUMBERS, ids=by_path)
 def test_zero_never_means_nothing_or_everything(key: Key) -> None:
-    """0 is refused, but for the time to drain, for shared memory, and for memory, where it is "by what there is"."""
-    if key.path in {"limits.drain_s", "limits.memory_bytes", "shm.over_bytes", "shm.segments"} or key.path.startswith(
-        "quotas."
-    ):
+    """0 is refused, but where it is none of what there may be, or, of memory and shares, "by what there is"."""
+    none = {"limits.drain_s", "limits.memory_bytes", "mesh.degree", "shm.over_bytes", "shm.segments"}
+    if key.path in none or key.path.startswith("quotas."):
         assert key.convert(0) == 0
     else:
         assert "0 given" in str(refusal(("hub.toml", tree(key.path, 0))))

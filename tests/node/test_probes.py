@@ -185,6 +185,7 @@ def test_many_links() -> None:
     middle.link(WEST)
     for number in range(LINKS_LIMIT + 3):
         middle.link(b"%16d" % number, "/a")
+    middle.core.mesh.check(1.0)  # so many links are announced together, and are used from then on
     middle.hear(WEST, Probe(1, "/a", 1, 0))
     assert all(len(middle.sent(far)) == 1 for far in middle.links if far != WEST)
     assert len(middle.links[WEST].told[0].links) == LINKS_LIMIT
