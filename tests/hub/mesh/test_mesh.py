@@ -165,6 +165,18 @@ def test_a_link_that_costs_more_from_now_on_is_used_no_more() -> None:
     assert a.mesh.epoch == epoch
 
 
+def test_a_link_that_costs_more_before_anybody_has_heard_of_it() -> None:
+    """It is announced with what it costs then."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    for one, other in ((a, b), (b, c), (c, a)):
+        connect(one, other)
+    (link,) = [link for link, far in a.links.items() if far is c]
+    a.mesh.set_cost(link, 9)
+    settle(a, b, c, now_s=0)
+    assert ways(a, a, c) == {b}
+    assert c.mesh.graph.links[c.id][a.id] == 9
+
+
 def test_a_link_counts_only_if_both_hubs_tell_of_it() -> None:
     """So nobody can pretend to be near another."""
     a, b, c = Hub(1), Hub(2), Hub(3)
