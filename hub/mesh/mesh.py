@@ -232,8 +232,8 @@ class Mesh(Generic[L]):
         if link not in self._knowledge:
             return
         self._knowledge.discard(link)
-        far = next((hub for hub, one in self._links.items() if one is link), None)
-        if far is not None:  # otherwise another link has taken its place
+        far = self._far_of(link)
+        if far is not None:
             del self._links[far]
             if self._unannounced.pop(far, None) is None:
                 self._withdrawn[far] = self._knowledge.own.neighbours.pop(far)
@@ -251,7 +251,7 @@ class Mesh(Generic[L]):
 
     def set_cost(self, link: L, cost: int) -> None:
         """Let a link that is up cost something else: messages take other ways, or this one."""
-        far = next((hub for hub, one in self._links.items() if one is link), None)
+        far = self._far_of(link)
         if far is None or self._knowledge.own.neighbours.get(far) == cost:
             return
         if far in self._unannounced:
@@ -424,6 +424,11 @@ class Mesh(Generic[L]):
     def _begin_epoch(self) -> None:
         self.origin = Origin(self.hub, min(self.origin.epoch + 1, EPOCH_LIMIT))
 
+    def _far_of(self, link: L) -> bytes | None:
+        """Return the hub at the other end of a link; none if the link is gone, or another has taken its place."""
+        far = self.upstreams.far_of(link)
+        return far if far is not None and self._links.get(far) is link else None
+
     def _relink(self, hub: bytes) -> None:
         """A hub has told of its links: perhaps the same as before, but others may have believed otherwise meanwhile.
 
@@ -436,6 +441,10 @@ class Mesh(Generic[L]):
         self.upstreams.turnover += 1
         for one in self._known:
             self._on_due(one)
+        self._tell_of_trees()
+
+    def _tell_of_trees(self) -> None:
+        """Answers of `onward` may be others now; who has asked for none since the last time need not know."""
         if self._is_asked:
             self._is_asked = False
             self._on_trees()
@@ -471,9 +480,8 @@ class Mesh(Generic[L]):
         """Everybody has heard of the last change: what comes now is not for hubs that nothing leads to from here."""
         self._known = dict.fromkeys(self._known, self._graph.changes)
         self.upstreams.turnover += 1
-        if self._graph.settle() and self._is_asked:
-            self._is_asked = False
-            self._on_trees()
+        if self._graph.settle():
+            self._tell_of_trees()
 
     def _look(self) -> None:
         """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""

@@ -60,6 +60,10 @@ class Upstreams(Generic[L]):
         """A link to another hub is up."""
         self._far[link] = far
 
+    def far_of(self, link: L) -> bytes | None:
+        """Return the hub at the other end of a link that is up."""
+        return self._far.get(link)
+
     def moves(self, link: L) -> int:
         """Return how often messages of some hub began to come by this link that had come by way of another hub."""
         return self._moves.get(link, 0)

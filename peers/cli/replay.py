@@ -22,6 +22,7 @@ import msgspec
 from hub.errors import UsageError
 from peers.cli.pace import Pace
 from peers.cli.template import FieldError
+from peers.wire.malformed import MALFORMED
 
 __all__ = [
     "BadLineError",
@@ -36,8 +37,6 @@ __all__ = [
 
 _record = msgspec.json.Decoder(dict[str, Any]).decode
 _value = msgspec.json.Decoder().decode
-
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 _BEGINS_JSON = (b"{", b"[", b'"')
@@ -60,7 +59,7 @@ def decode_record(line: bytes) -> dict[str, Any]:
     """
     try:
         return _record(line)
-    except _NOT_JSON as error:
+    except MALFORMED as error:
         raise UnreadableError(f"no JSON object: {error}") from error
 
 
@@ -72,7 +71,7 @@ def decode_json(line: bytes) -> Any:
     """
     try:
         return _value(line)
-    except _NOT_JSON as error:
+    except MALFORMED as error:
         raise UnreadableError(f"no JSON: {error}") from error
 
 
@@ -82,7 +81,7 @@ def flaw_of_json(line: bytes) -> str:
         return ""
     try:
         _value(line)
-    except _NOT_JSON as error:
+    except MALFORMED as error:
         return str(error)
     return ""
 
@@ -95,7 +94,7 @@ def decode_value(line: bytes) -> Any:
     """
     try:
         return _value(line)
-    except _NOT_JSON:
+    except MALFORMED:
         return decode_text(line)
 
 

@@ -28,6 +28,7 @@ from typing import Final
 from peers.connections.dialler import Dialler
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tasks import end_all
 
 __all__ = ["ADDRESSES_LIMIT", "RESOLVE_EVERY_S", "NameDialler", "is_name", "resolve"]
 
@@ -106,9 +107,7 @@ class NameDialler:
                 await asyncio.sleep(wait_s)
         finally:
             tasks = [task for _, task in self._diallers.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(tasks)
 
     async def look(self) -> None:
         """Resolve the name, and dial whoever has come."""

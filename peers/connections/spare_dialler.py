@@ -28,6 +28,7 @@ from peers.connections.dialler import CONNECT_TIMEOUT_S, Dialler, HubAttempt, Pe
 from peers.connections.learned import Learned
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint
+from peers.transport.tasks import end_all
 
 __all__ = ["LOOK_EVERY_S", "SpareDialler"]
 
@@ -76,9 +77,7 @@ class SpareDialler:
                 await asyncio.sleep(random.uniform(LOOK_EVERY_S / 2, LOOK_EVERY_S))  # noqa: S311 -- spread, not secrecy
         finally:
             tasks = [task for _, task in self._attempts.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_all(tasks)
 
     def look(self) -> None:
         """Do what is to be done now."""

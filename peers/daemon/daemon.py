@@ -53,6 +53,7 @@ from peers.journal.journal import Journal
 from peers.node.memory import MemoryWatch
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tasks import end_all
 from peers.transport.tls import refresh, server_context
 from peers.transport.tls_transport import TlsTransport
 from peers.users.users import Users, read_users
@@ -184,9 +185,7 @@ class Daemon:
         node.ready = False
         self._close_servers()
         node.handshakes.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_all(self._tasks)
         stopping = Stopping(node, until_s)
         await self.settle()
         await stopping.hear()

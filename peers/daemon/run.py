@@ -28,12 +28,12 @@ from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
 from peers.daemon.sources import Loaded
 from peers.node.node import Node
+from peers.wire.hello import fitting_name
 
 __all__ = ["Crew", "NoCrew", "cared_for", "loop_factory", "run"]
 
 _SUPPRESSED_REPORT_S = 5.0
 _COLLECTED_S = 1.0
-_NAME_BYTES = 64
 
 
 class Crew(Protocol):
@@ -196,4 +196,4 @@ async def _report(limit: RateLimit) -> None:
 
 def host_name() -> str:
     """Return the name of this machine, as far as it fits into the name of a hub."""
-    return socket.gethostname().encode()[:_NAME_BYTES].decode("utf-8", "ignore") or "hub"
+    return fitting_name(socket.gethostname()) or "hub"

@@ -47,6 +47,7 @@ from peers.journal.recording import Cancel, Recording
 from peers.journal.view import LARGE_FACTOR
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 from peers.wire.records import Fetch
 
 __all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "FarJournalStatistics", "FarJournals"]
@@ -321,7 +322,7 @@ def _reason(reply: Reply) -> str:
     values = reply.values[BATCH_COUNT.size :] if reply.flags & FLAG_BATCH else reply.values
     try:
         reason: Any = msgspec.msgpack.decode(values)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except MALFORMED:
         reason = ""
     return reason[:_TEXT_CHARACTERS] if isinstance(reason, str) and reason else "that has failed"
 
@@ -343,5 +344,5 @@ def _unpacked(value: bytes) -> bytes:
     """Return the bytes that a value is; none if it is something else."""
     try:
         return _unpack(value)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except MALFORMED:
         return b""

@@ -23,6 +23,7 @@ from hub.frame import Encoding
 from hub.journal.block import Block, Record
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
+from peers.wire.malformed import MALFORMED
 from peers.wire.records import Fetch, Records, check_records, records_parts
 
 __all__ = [
@@ -71,7 +72,6 @@ def as_order(fetch: Fetch) -> Order:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Order).decode
-_unreadable = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _pack = msgspec.msgpack.Encoder().encode
 _text = msgspec.json.Encoder().encode
 
@@ -84,7 +84,7 @@ def decode_order(body: bytes) -> Order:
     """
     try:
         return _decode(body)
-    except _unreadable as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
 

@@ -55,9 +55,10 @@ from peers.websocket.publication_codec import (
     publication_of_json,
     publication_of_msgpack,
 )
-from peers.websocket.refusals import JSON_ENVELOPE, MALFORMED, MSGPACK_ENVELOPE, malformed, refused, too_many
+from peers.websocket.refusals import JSON_ENVELOPE, MSGPACK_ENVELOPE, malformed, refused, too_many
 from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
 from peers.wire.hello import NAME_LIMIT_BYTES
+from peers.wire.malformed import MALFORMED
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import FETCH_BYTES
 from peers.wire.rules import RuleChange

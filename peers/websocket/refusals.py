@@ -15,14 +15,12 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError
 from hub.topics import printable
 from peers.websocket.messages import RefusedError
+from peers.wire.malformed import MALFORMED
 
-__all__ = ["JSON_ENVELOPE", "MALFORMED", "MSGPACK_ENVELOPE", "EnvelopeReader", "malformed", "refused", "too_many"]
+__all__ = ["JSON_ENVELOPE", "MSGPACK_ENVELOPE", "EnvelopeReader", "malformed", "refused", "too_many"]
 
 _READ_AGAIN_BYTES = 4 * 1024 * 1024
 """Largest message that, having too many parts, is still looked through for the request that it bears: 5 ms a MiB."""
-
-MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for what is not JSON or msgpack at all, once its `ValidationError` is taken out."""
 
 
 class _Envelope(msgspec.Struct):

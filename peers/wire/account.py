@@ -12,6 +12,7 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import encode_frame
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 
 __all__ = ["LINK_ID_BYTES", "Account", "decode_account", "encode_account"]
 
@@ -51,5 +52,5 @@ def decode_account(body: bytes) -> Account:
     """
     try:
         return _decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ACCOUNT: {error}") from error

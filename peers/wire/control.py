@@ -10,6 +10,7 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 
 __all__ = [
     "CLOSE_TEXT_LIMIT_BYTES",
@@ -83,7 +84,7 @@ def decode_notice(body: bytes) -> Notice:
     """
     try:
         return _decode_notice(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"NOTICE: {error}") from error
 
 
@@ -100,7 +101,7 @@ def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
     """
     try:
         subscription: tuple[int, list[str]] = _decode_subscription(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
     return subscription
 

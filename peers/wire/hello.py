@@ -11,6 +11,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 from peers.wire.token import check_token
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Hello",
     "HubId",
     "QueueWish",
+    "fitting_name",
     "grant",
 ]
 
@@ -49,6 +51,11 @@ ID_BYTES = 16
 
 HubId = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 """A hub's id, as it stands in bodies."""
+
+
+def fitting_name(name: str, ending: str = "") -> str:
+    """Return a name with its ending, as much of it as `NAME_LIMIT_BYTES` leave; no character is cut in two."""
+    return name.encode("utf-8", "replace")[: NAME_LIMIT_BYTES - len(ending.encode())].decode("utf-8", "ignore") + ending
 
 
 class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,7 +123,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         try:
             hello = msgspec.msgpack.decode(body, type=cls)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: {error}") from error
         if hello.protocol != PROTOCOL:
             raise ProtocolError(

@@ -22,6 +22,7 @@ from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
 from hub.names.claim import LATEST_US, Announced, Wish
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 
 __all__ = [
     "NAMES_PER_FRAME",
@@ -40,7 +41,6 @@ __all__ = [
 NAMES_PER_FRAME = 500
 """Most names in one NAMES frame: 5 ms of work for the hub that reads it."""
 
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 _Request = Annotated[int, msgspec.Meta(ge=0)]
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
@@ -101,7 +101,7 @@ def decode_claim(body: bytes) -> NameClaim:
     """
     try:
         request, name, labels, queue = _decode_claim(body)
-    except _UNREADABLE as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"CLAIM: {error}") from error
     return NameClaim(request, Wish(name, labels, queue))
 
@@ -119,7 +119,7 @@ def decode_release(body: bytes) -> NameRelease:
     """
     try:
         return NameRelease(*_decode_release(body))
-    except _UNREADABLE as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"RELEASE: {error}") from error
 
 
@@ -136,7 +136,7 @@ def decode_names(body: bytes) -> NamesHeard:
     """
     try:
         names = _decode_names(body)
-    except _UNREADABLE as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"NAMES: {error}") from error
     return NamesHeard([Announced(*each) for each in names.held], names.released, names.request)
 

@@ -27,6 +27,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 
 __all__ = [
     "FETCH_BYTES",
@@ -161,7 +162,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_numbered = msgspec.msgpack.Decoder(_Numbered).decode
 _decode_fetch = msgspec.msgpack.Decoder(Fetch).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 def encode_fetch(fetch: Fetch) -> bytes:
@@ -177,7 +177,7 @@ def decode_fetch(body: bytes) -> Fetch:
     """
     try:
         return _decode_fetch(body)
-    except _UNREADABLE as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
 
@@ -188,7 +188,7 @@ def request_number(kind: Kind, body: bytes) -> int:
     else:
         try:
             number = _decode_numbered(body).request
-        except _UNREADABLE:
+        except MALFORMED:
             number = 0
     return number
 
@@ -206,7 +206,7 @@ def decode_commit(body: bytes) -> Commit:
     """
     try:
         return _decode_commit(body)
-    except _UNREADABLE as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"COMMIT: {error}") from error
 
 

@@ -47,6 +47,7 @@ from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, check_topic, printable
 from peers.wire.hello import ID_BYTES, MESH_VERSION, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 from peers.wire.probe import Probe, ProbeReport
 
 __all__ = [
@@ -263,7 +264,7 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted | Probe | 
     told: _Digest | _Wanted | AnnouncementPart | Probe | ProbeReport
     try:
         told = _decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise _refusal(str(error)) from error
     if isinstance(told, AnnouncementPart):
         _check(told)

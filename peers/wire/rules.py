@@ -15,6 +15,7 @@ from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
 from hub.tags.rule import Rule
 from peers.wire.kinds import Kind
+from peers.wire.malformed import MALFORMED
 
 __all__ = ["RULES_PER_FRAME", "RuleChange", "decode_rules", "encode_rules"]
 
@@ -55,6 +56,6 @@ def decode_rules(kind: int, body: bytes) -> RuleChange:
     """
     try:
         request, rules = _decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
     return RuleChange(kind == Kind.RULE, rules, request)

@@ -22,15 +22,13 @@ import msgspec
 
 from hub.settings import Settings
 from peers.daemon.sources import Loaded, given
+from peers.wire.hello import fitting_name
 
 __all__ = ["IDS_PER_START", "Orders", "of_worker", "tree_of"]
 
 IDS_PER_START: Final = 10_000_000_000
 """A worker numbers its handlers from here times the number of its start, so that each has a number of its own in the
 hub: nobody takes so many connections in its life, and 900,000 starts fit into what JavaScript counts exactly."""
-
-_NAME_BYTES = 64
-"""Most bytes of a hub's name on the wire."""
 
 
 class Orders(msgspec.Struct):
@@ -48,8 +46,7 @@ class Orders(msgspec.Struct):
     @property
     def own_name(self) -> str:
         """The name of the worker, as one hub of a mesh."""
-        ending = f"/{self.number}"
-        return self.name.encode()[: _NAME_BYTES - len(ending)].decode("utf-8", "ignore") + ending
+        return fitting_name(self.name, f"/{self.number}")
 
     def loaded(self) -> Loaded:
         """Return the settings, checked as those of anybody."""

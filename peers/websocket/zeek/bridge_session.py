@@ -35,6 +35,7 @@ from peers.values import InvalidInputError, decode_message
 from peers.websocket.zeek.codec import PATH
 from peers.wire.control import cut_text
 from peers.wire.hello import SOFTWARE
+from peers.wire.malformed import MALFORMED
 from peers.wire.scanner import NEED_DATA, NeedData
 from peers.wire.session import Closing
 
@@ -291,7 +292,7 @@ class BridgeSession:
         if not payload.startswith(_DATA):
             try:
                 said = _read_envelope(payload)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except MALFORMED:
                 return _incoming(payload)  # data that is no strict JSON, or nothing: it will say which
             if said.type == "ack":
                 return self._acknowledge(said)

@@ -37,6 +37,7 @@ from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedEr
 from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.websocket.session import AnsweredError
 from peers.websocket.zeek.batches import zeek_form
+from peers.wire.malformed import MALFORMED
 from peers.wire.session import SubscriptionChange
 
 __all__ = ["INVALID_PATH", "INVALID_PATH_TEXT", "PATH", "VERSION", "ZeekCodec", "refusal_of"]
@@ -58,8 +59,6 @@ _NOT_A_STRING = "individual subscription not a string"
 _strings_of = msgspec.json.Decoder(list[str]).decode
 _items_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
-
-_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Ack(msgspec.Struct, frozen=True, tag="ack"):
@@ -148,7 +147,7 @@ def _prefixes(payload: bytes) -> list[str]:
         raise AnsweredError(CloseCode.NOT_ALLOWED, f"more than {ITEMS_LIMIT} subscriptions")
     try:
         return _strings_of(payload)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise AnsweredError(CloseCode.NOT_ALLOWED, _what_is_wrong(payload)) from error
 
 
@@ -157,6 +156,6 @@ def _what_is_wrong(payload: bytes) -> str:
         return _NOT_AN_ARRAY
     try:
         _items_of(payload)
-    except _MALFORMED:
+    except MALFORMED:
         return _NOT_AN_ARRAY
     return _NOT_A_STRING

@@ -37,7 +37,7 @@ from peers.websocket.dialogue import Carrier
 from peers.websocket.messages import ClientMessage, RefusedError, Welcome
 from peers.websocket.session import Session
 from peers.websocket.zeek.codec import refusal_of
-from peers.wire.hello import NAME_LIMIT_BYTES
+from peers.wire.hello import NAME_LIMIT_BYTES, fitting_name
 from peers.wire.session import SubscriptionChange
 
 __all__ = ["INTERNAL_ERROR", "ZeekDialogue", "client_name", "is_astray"]
@@ -143,5 +143,5 @@ def client_name(headers: Headers) -> str:
             return name
     for agent in headers.get_all("User-Agent"):
         if agent.isprintable():
-            return agent.encode("utf-8", "replace")[:NAME_LIMIT_BYTES].decode("utf-8", "ignore")
+            return fitting_name(agent)
     return ""

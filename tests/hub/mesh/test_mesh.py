@@ -649,13 +649,19 @@ def test_the_last_epoch_is_not_left() -> None:
     assert a.mesh.origin == Origin(a.id, EPOCH_LIMIT)
 
 
-def test_what_came_for_a_hub_that_was_led_to_until_a_moment_ago() -> None:
-    """It is counted until who sends it has confirmed that nothing leads there any more, or all is settled."""
+def settled_row() -> tuple[Hub, Hub, Hub]:
+    """Return three hubs in a row that have known each other for a while."""
     a, b, c = Hub(1), Hub(2), Hub(3)
     connect(a, b)
     connect(b, c)
     settle(a, b, c, now_s=0)
     settle(a, b, c, now_s=10)
+    return a, b, c
+
+
+def test_what_came_for_a_hub_that_was_led_to_until_a_moment_ago() -> None:
+    """It is counted until who sends it has confirmed that nothing leads there any more, or all is settled."""
+    a, b, c = settled_row()
     to_a, to_c = b.links
     assert b.mesh.way(to_a, a.id) == a.id
     assert ways(b, a, c) == {c}
@@ -686,11 +692,7 @@ def test_what_came_for_a_hub_that_was_led_to_until_a_moment_ago() -> None:
 
 def test_what_nobody_has_confirmed_is_known_after_a_while() -> None:
     """A far side that does not answer has heard of it all the same."""
-    a, b, c = Hub(1), Hub(2), Hub(3)
-    connect(a, b)
-    connect(b, c)
-    settle(a, b, c, now_s=0)
-    settle(a, b, c, now_s=10)
+    a, b, c = settled_row()
     to_a, to_c = b.links
     assert ways(b, a, c) == {c}
     b.mesh.link_down(to_c)
