@@ -215,7 +215,7 @@ class Daemon:
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
         settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
         users = read_users(settings.access, settings.zeek.role)
-        if self._tls is not None:
+        if any(endpoint.scheme.is_secure for endpoint in self._loaded.listen):  # also where workers listen in its place
             server_context(settings.tls)  # what it raises is raised before anything has changed
         return Prepared(settings, users, applied, needs_restart)
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,10 +80,10 @@ async def spread() -> AsyncIterator[SpreadClients]:
     """Connect clients until there is one at each of two workers; return these, that of worker 1 first."""
     async with AsyncExitStack() as stack:
 
-        async def spread(url: str) -> list[Client]:
+        async def spread(url: str, **options: Any) -> list[Client]:
             found: dict[str, Client] = {}
             while len(found) < 2:
-                client = await stack.enter_async_context(connect(url))
+                client = await stack.enter_async_context(connect(url, **options))
                 assert client.hub is not None
                 found[client.hub.name] = client
             assert sorted(found) == ["both/1", "both/2"]
