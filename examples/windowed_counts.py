@@ -5,8 +5,9 @@
     hub pub --ndjson zeek-logs.ndjson.gz --topic '/zeek/{_path}' --speed 60
 
 The page of the hub (http://127.0.0.1:7401/) shows the counts live under /app/counts. A window is counted when messages
-have come that are 5 seconds younger than its end. Stop it with Ctrl-C; started again with the same checkpoint, it goes
-on where it was, and each count stands in the journal once.
+have come that are 5 seconds younger than its end. It says when it is ready, and counts what was recorded before, too.
+Stop it with Ctrl-C; started again with the same checkpoint, it goes on where it was, and each count stands in the
+journal once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def main() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark's workers are the first python3 of the PATH
     spark = SparkSession.builder.master("local[2,4]").appName("windowed counts").getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", 2)
-    messages = spark.readStream.format("hub").option("url", url).option("topics", "/zeek/").load()
+    source = spark.readStream.format("hub").option("url", url).option("topics", "/zeek/")
+    messages = source.option("startingOffsets", "earliest").load()
     counts = (
         messages.withWatermark("timestamp", "5 seconds")
         .groupBy(F.window("timestamp", "10 seconds"), F.col("topic").alias("of"))
@@ -41,6 +43,7 @@ def main() -> None:
         .trigger(processingTime="1 second")
         .start()
     )
+    print("ready: counts go to /app/counts", flush=True)
     query.awaitTermination()
 
 

@@ -188,7 +188,7 @@ def _opened(settings: SessionSettings, log: IO[bytes] | None) -> SparkSession:
 
 
 @contextmanager
-def running_job(settings: SessionSettings, *, shown: bool = True) -> Iterator[Job]:
+def running_job(settings: SessionSettings, *, shown: bool = True, verbose: bool = False) -> Iterator[Job]:
     """Run the block with a session and a bar; stop the session at its end, unless it was there before.
 
     On a cluster, the executors are sent this project's code. What Java and the workers write to standard error goes to
@@ -196,6 +196,7 @@ def running_job(settings: SessionSettings, *, shown: bool = True) -> Iterator[Jo
 
     Args:
         settings: Of the session.
+        verbose: Whether to show that file on standard error in place of keeping it.
         shown: Whether to show a bar, where standard error is a terminal.
 
     Raises:
@@ -209,7 +210,7 @@ def running_job(settings: SessionSettings, *, shown: bool = True) -> Iterator[Jo
         tempfile.TemporaryDirectory(prefix="topichub-") as folder,
     ):
         progress.tell("starting Spark")
-        with _kept_on_failure() as log:
+        with _kept_on_failure(verbose=verbose) as log:
             spark = open_session(_shipped(settings, Path(folder)), log)
             progress.watch(spark.sparkContext.statusTracker())
             try:
@@ -238,8 +239,12 @@ def _is_interrupted(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def _kept_on_failure() -> Iterator[IO[bytes]]:
-    """Yield a file that is deleted unless Spark fails; its failures become errors of ours that name the file."""
+def _kept_on_failure(*, verbose: bool) -> Iterator[IO[bytes]]:
+    """Yield a file that is deleted unless Spark fails; its failures become errors of ours that name the file.
+
+    Args:
+        verbose: Whether it is shown in place of being kept, with what Spark raised.
+    """
     failures: tuple[type[Exception], ...] = (JobFailedError, *spark_errors())
     with tempfile.NamedTemporaryFile(prefix="topichub-spark-", suffix=".log", delete=False) as log:
         path = Path(log.name)
@@ -249,8 +254,11 @@ def _kept_on_failure() -> Iterator[IO[bytes]]:
         except failures as error:
             if _is_interrupted(error):
                 raise KeyboardInterrupt from error
-            keep = True
             said = str(error) if isinstance(error, JobFailedError) else cause_of(error)
+            if verbose:
+                sys.stderr.write(f"{path.read_text(errors='replace')}\n{error}\n")
+                raise JobFailedError(said) from error
+            keep = True
             raise JobFailedError(f"{said} (what Spark said is in {path})") from error
         finally:
             if not keep:

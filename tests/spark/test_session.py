@@ -157,6 +157,18 @@ def test_a_failed_job_is_one_line_and_leaves_a_log(
     assert "\n" not in str(raised.value)
 
 
+def test_a_failed_job_shows_all_if_asked(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And then leaves no file."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(JobFailedError) as raised, running_job(SessionSettings(), shown=False, verbose=True):
+        spark.sql("SELECT nothing FROM nowhere")
+    assert "SQLSTATE" in capsys.readouterr().err
+    assert "nowhere" in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     """What to install is said."""
     real = builtins.__import__

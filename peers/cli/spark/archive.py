@@ -5,6 +5,7 @@ Here are the options and the output; the job is `peers.spark.archiving`.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,8 +17,10 @@ from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
 from peers.cli.shown_token import TokenFile, text_or_path
 from peers.cli.spark.engine import Engine
+from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
 from peers.spark.archiving.state import ArchiveOrder
+from peers.spark.connector.options import Access
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
 from peers.transport.endpoints import Endpoint
@@ -102,6 +105,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
     check_count("--max-offsets", how.max_offsets)
     token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
+    _meet(Access(url, token, ca=files.ca, certificate=files.certificate, key=files.key, token_file=token_path), every_s)
     with (engine or Engine()).running("archive") as job:
         from peers.spark.archiving.archive import archive as run  # noqa: PLC0415 -- Spark is loaded when a job runs
 
@@ -126,6 +130,20 @@ def archive(  # noqa: PLR0913 -- one group of flags each
             done = run(job, order, lambda tally: _advance(job.progress, tally), stop)
     _show(done)
     return EXIT_INCOMPLETE if done.stopped and every_s is None else 0
+
+
+def _meet(access: Access, every_s: float | None) -> None:
+    """See to it that the hub is there before Java is started; a job that goes on for good waits for it.
+
+    Raises:
+        PeerError: It is not.
+    """
+    from peers.spark.presence import check_journal, wait_journal  # noqa: PLC0415 -- a client; only where a job runs
+
+    if every_s is None:
+        check_journal(access)
+    else:
+        wait_journal(access, lambda error: print(f"hub: {escaped(str(error))}; waiting for it", file=sys.stderr))
 
 
 def _prefixes(text: str) -> tuple[str, ...]:

@@ -36,6 +36,9 @@ class Engine:
         int, described("Tasks behind a shuffle; 0: twice the cores here, Spark's default on a cluster.", SPARK)
     ] = SessionSettings.shuffle_partitions
     conf: Annotated[list[str] | None, described("Further setting of Spark, KEY=VALUE; repeatable.", SPARK)] = None
+    verbose: Annotated[
+        bool, described("Where a job fails, show all that Spark said of it; else it is in a file.", SPARK)
+    ] = False
     progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.")] = True
 
     def running(self, name: str) -> AbstractContextManager[Job]:
@@ -51,7 +54,7 @@ class Engine:
             shuffle_partitions=self.shuffle_partitions,
             conf=dict(map(_setting, self.conf or ())),
         )
-        return running_job(settings, shown=self.progress)
+        return running_job(settings, shown=self.progress, verbose=self.verbose)
 
 
 def _setting(text: str) -> tuple[str, str]:

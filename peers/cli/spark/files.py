@@ -1,4 +1,4 @@
-"""Files that the jobs write beside their tables. Errors of the disk become a `UsageError` that names the file."""
+"""Files that the jobs read and write beside Spark. Errors of the disk become a `UsageError` that names the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from pathlib import Path
 
 from hub.errors import UsageError
 
-__all__ = ["write_csv", "write_text"]
+__all__ = ["check_folder", "write_csv", "write_text"]
+
+
+def check_folder(archive: str) -> None:
+    """See to it that an archive is there before Java is started, where it is a folder of this machine.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if "://" not in archive and not Path(archive).exists():
+        raise UsageError(f"{archive}: there is no such archive")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,7 +17,9 @@ from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.shown_token import TokenFile, text_or_path
 from peers.cli.spark.engine import Engine
+from peers.cli.spark.files import check_folder
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
+from peers.spark.connector.options import Access
 from peers.spark.selection import Selection
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
@@ -117,6 +119,8 @@ def replay(  # noqa: PLR0913 -- one group of flags each
     how.check()
     token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
+    check_folder(archive)
+    _meet(Access(url, token, ca=files.ca, certificate=files.certificate, key=files.key, token_file=token_path))
     with (engine or Engine()).running("replay") as job:
         from peers.spark.replaying.replay import ReplayOrder  # noqa: PLC0415 -- Spark is loaded when a job runs
         from peers.spark.replaying.replay import replay as run  # noqa: PLC0415 -- the same
@@ -137,6 +141,17 @@ def replay(  # noqa: PLR0913 -- one group of flags each
             done = run(job, order, lambda published, extent: _advance(job.progress, published.next, extent), stop)
     _show(done)
     return EXIT_INCOMPLETE if done.ending else 0
+
+
+def _meet(access: Access) -> None:
+    """See to it that the hub is there before Java is started.
+
+    Raises:
+        PeerError: It is not.
+    """
+    from peers.spark.presence import check_connection  # noqa: PLC0415 -- a client; only where a job runs
+
+    check_connection(access)
 
 
 def _advance(progress: JobProgress, offset: int, extent: Extent) -> None:

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
 from peers.cli.spark.engine import MESSAGES, Engine, described
-from peers.cli.spark.files import write_csv, write_text
+from peers.cli.spark.files import check_folder, write_csv, write_text
 from peers.spark.report.page import page
 from peers.spark.report.tables import sheets
 from peers.spark.report.words import TRAFFIC_HEADS, figures_of, remarks, traffic_row
@@ -87,6 +87,7 @@ def report(
     bucket_us = None if output.bucket is None else _microseconds("--bucket", output.bucket)
     gap_us = _microseconds("--gap", output.gap)
     check_count("--top", output.top)
+    check_folder(archive)
     with (engine or Engine()).running("report") as job:
         from peers.spark.report.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
 

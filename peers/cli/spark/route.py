@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from peers.cli.errors import FlagError
 from peers.cli.spark.engine import SPARK, Engine, described
-from peers.cli.spark.files import write_csv
+from peers.cli.spark.files import check_folder, write_csv
 from peers.spark.routing.matcher import Way
 from peers.spark.summary import Figure, amount, columns, figures, rate, show
 
@@ -59,6 +59,7 @@ def route(
     if output.pairs and output.deliveries is None:
         raise FlagError("--pairs: --deliveries is needed, too")
     matcher = Matcher(read_subscriptions(subscriptions))
+    check_folder(archive)
     with (engine or Engine()).running("route") as job:
         from peers.spark.archive_files import read_archive  # noqa: PLC0415 -- the same
         from peers.spark.routing.route import route as matched  # noqa: PLC0415 -- the same

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from peers.spark.archiving.compaction import Compacted
 from peers.spark.archiving.delta import check_delta
 from peers.spark.archiving.folders import batches, repair, roots
 from peers.spark.archiving.parquet import WRITERS
-from peers.spark.archiving.query import Watching, run_query
+from peers.spark.archiving.query import CHEAP_CHECKPOINTS, Watching, run_query
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, load, locked, store
 from peers.spark.archiving.watch import Tally
 from peers.spark.archiving.writing import Writing
@@ -84,7 +84,7 @@ def archive(
     watching = Watching(Tally(), every, stop or threading.Event())
     with locked(Path(order.path)) if order.is_local else nullcontext():
         writing = Writing(order, _prepared(order))
-        with _writers(job):
+        with _conf(job, WRITERS | (CHEAP_CHECKPOINTS if order.is_local else {})):
             run_query(job, order, writing, watching)
         if order.compact and order.every_s is None and not watching.stop.is_set():
             job.progress.tell("merging small files")
@@ -137,16 +137,13 @@ def _last_finished(path: str) -> int:
 
 
 @contextmanager
-def _writers(job: Job) -> Iterator[None]:
-    """Have Spark write several folders at a time while the block runs."""
-    before = {key: job.spark.conf.get(key, None) for key in WRITERS}
-    for key, value in WRITERS.items():
-        job.spark.conf.set(key, value)
+def _conf(job: Job, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Have settings in the session while the block runs; what somebody has set there already stays as it is."""
+    added = [key for key in wanted if job.spark.conf.get(key, None) is None]
+    for key in added:
+        job.spark.conf.set(key, wanted[key])
     try:
         yield
     finally:
-        for key, known in before.items():
-            if known is None:
-                job.spark.conf.unset(key)
-            else:
-                job.spark.conf.set(key, known)
+        for key in added:
+            job.spark.conf.unset(key)

@@ -29,7 +29,7 @@ from peers.client.token_file import read_token
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
 
-__all__ = ["Connection", "Retries", "close_all"]
+__all__ = ["Connection", "Retries", "close_all", "may_pass"]
 
 _NAME = "spark"
 """Of the client, for `hub top`."""
@@ -75,7 +75,7 @@ class Retries:
         Raises:
             Exception: `error`, where another attempt makes no sense or was made often enough.
         """
-        if not _may_pass(error):
+        if not may_pass(error):
             raise error
         if self._used >= self._access.num_retries:
             raise ConnectionLostError(
@@ -88,8 +88,8 @@ class Retries:
         self._used += 1
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether it may cure itself."""
+def may_pass(error: Exception) -> bool:
+    """Whether an error may cure itself."""
     if isinstance(error, RejectedError):
         return error.code in _AGAIN
     return isinstance(error, ConnectionLostError | ClosedError | TimeoutError)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hub.errors import HubError, UsageError
 
-__all__ = ["ColumnError", "DataLostError", "JournalReplacedError", "OptionError"]
+__all__ = ["ColumnError", "DataLostError", "JournalReplacedError", "OptionError", "WriteRefusedError"]
 
 
 class OptionError(UsageError):
@@ -24,3 +24,7 @@ class DataLostError(HubError):
 
 class JournalReplacedError(HubError):
     """The hub has another journal than the one whose offsets are known: they mean nothing there."""
+
+
+class WriteRefusedError(HubError):
+    """Rows that make no messages, or that the hub does not take: as they are they can never be written."""

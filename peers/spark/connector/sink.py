@@ -10,6 +10,10 @@ with the options `txnAppId` and `txnVersion` it is remembered in the same way.
 
 Messages of one task stay in their order, and those of a lower partition come before those of a higher one.
 
+A refusal that no repetition cures (a topic that is not recorded, a row that makes no message) does not fail its task,
+for Spark would do that four times and log a hundred lines each time: the task tells of it (`Refused`), and the driver
+raises it once, before anything is committed.
+
 Owner of the state: the hub. What is staged and never committed is dropped by it after `journal.staged_s`. The two
 classes are pickled into tasks; what they know when they commit came with the tasks' messages.
 """
@@ -24,10 +28,10 @@ from typing import TYPE_CHECKING, Self
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from hub.errors import CloseCode, ConnectionLostError, GoneError, PeerError, RejectedError
-from peers.spark.connector.connection import Connection
+from hub.errors import CloseCode, ConnectionLostError, GoneError, HubError, PeerError, RejectedError
+from peers.spark.connector.connection import Connection, may_pass
 from peers.spark.connector.encoding import Frames, checked_columns
-from peers.spark.connector.errors import OptionError
+from peers.spark.connector.errors import OptionError, WriteRefusedError
 from peers.spark.connector.options import Encode, SinkOptions, read_sink_options
 from peers.spark.connector.staging import StagedPart
 
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "Staged", "StreamWriter"]
+__all__ = ["BatchWriter", "Refused", "Staged", "StreamWriter"]
 
 _QUERY_ID = "sql.streaming.queryId"
 _TRANSACTION_BYTES = 12
@@ -51,6 +55,15 @@ class Staged(WriterCommitMessage):
     partition: int
     numbers: tuple[int, ...]
     messages: int
+
+
+@dataclass(frozen=True)
+class Refused(WriterCommitMessage):
+    """What one task could not bring, and never can."""
+
+    transaction: str
+    text: str
+    """Why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,20 @@ class _Writing:
             raise OptionError('messages cannot be overwritten: .mode("append"), or .outputMode("append")')
         return cls(options, encode, secrets.token_hex(_TRANSACTION_BYTES))
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task."""
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Staged | Refused:
+        """Stage the rows of one task.
+
+        Raises:
+            PeerError: The hub cannot be reached, which another attempt may cure.
+        """
+        try:
+            return self._staged(batches)
+        except HubError as error:
+            if isinstance(error, ConnectionLostError) or may_pass(error):
+                raise
+            return Refused(self.transaction, str(error))
+
+    def _staged(self, batches: Iterator[pa.RecordBatch]) -> Staged:
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context is not None else 0
         part = StagedPart(Connection(self.options.access), self.transaction, attempt)
@@ -107,7 +132,7 @@ class _Writing:
         except RejectedError as error:
             raise _lost(query) if error.code == CloseCode.GONE else error from error
 
-    def abort(self, staged: Sequence[Staged]) -> None:
+    def abort(self, staged: Sequence[Staged | Refused]) -> None:
         """Drop what the tasks have brought; if the hub cannot be told, it does so by itself later."""
         timeout_s = self.options.access.timeout_s
         for transaction in {one.transaction for one in staged}:
@@ -126,8 +151,21 @@ def _lost(query: str) -> ConnectionLostError:
     return ConnectionLostError(CloseCode.GONE, text)
 
 
-def _present(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [message for message in messages if isinstance(message, Staged)]
+def _present(messages: Sequence[WriterCommitMessage | None]) -> list[Staged | Refused]:
+    return [message for message in messages if isinstance(message, Staged | Refused)]
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """Return what the tasks have brought.
+
+    Raises:
+        WriteRefusedError: One of them could not.
+    """
+    present = _present(messages)
+    for message in present:
+        if isinstance(message, Refused):
+            raise WriteRefusedError(f"nothing was written: {message.text}")
+    return [message for message in present if isinstance(message, Staged)]
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -145,12 +183,11 @@ class BatchWriter(DataSourceArrowWriter):
         """
         return cls(_Writing.of(schema, given, overwrite=overwrite))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Refused:
+        """Stage the rows of one task, or tell why that cannot be.
 
         Raises:
-            BadRowError: A row makes no message.
-            PeerError: The hub refuses, or cannot be reached.
+            PeerError: The hub cannot be reached.
         """
         return self._writing.write(iterator)
 
@@ -158,10 +195,11 @@ class BatchWriter(DataSourceArrowWriter):
         """Make messages of all that was staged.
 
         Raises:
+            WriteRefusedError: A row makes no message, or the hub takes none of its topic.
             PeerError: The hub refuses, or cannot be reached.
         """
         options = self._writing.options
-        self._writing.commit(_present(messages), options.application, options.version)
+        self._writing.commit(_staged(messages), options.application, options.version)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what was staged."""
@@ -186,12 +224,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise OptionError("txnAppId and txnVersion are for batches: a stream is written once by its checkpoint")
         return cls(writing)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Refused:
+        """Stage the rows of one task, or tell why that cannot be.
 
         Raises:
-            BadRowError: A row makes no message.
-            PeerError: The hub refuses, or cannot be reached.
+            PeerError: The hub cannot be reached.
         """
         return self._writing.write(iterator)
 
@@ -199,9 +236,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Make messages of all that was staged, unless this batch was written before.
 
         Raises:
+            WriteRefusedError: A row makes no message, or the hub takes none of its topic.
             PeerError: The hub refuses, or cannot be reached.
         """
-        staged = _present(messages)
+        staged = _staged(messages)
         if any(one.numbers and not one.query for one in staged):
             raise OptionError("Spark does not say which query this is, so that nothing can be written once")
         self._writing.commit(staged, staged[0].query if staged else "", batchId)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from hub.errors import ConnectionLostError, UsageError
-from peers.spark.connector.errors import OptionError
+from hub.errors import ConnectionLostError
+from peers.spark.connector.errors import OptionError, WriteRefusedError
 from peers.spark.connector.sink import BatchWriter, Staged, StreamWriter
 from tests.spark.hubs import HubWithJournal
 
@@ -109,7 +109,24 @@ class TestBatch:
         hub.arguments = ("--listen", "ws://127.0.0.1:0")
         hub.restart()
         made = BatchWriter.of(SCHEMA, {"url": hub.second_url, "numRetries": "0"}, overwrite=False)
-        with pytest.raises(UsageError, match="over tcp:// or unix:// only"):
+        with pytest.raises(WriteRefusedError, match="over tcp:// or unix:// only"):
+            made.commit([made.write(rows(1))])
+
+    def test_what_can_never_be_written_fails_once(self, hub: HubWithJournal) -> None:
+        """Not in each attempt of each task: the tasks end well, and the write fails before anything is committed."""
+        made = writer(BatchWriter, hub)
+        bad = pa.RecordBatch.from_pydict({"topic": ["/n"], "value": ["{"]})
+        staged, refused = made.write(rows(1)), made.write(iter([bad]))
+        with pytest.raises(WriteRefusedError, match=r"nothing was written: .*is no JSON text"):
+            made.commit([staged, refused])
+        made.abort([staged, refused])
+        assert numbers(hub) == []
+
+    def test_a_hub_that_is_away_fails_the_task(self, hub: HubWithJournal) -> None:
+        """For another attempt may find it."""
+        made = writer(BatchWriter, hub)
+        hub.stop()
+        with pytest.raises(ConnectionLostError):
             made.write(rows(1))
 
 
@@ -118,7 +135,9 @@ class TestStream:
 
     def written(self, made: StreamWriter, *written: int, query: str = "q") -> Staged:
         """What a task of a query tells."""
-        return replace(made.write(rows(*written)), query=query)
+        staged = made.write(rows(*written))
+        assert isinstance(staged, Staged)
+        return replace(staged, query=query)
 
     def test_a_batch_that_is_repeated_adds_nothing(self, hub: HubWithJournal) -> None:
         """Also by another process, with a transaction of its own."""
