@@ -40,12 +40,15 @@ else:
 
             Raises:
                 OptionError: An option makes no sense.
-                ColumnError: With decode=schema, the columns must be named.
+                ColumnError: With decode=schema, there is no message whose fields could be looked up.
+                PeerError: The same, and the hub refuses, or cannot be reached.
             """
             from peers.spark.connector.columns import default_schema  # noqa: PLC0415 -- see above
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
+            from peers.spark.connector.sampling import sampled_schema  # noqa: PLC0415 -- the same
 
-            return default_schema(read_source_options(self.options, streaming=None).decode)
+            options = read_source_options(self.options, streaming=None)
+            return sampled_schema(options) if options.decode == "schema" else default_schema(options.decode)
 
         def reader(self, schema: StructType) -> DataSourceReader:
             """Return what reads a range of the journal.

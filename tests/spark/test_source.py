@@ -141,6 +141,14 @@ class TestBatch:
             (None, None, None, None, None),
             ("b.example", None, None, None, None),
         ]
+        looked_up = "struct<offset:bigint,timestamp:timestamp,topic:string,query:string,id.orig_p:bigint,rtt:double,"
+        options = {"url": own_hub.url, "decode": "schema", "topics": "/dns"}
+        for found in (spark.read, spark.readStream):
+            frame = found.format("hub").options(**options).load()
+            assert frame.schema.simpleString() == f"{looked_up}ts:double,tags:array<string>>"
+        beside = reading(spark, own_hub.url, "query STRING, value STRING", decode="json")
+        assert ("b.example", None) not in [tuple(row) for row in beside.collect()]
+        assert (None, "[1,2]") in [tuple(row) for row in beside.collect()]
 
     def test_a_users_schema_chooses_columns(self, read: Read) -> None:
         """Those alone are read, in that order."""
@@ -176,7 +184,7 @@ class TestRefusals:
             ({"decode": "xml"}, "'xml' is none of raw, json, schema"),
             ({"startingOffsets": "99999999"}, "99999999 is behind the end of the journal, which is 25000"),
             ({"startingOffsets": "9", "endingOffsets": "5"}, "startingOffsets 9 are behind endingOffsets 5"),
-            ({"decode": "schema"}, "decode=schema needs to be told the fields"),
+            ({"decode": "schema", "topics": "/nobody"}, "has fields: name them"),
             ({"failOnDataLoss": "maybe"}, "'maybe' is not true or false"),
         ],
     )

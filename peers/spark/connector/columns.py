@@ -7,7 +7,7 @@
 | `topic` | STRING | |
 | `value` | BINARY | msgpack, as published (a Zeek's own values as msgpack, too) |
 | `value` | STRING, decode=json | the JSON text that a WebSocket client gets |
-| any other | decode=schema | the field of that name of messages that are maps |
+| any other | decode=schema, decode=json | the field of that name of messages that are maps |
 
 A user's schema may name fewer of them, in any order; what it does not name is not made. No I/O.
 """
@@ -15,10 +15,14 @@ A user's schema may name fewer of them, in any order; what it does not name is n
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DoubleType,
     LongType,
     StringType,
     StructField,
@@ -29,7 +33,7 @@ from pyspark.sql.types import (
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.options import Decode
 
-__all__ = ["RECORD_COLUMNS", "checked_schema", "default_schema", "is_field"]
+__all__ = ["RECORD_COLUMNS", "checked_schema", "default_schema", "fields_schema", "is_field", "type_of"]
 
 RECORD_COLUMNS: dict[str, DataType] = {
     "offset": LongType(),
@@ -39,16 +43,44 @@ RECORD_COLUMNS: dict[str, DataType] = {
 }
 
 
-def default_schema(decode: Decode) -> StructType:
-    """Return the columns of a query that names none.
+_KINDS: dict[str, DataType] = {
+    "INT": LongType(),  # messages to come may hold larger ones
+    "BIGINT": LongType(),
+    "DOUBLE": DoubleType(),
+    "BOOLEAN": BooleanType(),
+    "BINARY": BinaryType(),
+    "TIMESTAMP": TimestampType(),
+    "STRING": StringType(),
+}
 
-    Raises:
-        ColumnError: It must name them.
+
+def type_of(kind: str) -> DataType:
+    """Return the type of a column for a kind of `peers.spark.connector.inference`."""
+    if kind.startswith("ARRAY<"):
+        return ArrayType(_KINDS[kind[6:-1]])
+    return _KINDS[kind]
+
+
+def fields_schema(kinds: Mapping[str, str]) -> StructType:
+    """Return the columns of a query whose fields were looked up, not named.
+
+    Fields whose name a column of the record has already, or another field but for its case, cannot be told from it by
+    a query and are left out.
+
+    Args:
+        kinds: Of the fields, by name.
     """
-    if decode == "schema":
-        raise ColumnError(
-            'decode=schema needs to be told the fields: .schema("offset BIGINT, topic STRING, query STRING")'
-        )
+    columns = [StructField(name, RECORD_COLUMNS[name]) for name in ("offset", "timestamp", "topic")]
+    taken = set(RECORD_COLUMNS)
+    for name, kind in kinds.items():
+        if name and name.lower() not in taken:
+            taken.add(name.lower())
+            columns.append(StructField(name, type_of(kind)))
+    return StructType(columns)
+
+
+def default_schema(decode: Decode) -> StructType:
+    """Return the columns of a query that names none, and wants no fields."""
     return StructType([StructField(name, _type_of(name, decode)) for name in RECORD_COLUMNS])
 
 
@@ -79,7 +111,7 @@ def checked_schema(schema: StructType, decode: Decode) -> StructType:
 
 
 def _check_field(column: StructField, decode: Decode) -> None:
-    if decode != "schema":
+    if decode == "raw":
         near = difflib.get_close_matches(column.name.lower(), RECORD_COLUMNS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise ColumnError(

@@ -25,7 +25,7 @@ from peers.values import to_msgpack
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.untyped import untyped_extension
 
-__all__ = ["Fields", "Troubles", "binary_values", "json_values"]
+__all__ = ["UNREADABLE", "Fields", "Troubles", "binary_values", "bodies_of", "json_values", "message_of"]
 
 
 class Troubles:
@@ -95,6 +95,11 @@ def _packed_values(block: Block, troubles: Troubles) -> list[bytes | None]:
     return bodies
 
 
+def bodies_of(block: Block) -> Sequence[bytes | None]:
+    """Return the values as msgpack, None where that cannot be."""
+    return _bodies(block) if block.encodings is None else _packed_values(block, Troubles())
+
+
 def _of_broker(encoding: int, body: bytes) -> bytes | None:
     if encoding != Encoding.BROKER:
         return None
@@ -115,7 +120,23 @@ def _extension(code: int, data: memoryview) -> Any:
         return _Unknown
 
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError, OverflowError, TypeError)
+_NOT_MSGPACK = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError, OverflowError, TypeError)
+
+
+UNREADABLE: Any = _Unknown
+"""What `message_of` gives for what is no msgpack."""
+
+_decode_any = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+
+
+def message_of(body: bytes | None) -> Any:
+    """Return a message as plain Python values, or `UNREADABLE`."""
+    if body is None:
+        return UNREADABLE
+    try:
+        return _decode_any(body)
+    except _NOT_MSGPACK:
+        return UNREADABLE
 
 
 class Fields:
@@ -144,7 +165,6 @@ class Fields:
         self._empty = row()
         self._row = row
         self._decode = msgspec.msgpack.Decoder(row, ext_hook=_extension).decode
-        self._decode_any = msgspec.msgpack.Decoder(ext_hook=_extension).decode
         self._troubles = troubles
 
     def columns(self, block: Block, types: Sequence[pa.DataType]) -> list[pa.Array]:
@@ -156,8 +176,7 @@ class Fields:
         """
         troubles = self._troubles
         troubles.messages += block.count
-        bodies = _bodies(block) if block.encodings is None else _packed_values(block, Troubles())
-        rows = [self._row_of(body) for body in bodies]
+        rows = [self._row_of(body) for body in bodies_of(block)]
         return [
             _array(list(map(take, rows)), fit, kind, name, troubles.misfits)
             for take, fit, kind, name in zip(self._takes, self._fits, types, self._names, strict=True)
@@ -170,14 +189,13 @@ class Fields:
             return self._empty
         try:
             return self._decode(body)
-        except _UNREADABLE:
+        except _NOT_MSGPACK:
             return self._row_of_other(body)
 
     def _row_of_other(self, body: bytes) -> Any:
         """Return the fields of what is no map with nothing but text for keys."""
-        try:
-            value = self._decode_any(body)
-        except _UNREADABLE:
+        value = message_of(body)
+        if value is UNREADABLE:
             self._troubles.unreadable += 1
             return self._empty
         return self._row(*map(value.get, self._names)) if isinstance(value, dict) else self._empty

@@ -2,9 +2,9 @@
 
 | type | takes |
 |---|---|
-| STRING | text; of a Zeek's values those that are text for WebSocket clients: addresses, ports, names ... |
+| STRING | text; of a Zeek's values those that are text for browsers: addresses, ports ...; JSON of maps and arrays |
 | BIGINT, INT, SMALLINT, TINYINT | integers within its range |
-| DOUBLE, FLOAT | integers and reals |
+| DOUBLE, FLOAT | reals, and integers that a DOUBLE holds exactly |
 | BOOLEAN | true and false |
 | BINARY | bytes |
 | TIMESTAMP | timestamps, RFC 3339 text, seconds since 1970 UTC |
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
+import msgspec
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -40,12 +41,15 @@ from pyspark.sql.types import (
 
 from peers.spark.connector.errors import ColumnError
 
-__all__ = ["Fit", "MisfitError", "fit_of"]
+__all__ = ["Fit", "MisfitError", "fit_of", "json_text"]
 
 Fit = Callable[[Any], Any]
 """Returns what Arrow takes for a value that is not None."""
 
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+
+_EXACT = 1 << 53
+"""Beyond it, reals pass over integers."""
 
 _US = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,6 +58,18 @@ _TIMESTAMP_LIMIT_US = 2**63
 
 class MisfitError(ValueError):
     """A value is not of the type of its column."""
+
+
+def json_text(value: Any) -> str:
+    """Return a value of a message as JSON: bytes as base64, times as RFC 3339.
+
+    Raises:
+        MisfitError: It has no such form.
+    """
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise MisfitError from error
 
 
 def fit_of(name: str, kind: DataType) -> Fit:
@@ -102,9 +118,17 @@ def _integer(bits: int) -> Fit:
 def _real(value: Any) -> float:
     if type(value) is float:
         return value
-    if type(value) is not int:
+    if type(value) is not int or not -_EXACT <= value <= _EXACT:
         raise MisfitError
     return float(value)
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if type(value) not in {dict, list}:
+        raise MisfitError
+    return json_text(value)
 
 
 def _timestamp(value: Any) -> int:
@@ -172,7 +196,7 @@ def _struct(fits: dict[str, Fit]) -> Fit:
 
 
 _PLAIN: dict[type[DataType], Fit] = {
-    StringType: _exactly(str),
+    StringType: _text,
     BooleanType: _exactly(bool),
     BinaryType: _exactly(bytes),
     DoubleType: _real,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peers.spark.connector.columns import checked_schema, default_schema
+from peers.spark.connector.columns import checked_schema, default_schema, fields_schema
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.options import Decode
 from tests.spark.connector.blocks import schema_of
@@ -30,6 +30,7 @@ def test_defaults(decode: Decode, schema: str) -> None:
         ("raw", "topic STRING, offset BIGINT"),
         ("json", "value STRING"),
         ("schema", "query STRING, `id.orig_h` STRING, timestamp TIMESTAMP, value BINARY"),
+        ("json", "query STRING, value STRING"),
     ],
 )
 def test_users_choose(decode: Decode, schema: str) -> None:
@@ -46,7 +47,7 @@ def test_users_choose(decode: Decode, schema: str) -> None:
         ("raw", "offset INT", "column offset is BIGINT, not INT"),
         ("schema", "timestamp DOUBLE", "column timestamp is TIMESTAMP, not DOUBLE"),
         ("raw", "offsets BIGINT", "there is no column offsets: did you mean offset?"),
-        ("json", "query STRING", "with option decode=schema, other columns are fields of the messages"),
+        ("raw", "query STRING", "with option decode=schema, other columns are fields of the messages"),
         ("schema", "query STRING NOT NULL", "a message may lack the field"),
     ],
 )
@@ -57,7 +58,8 @@ def test_refusals(decode: Decode, schema: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_fields_must_be_named() -> None:
-    """Nobody knows what is in the messages."""
-    with pytest.raises(ColumnError, match="decode=schema needs to be told the fields"):
-        default_schema("schema")
+def test_fields_that_were_looked_up() -> None:
+    """Come behind the columns of the record, unless a name is taken; integers may grow."""
+    kinds = {"query": "STRING", "qtype": "INT", "topic": "STRING", "Query": "INT", "": "INT", "ttls": "ARRAY<DOUBLE>"}
+    expected = "offset BIGINT, timestamp TIMESTAMP, topic STRING, query STRING, qtype BIGINT, ttls ARRAY<DOUBLE>"
+    assert fields_schema(kinds) == schema_of(expected)

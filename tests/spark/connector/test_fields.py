@@ -27,6 +27,8 @@ def kind_of(name: str) -> DataType:
     ("kind", "value", "fitting"),
     [
         ("STRING", "x", "x"),
+        ("STRING", {"a": [1, b"x"]}, '{"a":[1,"eA=="]}'),
+        ("STRING", [None], "[null]"),
         ("BOOLEAN", True, True),
         ("BINARY", b"x", b"x"),
         ("TINYINT", -128, -128),
@@ -68,6 +70,8 @@ def test_what_fits(kind: str, value: Any, fitting: Any) -> None:
         ("BIGINT", 2**63),
         ("BIGINT", True),
         ("BIGINT", 1.0),
+        ("STRING", {"a": object}),
+        ("DOUBLE", 2**53 + 1),
         ("DOUBLE", "1"),
         ("DOUBLE", True),
         ("TIMESTAMP", "soon"),

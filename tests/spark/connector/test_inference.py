@@ -1,0 +1,72 @@
+"""Of which types fields are, from messages that were seen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from peers.spark.connector.inference import Inference, kind_of
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1, "INT"),
+        (-(2**31), "INT"),
+        (2**31, "BIGINT"),
+        (2**63, ""),
+        (1.5, "DOUBLE"),
+        (True, "BOOLEAN"),
+        ("x", "STRING"),
+        (b"x", "BINARY"),
+        (datetime(2026, 11, 21, tzinfo=UTC), "TIMESTAMP"),
+        (None, ""),
+        ({"a": 1}, "STRING"),
+        ([], ""),
+        ([None], ""),
+        ([1, None], "ARRAY<BIGINT>"),
+        ([1, 1.5], "ARRAY<DOUBLE>"),
+        (["x"], "ARRAY<STRING>"),
+        (["x", 1], "STRING"),
+        ([[1]], "STRING"),
+        ([{}], "STRING"),
+        ([2**63], "STRING"),
+        ([object], "STRING"),
+    ],
+)
+def test_kinds(value: Any, kind: str) -> None:
+    """Of one value."""
+    assert kind_of(value) == kind
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2**40], "BIGINT"),
+        ([1, 1.5], "DOUBLE"),
+        ([2**40, 1.5], "DOUBLE"),
+        ([[1], [1.5]], "ARRAY<DOUBLE>"),
+        ([1, "x", "y"], "STRING"),
+        ([1, 1.5, "x"], "DOUBLE"),
+        ([None, True], "BOOLEAN"),
+    ],
+)
+def test_fields(values: list[Any], kind: str) -> None:
+    """The least kind that holds them; where they do not go together, that of most of them; in any order."""
+    for ordered in (values, values[::-1]):
+        one, other = Inference(), Inference()
+        one.add({"x": ordered[0]})
+        for value in ordered[1:]:
+            other.add({"x": value})
+        one.merge(other)
+        assert Inference(one.seen).kinds() == {"x": kind}
+
+
+def test_what_has_no_fields() -> None:
+    """Tells nothing: no maps, keys that are no text, nil."""
+    seen = Inference()
+    for message in (1, ["x"], {1: 1}, {"x": None}):
+        seen.add(message)
+    assert seen.kinds() == {}
