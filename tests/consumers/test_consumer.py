@@ -1,0 +1,349 @@
+"""`Consumer`: what members are given, and when again, beside a model that looks at everything each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hub.consumers.consumer import Consumer, ConsumerLimits
+from hub.consumers.item import ITEM_BYTES, Item
+from hub.consumers.member import Member
+from hub.consumers.progress import Progress
+from hub.consumers.terms import Terms
+from hub.journal.block import Record
+
+_MUCH = 1 << 40
+_LIMITS = ConsumerLimits(1_000, _MUCH)
+
+
+def _record(offset: int, topic: str = "/a", body: bytes = b"\x01") -> Record:
+    return Record(offset, 0, topic, 0, body)
+
+
+def _consumer(records: int = 0, *, progress: Progress | None = None, **terms: Any) -> Consumer:
+    consumer = Consumer(Terms(("/",), **terms), progress or Progress(0), _LIMITS)
+    for offset in range(records):
+        consumer.offer(_record(offset))
+    return consumer
+
+
+def _member(consumer: Consumer, most_messages: int = 1_000, most_bytes: int = _MUCH) -> Member:
+    member = Member(most_messages, most_bytes)
+    consumer.join(member)
+    return member
+
+
+def _take(consumer: Consumer, member: Member, now_s: float = 0.0, most_bytes: int = _MUCH) -> list[int]:
+    return [item.record.offset for item in consumer.take(member, now_s, most_bytes)]
+
+
+def test_one_member_gets_everything_in_order() -> None:
+    """A member that is alone gets all messages in the order in which they were recorded, whatever their keys."""
+    consumer = _consumer()
+    for offset in range(9):
+        consumer.offer(_record(offset, f"/{offset % 3}"))
+    assert _take(consumer, _member(consumer)) == list(range(9))
+
+
+def test_a_key_is_with_one_member_until_it_is_done_with() -> None:
+    """While something of a topic is out, all the rest of it is for whoever has that."""
+    consumer = _consumer(4)
+    first, second = _member(consumer, most_messages=2), _member(consumer)
+    assert _take(consumer, first) == [0, 1]
+    assert _take(consumer, second) == []
+    consumer.acknowledge(first, [0])
+    assert _take(consumer, second) == []
+    consumer.acknowledge(first, [1])
+    assert _take(consumer, second) == [2, 3]
+
+
+def test_without_order_each_message_goes_to_whoever_asks() -> None:
+    """With the key "none" messages of one topic are with several members at a time."""
+    consumer = _consumer(4, key="none")
+    first, second = _member(consumer, most_messages=2), _member(consumer)
+    assert (_take(consumer, first), _take(consumer, second)) == ([0, 1], [2, 3])
+
+
+def test_with_one_key_for_all_one_member_works() -> None:
+    """With the key "all" nobody gets anything while somebody else has something."""
+    consumer = _consumer(key="all")
+    for offset in range(4):
+        consumer.offer(_record(offset, f"/{offset}"))
+    first, second = _member(consumer, most_messages=1), _member(consumer)
+    assert (_take(consumer, first), _take(consumer, second)) == ([0], [])
+    consumer.leave(first)
+    assert _take(consumer, second) == [0, 1, 2, 3]
+
+
+def test_position_is_the_oldest_that_is_not_done_with() -> None:
+    """What is acknowledged out of order does not move the position, but is kept beside it."""
+    consumer = _consumer(4)
+    member = _member(consumer)
+    _take(consumer, member)
+    consumer.acknowledge(member, [1, 3])
+    assert (consumer.position, consumer.progress()) == (0, Progress(0, (1, 3)))
+    consumer.acknowledge(member, [0])
+    assert consumer.progress() == Progress(2, (3,))
+    consumer.acknowledge(member, [2])
+    assert consumer.progress() == Progress(4)
+
+
+def test_a_restart_goes_on_where_it_was() -> None:
+    """What was acknowledged before is not delivered again, and how often something has failed is still known."""
+    consumer = _consumer(4, progress=Progress(1, (2,), {3: 1}), deliveries=2)
+    member = _member(consumer)
+    assert _take(consumer, member) == [1, 3]
+    consumer.acknowledge(member, [1])
+    assert consumer.progress() == Progress(3, (), {3: 1})
+    consumer.leave(member)
+    assert [item.record.offset for item in consumer.dead] == [3]
+
+
+def test_what_is_not_acknowledged_in_time_comes_again_and_all_behind_it() -> None:
+    """The order is kept: what is out behind a message of the same key that has expired comes back with it."""
+    consumer = _consumer(redeliver_s=10.0)
+    for offset in range(3):
+        consumer.offer(_record(offset, "/a"))
+    consumer.offer(_record(3, "/b"))
+    first, second = _member(consumer, most_messages=2), _member(consumer)
+    assert _take(consumer, first, 0.0) == [0, 1]
+    consumer.take(first, 5.0, _MUCH)
+    assert _take(consumer, second, 5.0) == [3]
+    assert consumer.due_s == 10.0
+    consumer.expire(10.0)
+    assert _take(consumer, second, 10.0) == [0, 1, 2]
+    assert consumer.counters().redelivered_total == 2
+    consumer.acknowledge(first, [0, 1])  # too late: somebody else has them
+    assert (consumer.position, consumer.counters().late_total) == (0, 2)
+
+
+def test_only_the_first_of_a_key_fails() -> None:
+    """Whoever dies with many messages of a key has failed at the first one: the others are not counted."""
+    consumer = _consumer(3, deliveries=2)
+    for _ in range(2):
+        member = _member(consumer)
+        assert _take(consumer, member) == [0, 1, 2]
+        consumer.leave(member)
+    assert [item.record.offset for item in consumer.dead] == [0]
+    assert consumer.progress().failures == {0: 2}
+    assert _take(consumer, _member(consumer)) == [1, 2]
+
+
+def test_dead_messages_hold_the_position_until_they_are_buried() -> None:
+    """What was given up is not done with before it was told elsewhere."""
+    consumer = _consumer(2, deliveries=1)
+    member = _member(consumer)
+    _take(consumer, member)
+    consumer.leave(member)
+    item = consumer.dead.popleft()
+    assert consumer.position == 0
+    other = _member(consumer)
+    assert _take(consumer, other) == [1]
+    consumer.acknowledge(other, [1])
+    assert consumer.position == 0
+    consumer.buried(item)
+    assert (consumer.position, consumer.held_messages, consumer.size_bytes) == (2, 0, 0)
+
+
+def test_what_nobody_has_looked_at_has_not_failed() -> None:
+    """A member that gives messages back leaves no trace of a failure, and keeps what it has looked at."""
+    consumer = _consumer(3, deliveries=1)
+    member = _member(consumer)
+    _take(consumer, member)
+    consumer.give_back(member, [1, 2])
+    assert consumer.progress().failures == {}
+    assert _take(consumer, member) == [1, 2]
+
+
+def test_a_member_has_no_more_than_it_may() -> None:
+    """Messages and bytes that a member has are bounded; a single message is never too much."""
+    consumer = _consumer()
+    for offset in range(4):
+        consumer.offer(_record(offset, body=bytes(1_000)))
+    member = _member(consumer, most_bytes=2 * (ITEM_BYTES + 1_002))
+    assert _take(consumer, member) == [0, 1]
+    assert _take(consumer, member) == []
+    consumer.acknowledge(member, [0, 1])
+    assert _take(consumer, member, most_bytes=1) == [2]
+
+
+def test_full_by_the_oldest_that_is_not_done_with() -> None:
+    """One message that nobody acknowledges bounds how far is read beyond it; so do bytes."""
+    consumer = Consumer(Terms(("/",), key="none"), Progress(0), ConsumerLimits(3, _MUCH))
+    member = _member(consumer)
+    for offset in range(3):
+        consumer.offer(_record(offset))
+    assert consumer.is_full
+    _take(consumer, member)
+    consumer.acknowledge(member, [1, 2])
+    assert consumer.is_full
+    consumer.acknowledge(member, [0])
+    assert not consumer.is_full
+    large = Consumer(Terms(("/",)), Progress(0), ConsumerLimits(100, 1_000))
+    large.offer(_record(0, body=bytes(1_000)))
+    assert large.is_full
+
+
+def test_deleted_records_are_counted() -> None:
+    """What the journal has deleted before it was read is missed, and nothing of it is remembered."""
+    consumer = _consumer(progress=Progress(2, (5,), {7: 1}))
+    consumer.skip_to(10)
+    assert consumer.progress() == Progress(10)
+    assert consumer.counters().missed_total == 8
+
+
+class _Naive:
+    """What the consumer should do, found out by looking at everything."""
+
+    def __init__(self, key: str, deliveries: int) -> None:
+        self.key = key
+        self.deliveries = deliveries
+        self.items: dict[int, list[Any]] = {}  # offset → key, who has it, when it is due, failures
+        self.dead: set[int] = set()
+        self.done: set[int] = set()
+
+    def offer(self, offset: int, topic: str) -> None:
+        key = {"topic": topic, "all": "", "none": str(offset)}[self.key]
+        self.items[offset] = [key, None, 0.0, 0]
+
+    def take(self, member: int, now_s: float, most: int) -> list[int]:
+        taken = []
+        for offset in sorted(self.items):
+            key, owner = self.items[offset][:2]
+            others = {one[1] for one in self.items.values() if one[0] == key and one[1] is not None}
+            if owner is not None or others - {member}:
+                continue
+            if sum(one[1] == member for one in self.items.values()) >= most:
+                break
+            self.items[offset][1:3] = [member, now_s + 10.0]
+            taken.append(offset)
+        return taken
+
+    def back(self, offsets: list[int], *, failed: bool) -> None:
+        """Take back these, and what is out behind them; of each key the first has failed."""
+        seen: set[str] = set()
+        for offset in sorted(offsets):
+            item = self.items.get(offset)
+            if item is None or item[1] is None:
+                continue
+            for each, one in self.items.items():
+                if one[0] == item[0] and each >= offset:
+                    one[1] = None
+            if failed and item[0] not in seen:
+                seen.add(item[0])
+                item[3] += 1
+                if self.deliveries and item[3] >= self.deliveries:
+                    del self.items[offset]
+                    self.dead.add(offset)
+
+    def out(self, member: int) -> list[int]:
+        return [offset for offset, one in self.items.items() if one[1] == member]
+
+
+class ConsumerMachine(RuleBasedStateMachine):
+    """Members come and go, take, acknowledge, give back and forget; what was given up is buried at some time."""
+
+    @initialize(key=st.sampled_from(["topic", "all", "none"]), deliveries=st.integers(0, 3))
+    def begin(self, key: Any, deliveries: int) -> None:
+        """Begin with a key and a limit of deliveries."""
+        self.consumer = Consumer(Terms(("/",), key=key, redeliver_s=10.0, deliveries=deliveries), Progress(0), _LIMITS)
+        self.naive = _Naive(key, deliveries)
+        self.members = [_member(self.consumer, most_messages=4) for _ in range(3)]
+        self.buried: list[Item] = []
+        self.now_s = 0.0
+        self.next = 0
+
+    @rule(topics=st.lists(st.sampled_from("abc"), max_size=5), gap=st.integers(0, 2))
+    def offer(self, topics: list[str], gap: int) -> None:
+        """Record messages, perhaps behind a gap."""
+        self.next += gap
+        for topic in topics:
+            self.consumer.offer(_record(self.next, topic))
+            self.naive.offer(self.next, topic)
+            self.next += 1
+
+    @rule(number=st.integers(0, 2))
+    def take(self, number: int) -> None:
+        """A member takes what it may have."""
+        taken = _take(self.consumer, self.members[number], self.now_s)
+        assert taken == self.naive.take(number, self.now_s, 4)
+
+    @rule(number=st.integers(0, 2), choice=st.integers(0, 15))
+    def acknowledge(self, number: int, choice: int) -> None:
+        """A member is done with some of what it has."""
+        out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
+        self.consumer.acknowledge(self.members[number], out)
+        for offset in out:
+            del self.naive.items[offset]
+            self.naive.done.add(offset)
+
+    @rule(number=st.integers(0, 2), choice=st.integers(0, 15))
+    def give_back(self, number: int, choice: int) -> None:
+        """A member gives back some of what it has."""
+        out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
+        self.consumer.give_back(self.members[number], out)
+        self.naive.back(out, failed=False)
+
+    @rule(number=st.integers(0, 2))
+    def leave(self, number: int) -> None:
+        """A member is gone, and another one comes."""
+        self.consumer.leave(self.members[number])
+        self.naive.back(self.naive.out(number), failed=True)
+        self.members[number] = _member(self.consumer, most_messages=4)
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 11.0]))
+    def pass_time(self, seconds: float) -> None:
+        """Time goes by."""
+        self.now_s += seconds
+        self.consumer.expire(self.now_s)
+        due = [o for o, one in self.naive.items.items() if one[1] is not None and one[2] <= self.now_s]
+        by_time: dict[float, list[int]] = {}
+        for offset in due:
+            by_time.setdefault(self.naive.items[offset][2], []).append(offset)
+        for at_s in sorted(by_time):
+            self.naive.back(by_time[at_s], failed=True)
+
+    @rule()
+    def bury(self) -> None:
+        """What was given up is told elsewhere."""
+        while self.consumer.dead:
+            item = self.consumer.dead.popleft()
+            assert item.record.offset in self.naive.dead
+            self.naive.dead.discard(item.record.offset)
+            self.naive.done.add(item.record.offset)
+            self.consumer.buried(item)
+
+    @rule()
+    def restart(self) -> None:
+        """Begin anew from what is kept: exactly what is not done with is offered again."""
+        progress = self.consumer.progress()
+        again = Consumer(self.consumer.terms, progress, _LIMITS)
+        known = {offset: one[0] for offset, one in self.naive.items.items()} | dict.fromkeys(self.naive.done, "z")
+        for offset in sorted(known | dict.fromkeys(self.naive.dead, "z")):
+            again.offer(_record(offset, known.get(offset, "z")))
+        again.reached(self.next)
+        assert again.held_messages == len(self.naive.items) + len(self.naive.dead)
+        assert again.position == min(self.naive.items.keys() | self.naive.dead, default=self.next)
+
+    @invariant()
+    def agrees(self) -> None:
+        """Both hold the same, with the same members."""
+        if not hasattr(self, "naive"):
+            return
+        left = self.naive.items.keys() | self.naive.dead
+        assert self.consumer.held_messages == len(left)
+        assert self.consumer.position == min(left, default=self.consumer.read)
+        for number, member in enumerate(self.members):
+            assert sorted(member.out) == sorted(self.naive.out(number))
+            assert member.out_bytes == sum(item.size_bytes for item in member.out.values())
+        failed = {offset: one[3] for offset, one in self.naive.items.items() if one[3]}
+        kept = self.consumer.progress()
+        assert {o: times for o, times in kept.failures.items() if o not in self.naive.dead} == failed
+        assert set(kept.acknowledged) == {o for o in self.naive.done if o >= self.consumer.position}
+
+
+TestModel = ConsumerMachine.TestCase
+TestModel.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
