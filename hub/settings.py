@@ -484,6 +484,24 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     staged_s: Annotated[
         float, _between("seconds", 1.0, 86_400.0, "How long what was staged waits for its COMMIT before it is dropped.")
     ] = 600.0
+    consumers: Annotated[
+        int, _between("consumers", 1, 100_000, "Named consumers that the hub keeps; one more is refused.")
+    ] = 1_000
+    consumer_messages: Annotated[
+        int,
+        _between(
+            "messages",
+            1,
+            1_000_000,
+            "How far a consumer is read beyond its oldest message that is not acknowledged; then it waits for that.",
+        ),
+    ] = 10_000
+    consumer_bytes: Annotated[
+        int,
+        _between(
+            "bytes", 64 * _KIB, _TIB, "What is held for a consumer until it is acknowledged; then no more is read."
+        ),
+    ] = 8 * _MIB
 
 
 class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -45,6 +45,7 @@ def is_admin(handler: Handler) -> bool:
 class _Service(NamedTuple):
     function: Function
     for_admins: bool
+    judges_itself: bool
 
 
 class HubServices:
@@ -54,7 +55,7 @@ class HubServices:
         on_asked: Called when something was asked, so that a turn comes that begins a new share.
     """
 
-    __slots__ = ("_left", "_on_asked", "_services")
+    __slots__ = ("_left", "_on_asked", "_services", "_when_gone")
 
     def __init__(self, on_asked: Callable[[], object]) -> None:
         self._on_asked = on_asked
@@ -62,10 +63,33 @@ class HubServices:
         self._services: dict[str, _Service] = {}
         # How many values are still answered in this turn. Every answer takes from it, `begin_turn` gives all back.
         self._left = VALUES_LIMIT
+        # Functions that are told of each handler that has left.
+        self._when_gone: list[Callable[[Handler], object]] = []
 
-    def add(self, target: str, function: Function, *, for_admins: bool = False) -> None:
-        """Let a function answer what is asked of this target; whoever else asks than admins is refused, if it is so."""
-        self._services[target] = _Service(function, for_admins)
+    def add(self, target: str, function: Function, *, for_admins: bool = False, judges_itself: bool = False) -> None:
+        """Let a function answer what is asked of a target.
+
+        Args:
+            target: The whole topic.
+            function: Answers.
+            for_admins: Whoever else asks is refused.
+            judges_itself: Nobody needs a grant to ask this: the function refuses by other grants.
+        """
+        self._services[target] = _Service(function, for_admins, judges_itself)
+
+    def judges_itself(self, target: bytes) -> bool:
+        """Return whether no grant is needed to ask this."""
+        service = self._services.get(target.decode(errors="replace"))
+        return service is not None and service.judges_itself
+
+    def when_gone(self, act: Callable[[Handler], object]) -> None:
+        """Tell a service that keeps something for those who ask, when one of them has left."""
+        self._when_gone.append(act)
+
+    def forget(self, handler: Handler) -> None:
+        """Tell those services that a handler has left."""
+        for act in self._when_gone:
+            act(handler)
 
     def begin_turn(self) -> None:
         """Let as many values as ever be answered again, as a turn begins."""

@@ -216,7 +216,7 @@ class Requests:
         elif not asker.is_link and asker.asked_requests + count > self._limits.pending:
             text = f"{asker.asked_requests} of your requests are pending, the limit is {self._limits.pending}"
             self._fail(asker, request.first, count, Status.OVERFLOW, text)
-        elif handler.has_rights and (text := _not_granted(handler, request)):
+        elif handler.has_rights and (text := self._not_granted(handler, request)):
             self.on_not_allowed(handler, text, count)
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
         elif asker.usage is not None and asker.usage.room < count:
@@ -230,6 +230,20 @@ class Requests:
         else:
             self._ask_one(asker, request, count, now_ms)
         return None
+
+    def _not_granted(self, handler: Handler, request: Request) -> str:
+        """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything.
+
+        What one hub asks another is no matter of rights to ask: hubs may, and nobody else. Nor is what a service of the
+        hub itself judges by other grants.
+        """
+        rights = handler.rights
+        if rights is None or rights.may_ask(request.target, as_peer=handler.is_peer) or is_directed(request):
+            return ""
+        is_own = request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED
+        if is_own and (rights.is_admin or self.hub_services.judges_itself(request.target)):
+            return ""
+        return not_granted(rights, handler.acts.requesting, request.target.decode(errors="replace")).text
 
     def _reply_itself(self, asker: Participant, request: Request, status: Status, values: bytes, flags: int) -> None:
         """Give the answer of the hub itself, at once or in a later turn."""
@@ -426,6 +440,7 @@ class Requests:
     def forget(self, handler: Handler) -> None:
         """Settle what a handler that has left had asked and was asked: a share of it now, the rest in `go_on`."""
         self._services.tell_no_more(handler)
+        self.hub_services.forget(handler)
         participant = self._participants.pop(handler, None)
         if participant is None:
             return
@@ -511,19 +526,6 @@ def _blocks(participant: Participant, first: int, count: int) -> Iterator[tuple[
 
 def _ignore(_: Handler, __: str, ___: int) -> None:
     """Stand in where nobody wants to know."""
-
-
-def _not_granted(handler: Handler, request: Request) -> str:
-    """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything.
-
-    What one hub asks another is no matter of rights to ask: hubs may, and nobody else.
-    """
-    rights = handler.rights
-    if rights is None or rights.may_ask(request.target, as_peer=handler.is_peer) or is_directed(request):
-        return ""
-    if rights.is_admin and request.target.startswith(_RESERVED) and not request.flags & FLAG_NAMED:
-        return ""
-    return not_granted(rights, handler.acts.requesting, request.target.decode(errors="replace")).text
 
 
 def _unasked(count: int) -> Refused:

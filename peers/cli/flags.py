@@ -123,6 +123,9 @@ class Flags:
     journal_fetch_s: Annotated[str | None, _help("journal.fetch_s")] = None
     journal_staged_bytes: Annotated[str | None, _help("journal.staged_bytes")] = None
     journal_staged_s: Annotated[str | None, _help("journal.staged_s")] = None
+    journal_consumers: Annotated[str | None, _help("journal.consumers")] = None
+    journal_consumer_messages: Annotated[str | None, _help("journal.consumer_messages")] = None
+    journal_consumer_bytes: Annotated[str | None, _help("journal.consumer_bytes")] = None
     unix_mode: Annotated[str | None, _help("unix.mode")] = None
     log_level: Annotated[str | None, _help("log.level")] = None
     log_format: Annotated[str | None, _help("log.format")] = None

@@ -4,6 +4,7 @@
 connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ file
             ─ FETCH ─▶ readers (processes) ◀────────────────────────────────────── file
             ─ STAGE, COMMIT ─▶ staging (loop) ─▶ recorder
+            ─ $hub/consumers ─▶ consumers (loop) ─▶ FETCH, as above; positions (thread)
 ```
 
 Made by the daemon. Owner: the event loop. Invariant: an answer to FETCH waits for the commit of what was taken before
@@ -24,6 +25,8 @@ from hub.handler import Handler
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
 from hub.topics import check_prefix
+from peers.journal.consumers.positions import Positions, positions_path
+from peers.journal.consumers.service import Consumers
 from peers.journal.readers import Deliver, Readers
 from peers.journal.recorder import Answer, Recorder
 from peers.journal.recording import Cancel, JournalStatistics, nothing
@@ -85,7 +88,14 @@ class Journal:
             writes=store.writes,
             after_turn=self._loop.call_soon,
         )
+        try:
+            positions = Positions(positions_path(settings.path), self.id, full_sync=settings.sync == "full")
+        except BaseException:
+            store.close()
+            raise
         self._writer.start(self._recorder)
+        self.consumers = Consumers(core, self, settings, positions, limits.frame_bytes)
+        """The named consumers of this hub."""
 
     @property
     def taken(self) -> int:
@@ -96,6 +106,11 @@ class Journal:
     def is_behind(self) -> bool:
         """Whether those who feed it should not be read."""
         return self._recorder.is_behind
+
+    @property
+    def committed(self) -> int:
+        """Everything before this offset is on the disk."""
+        return self._recorder.committed
 
     def wait_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` once those who feed the journal should be read again."""
@@ -189,6 +204,7 @@ class Journal:
         now_s = self._loop.time()
         self._staging.sweep(now_s)
         self._readers.tick(now_s)
+        self.consumers.tick()
 
     @property
     def trouble(self) -> str:
@@ -203,6 +219,7 @@ class Journal:
             self._staging.statistics(),
             len(self._readers),
             self._readers.pending + len(self._waiting),
+            self.consumers.statistics(),
         )
 
     async def settle(self) -> None:
@@ -219,6 +236,7 @@ class Journal:
     async def stop(self) -> None:
         """End the readers, write what was taken, and close the file: then all of it stands in that one file."""
         self._staging.finish()
+        await self.consumers.stop()
         self._recorder.stop()
         await self._readers.stop()
         await self._loop.run_in_executor(None, self._writer.stop)

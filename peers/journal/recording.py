@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from hub.handler import Handler
 from hub.routes import Route
+from peers.journal.consumers.statistics import ConsumersStatistics
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, RecorderStatistics
 from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
@@ -30,6 +31,7 @@ class JournalStatistics(NamedTuple):
     """How many reader processes there are."""
     fetches: int
     """How many pieces were asked for and not answered yet."""
+    consumers: ConsumersStatistics
 
 
 class Recording(Protocol):

@@ -146,6 +146,14 @@ With a journal:
 | `hub_journal_readers`, `hub_journal_fetches` | gauge | | reader processes; FETCHes that wait for an answer |
 | `hub_journal_staged_transactions`, `hub_journal_staged_bytes` | gauge | | what waits for its COMMIT |
 | `hub_journal_batches_total` | counter | `outcome`: `committed`, `repeated`, `dropped` | batches of writers |
+| `hub_consumers`, `hub_consumers_limit` | gauge | | [named](../docs/consumers.md); how many there may be |
+| `hub_consumers_save_failures_total` | counter | | times that their positions could not be written |
+| `hub_consumer_members` | gauge | `consumer` | clients that share it |
+| `hub_consumer_lag` | gauge | `consumer` | committed records, wanted or not, behind its position |
+| `hub_consumer_out_messages` | gauge | `consumer` | messages that its members have |
+| `hub_consumer_messages_total` | counter | `consumer`, `outcome` | messages of a consumer: `delivered`, |
+| | | | `redelivered` (of these), `acknowledged`, `late` (by who had it no more), `dead` (given up), |
+| | | | `missed` (deleted before they were read) |
 
 And those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`). Counters start at
 0 with the process. Cost: about 2 µs a handler and scrape, nothing between scrapes. No state.
@@ -174,6 +182,7 @@ from hub.settings import MeshSettings
 from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
+from peers.node.consumer_metrics import consumer_metrics
 from peers.node.node import Node
 from peers.node.probes import Probes
 from peers.node.traffic import LinkTraffic
@@ -520,6 +529,7 @@ def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
     batches.add_metric(("repeated",), staging.repeated_total)
     batches.add_metric(("dropped",), staging.dropped_total)
     yield batches
+    yield from consumer_metrics(statistics.consumers)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -1,0 +1,225 @@
+"""`Positions`: how far each named consumer has come, kept on the disk beside the journal.
+
+```
+put, put, forget ... ─▶ waiting ── every SAVE_S, in a thread ─▶ one transaction ─▶ SQLite
+```
+
+A database of its own, since positions change in place, and what is lost of it costs messages that come again, never
+messages: so nothing waits for it but the making of a consumer. It bears the id of the journal; positions in another
+journal mean nothing, and are dropped.
+
+Owner: the event loop; the connection is used by one thread after it was opened. Invariant: what was put last of each
+consumer is what is written. When the disk cannot be written, it is tried again with the next save, and counted. Cost:
+one transaction a `SAVE_S` while something changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import msgspec
+import structlog
+
+from hub.consumers.progress import Progress
+from hub.consumers.terms import Terms
+from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError
+
+__all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
+
+SAVE_S = 0.05
+"""How long changes are collected before they are written together: after a crash, what was acknowledged in the last
+such time may come again."""
+
+_APPLICATION_ID = 0x48554243
+"""HUBC: SQLite's mark of whose file it is."""
+
+_FORMAT = 1
+
+_SCHEMA = """
+CREATE TABLE meta (journal BLOB NOT NULL);
+CREATE TABLE consumers (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+_FILE_MODE = 0o600
+
+_BUSY_MS = 1_000
+
+_AT_ONCE = 1_000
+"""How many pages the write-ahead log has at most, about: positions are small, and written again and again."""
+
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, msgspec.DecodeError)
+
+OnSaved = Callable[[RejectedError | None], object]
+"""Is told once something is on the disk, or why not."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A consumer, as it is kept."""
+
+    terms: Terms
+    progress: Progress
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Kept).decode
+
+
+def positions_path(journal_path: str) -> str:
+    """Return where the positions of the consumers of a journal are: within its folder, or beside its file."""
+    return f"{journal_path}/consumers.db" if Path(journal_path).is_dir() else f"{journal_path}-consumers"
+
+
+class Positions:
+    """The file with the positions.
+
+    Args:
+        path: Path of the file, which is made if it is absent.
+        journal_id: Id of the journal that the positions are in.
+        full_sync: Whether what is written must survive that the machine loses power.
+
+    Raises:
+        JournalCorruptError, JournalUnavailableError: It cannot be used.
+    """
+
+    def __init__(self, path: str, journal_id: bytes, *, full_sync: bool) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+        self._connection, self.kept = _open(path, journal_id, full_sync=full_sync)
+        """What was kept when the file was opened."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumers")
+        # Name → what tells how it stands, None to forget it; emptied by each save.
+        self._waiting: dict[str, Callable[[], Kept] | None] = {}
+        # Those who wait for the next save.
+        self._tickets: list[OnSaved] = []
+        # The timer of the next save; None while nothing waits, and while a save goes on.
+        self._timer: asyncio.TimerHandle | None = None
+        # The save that goes on.
+        self._saving: asyncio.Task[None] | None = None
+        self._stopped = False
+        self.failures_total = 0
+        """How often the file could not be written."""
+
+    def put(self, name: str, kept: Callable[[], Kept] | None, on_saved: OnSaved | None = None) -> None:
+        """Have written how a consumer stands at the time of the next save; with None, that there is none any more."""
+        self._waiting[name] = kept
+        if on_saved is not None:
+            self._tickets.append(on_saved)
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._timer is None and self._saving is None and not self._stopped:
+            self._timer = self._loop.call_later(SAVE_S, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._saving = self._loop.create_task(self._save(), name="save positions of consumers")
+
+    async def _save(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        tickets, self._tickets = self._tickets, []
+        error: RejectedError | None = None
+        kept = {name: None if describe is None else describe() for name, describe in waiting.items()}
+        try:
+            await self._loop.run_in_executor(self._thread, _write, self._connection, kept)
+        except (apsw.Error, OSError) as cause:
+            error = RejectedError(CloseCode.JOURNAL_FAILED, f"{self._path}: {cause}")
+            self.failures_total += 1
+            self._waiting = waiting | self._waiting
+            self._log.error("positions of consumers cannot be written; it is tried again", reason=str(cause))
+        self._saving = None
+        for ticket in tickets:
+            ticket(error)
+        if self._waiting and error is None:
+            self._plan()
+
+    def retry(self) -> None:
+        """Try to write what could not be written; to be called now and then."""
+        if self._waiting:
+            self._plan()
+
+    async def stop(self) -> None:
+        """Write what waits, and close the file. It does no harm if it is closed already."""
+        if self._stopped:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._begin()
+        while self._saving is not None:
+            await self._saving
+            if self._timer is not None:  # something came meanwhile
+                self._timer.cancel()
+                self._begin()
+        self._stopped = True
+        await self._loop.run_in_executor(self._thread, self._connection.close)
+        self._thread.shutdown()
+
+
+def _write(connection: apsw.Connection, waiting: dict[str, Kept | None]) -> None:
+    with connection:
+        for name, kept in waiting.items():
+            if kept is None:
+                connection.execute("DELETE FROM consumers WHERE name = ?", (name,))
+            else:
+                connection.execute("INSERT OR REPLACE INTO consumers VALUES (?, ?)", (name, _encode(kept)))
+
+
+def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connection, dict[str, Kept]]:
+    """Return a connection, and what is kept.
+
+    Raises:
+        JournalCorruptError, JournalUnavailableError: It cannot be used.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    except (apsw.Error, OSError) as error:
+        raise JournalUnavailableError(f"{path}: {error}") from error
+    try:
+        _set_up(connection, full_sync=full_sync)
+        kept = _read(connection, path, journal_id)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, _DAMAGE):
+            text = f"{path}: positions of consumers, damaged ({error}); move it away: all consumers begin anew then"
+            raise JournalCorruptError(text) from error
+        if isinstance(error, apsw.Error):
+            raise JournalUnavailableError(f"{path}: {error}") from error
+        raise
+    return connection, kept
+
+
+def _set_up(connection: apsw.Connection, *, full_sync: bool) -> None:
+    connection.set_busy_timeout(_BUSY_MS)
+    connection.pragma("synchronous", "FULL" if full_sync else "NORMAL")
+    connection.pragma("journal_mode", "WAL")
+    connection.pragma("wal_autocheckpoint", _AT_ONCE)
+
+
+def _read(connection: apsw.Connection, path: str, journal_id: bytes) -> dict[str, Kept]:
+    """Return what is kept; make the tables where there are none, and drop what is of another journal.
+
+    Raises:
+        JournalCorruptError: It is another kind of file, or of a later version.
+    """
+    kept: dict[str, Kept] = {}
+    with connection:
+        if not connection.pragma("application_id"):
+            connection.execute(_SCHEMA)
+            connection.execute("INSERT INTO meta VALUES (?)", (journal_id,))
+            connection.pragma("application_id", _APPLICATION_ID)
+            connection.pragma("user_version", _FORMAT)
+        if (connection.pragma("application_id"), connection.pragma("user_version")) != (_APPLICATION_ID, _FORMAT):
+            raise JournalCorruptError(f"{path}: no positions of consumers of this version; move it away")
+        if connection.execute("SELECT journal FROM meta").get != journal_id:
+            connection.execute("DELETE FROM consumers")
+            connection.execute("UPDATE meta SET journal = ?", (journal_id,))
+            structlog.get_logger("peers").warning("another journal than before: all consumers begin anew", path=path)
+        for name, state in connection.execute("SELECT name, state FROM consumers"):
+            kept[name] = _decode(state)
+    return kept

@@ -1,0 +1,334 @@
+"""`Served`: one named consumer at the hub: it reads for those who wait, hands out, and buries what was given up.
+
+```
+Consumers ─ take, acknowledge, leave ─▶ Served ─▶ Consumer (who gets what)
+                                          │  └──▶ Reading (the journal), while somebody waits and there is room
+                                          └─▶ dead letters: published, and done with once they are recorded
+```
+
+Nothing is read while nobody waits for it: whoever is slow costs what it holds, and holds up nobody but those who share
+the consumer with it.
+
+Owner: `Consumers`, in the event loop. Invariant: each question of a member gets one answer. Bound: a consumer's limits,
+and one piece of the journal. Cost: that of `Consumer` and `Reading`, a share of `_FED` records a turn.
+
+Not here: what clients ask and may (`peers.journal.consumers.service`), the disk (`peers.journal.consumers.positions`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hub.consumers.consumer import Consumer
+from hub.consumers.item import Item
+from hub.consumers.member import Member
+from hub.errors import CloseCode, HubError, NotAllowedError, RejectedError
+from hub.frame import Encoding
+from hub.handler import Handler
+from hub.policy.policy import Rights
+from hub.request_frame import Status
+from hub.requests.later import Later
+from peers.journal.consumers.reading import Reading
+from peers.journal.readers import Deliver
+from peers.journal.recording import Cancel
+from peers.wire.records import Fetch
+
+__all__ = ["Ground", "Participant", "Served"]
+
+_FED = 256
+"""How many records are taken in a turn: about 1 ms."""
+
+_HEAD_BYTES = 4096
+"""Room for what a dead letter says beside the value."""
+
+Row = list[Any]
+"""A message as a member gets it: offset, time in µs, how often it was delivered, topic, encoding, body."""
+
+
+class Ground(NamedTuple):
+    """What all consumers of a hub stand on."""
+
+    fetch: Callable[[Fetch, Deliver], Cancel]
+    publish: Callable[[str, bytes, Callable[[int | RejectedError], None]], None]
+    """Publishes an encoded value under a topic, and answers once it is recorded."""
+    announce: Callable[[str, dict[str, Any]], None]
+    """Tells of something that has happened to a consumer of that name."""
+    changed: Callable[[Served], None]
+    """Is told when there is more to be kept on the disk, or other memory is held."""
+    is_short: Callable[[], bool]
+    """Whether there is too little memory to read more."""
+    may_read: Callable[[Rights | None, tuple[str, ...]], bool]
+    frame_limit_bytes: int
+
+
+class Participant:
+    """A member, and the client behind it.
+
+    Args:
+        number: What the client calls it by.
+        handler: Of the client.
+        member: What it has.
+    """
+
+    __slots__ = ("asked", "handler", "member", "most_bytes", "number", "timer")
+
+    def __init__(self, number: int, handler: Handler, member: Member) -> None:
+        self.number = number
+        self.handler = handler
+        self.member = member
+        # The question that waits for messages; None while none does.
+        self.asked: Later | None = None
+        # How much the answer to it may hold, bytes.
+        self.most_bytes = 0
+        # When that is answered at the latest; None while none waits.
+        self.timer: asyncio.TimerHandle | None = None
+
+    def answer(self, rows: list[Row] | None) -> None:
+        """Answer the question that waits, if one does; None says that it is no member any more."""
+        asked, self.asked = self.asked, None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if asked is not None:
+            asked.give(rows)
+
+    def refuse(self, error: HubError) -> None:
+        """Answer with the reason why it gets nothing."""
+        asked, self.asked = self.asked, None
+        self.answer(None)
+        if asked is not None:
+            asked.fail(error)
+
+
+class Served:
+    """One consumer.
+
+    Args:
+        name: What it is called, with its user in front where there are users.
+        consumer: How far it has come.
+        ground: What it stands on.
+    """
+
+    def __init__(self, name: str, consumer: Consumer, ground: Ground) -> None:
+        self.name = name
+        self.consumer = consumer
+        self._ground = ground
+        self._loop = asyncio.get_running_loop()
+        self._reading = Reading(ground.fetch, consumer.terms.prefixes, self._serve)
+        self.participants: dict[int, Participant] = {}
+        """Those who share it, by their numbers."""
+        # Those of them who wait, in their order: whoever was answered and asks again stands behind all others.
+        self._waiting: dict[Participant, None] = {}
+        # The timer for what is to be delivered again; None while nothing is out.
+        self._due: asyncio.TimerHandle | None = None
+        # When that is, of the loop's clock.
+        self._due_s: float | None = None
+        # True from when the next share is planned until it begins.
+        self._is_planned = False
+        # Items that could not be published as dead letters; `tick` tries again.
+        self._unburied: list[Item] = []
+        self.kept_changes = -1
+        """`Consumer.changes` as of what was put into the file last."""
+        self.charged_bytes = 0
+        """What is charged for it."""
+        self._stopped = False
+
+    # Members.
+
+    def join(self, participant: Participant) -> None:
+        """Let a client share it."""
+        self.participants[participant.number] = participant
+        self.consumer.join(participant.member)
+
+    def leave(self, participant: Participant, seen: tuple[int, ...] | None = None) -> None:
+        """Let a client go: what it has not acknowledged is for others.
+
+        Args:
+            participant: The one that goes.
+            seen: What it has looked at: of that the first of each key has failed. None for all that it had.
+        """
+        if self.participants.pop(participant.number, None) is None:
+            return
+        self._waiting.pop(participant, None)
+        participant.answer(None)
+        if seen is not None:
+            self.consumer.give_back(participant.member, participant.member.out.keys() - set(seen))
+        self.consumer.leave(participant.member)
+        self._serve()
+
+    def take(self, participant: Participant, most_bytes: int, wait_s: float) -> Later:
+        """Return the answer that has messages once there are some, and none when the time is over."""
+        participant.answer([])  # an older question, which nobody waits for any more
+        later = participant.asked = Later()
+        participant.most_bytes = most_bytes
+        participant.timer = self._loop.call_later(wait_s, self._give_up, participant)
+        self._waiting.pop(participant, None)
+        self._waiting[participant] = None
+        self._plan()  # in a turn of its own: nobody listens to the answer yet
+        return later
+
+    def _give_up(self, participant: Participant) -> None:
+        self._waiting.pop(participant, None)
+        participant.answer([])
+
+    def acknowledge(self, participant: Participant, offsets: tuple[int, ...]) -> None:
+        """Take note that a client is done with messages."""
+        self.consumer.acknowledge(participant.member, offsets)
+        self._plan()
+
+    # The work.
+
+    def _plan(self) -> None:
+        if not self._is_planned:
+            self._is_planned = True
+            self._loop.call_soon(self._serve_planned)
+
+    def _serve_planned(self) -> None:
+        self._is_planned = False
+        self._serve()
+
+    def _serve(self) -> None:
+        """Give those who wait what there is, and see to it that there is more."""
+        if self._stopped:
+            return
+        self._hand_out()
+        if self._waiting:
+            self._feed()
+        self._bury()
+        self._watch()
+        self._ground.changed(self)
+
+    def _hand_out(self) -> None:
+        now_s = self._loop.time()
+        for participant in list(self._waiting):
+            rights = participant.handler.rights
+            if not self._ground.may_read(rights, self.consumer.terms.prefixes):
+                del self._waiting[participant]
+                participant.refuse(NotAllowedError(Status.NOT_ALLOWED, "journal: not granted any more"))
+                self._loop.call_soon(self.leave, participant)
+                continue
+            items = self.consumer.take(participant.member, now_s, participant.most_bytes)
+            if items:
+                del self._waiting[participant]
+                participant.answer([_row(item) for item in items])
+
+    def _feed(self) -> None:
+        """Take a share of what was read; have more read where that was all."""
+        consumer, reading = self.consumer, self._reading
+        if consumer.is_full or self._ground.is_short():
+            return
+        if reading.gone_before is not None:
+            self._skip_to(reading.gone_before)
+            reading.gone_before = None
+        fed = 0
+        while fed < _FED and not consumer.is_full and (record := reading.next_record()) is not None:
+            consumer.offer(record)
+            fed += 1
+        if fed:
+            self._plan()
+            return
+        finished = reading.finished()
+        if finished is not None:
+            consumer.reached(finished)
+        reading.more(consumer.read)
+
+    def _skip_to(self, offset: int) -> None:
+        """Go on at the oldest record that there is, and tell that some were deleted."""
+        before = self.consumer.read
+        self.consumer.skip_to(offset)
+        self._ground.announce(self.name, {"state": "missed", "from": before, "to": offset})
+
+    def _watch(self) -> None:
+        """Have `_expire` called when something is due."""
+        due_s = self.consumer.due_s
+        if due_s == self._due_s:
+            return
+        if self._due is not None:
+            self._due.cancel()
+        self._due_s = due_s
+        self._due = None if due_s is None else self._loop.call_at(due_s, self._expire)
+
+    def _expire(self) -> None:
+        self._due = self._due_s = None
+        self.consumer.expire(self._loop.time())
+        self._serve()
+
+    # What was given up.
+
+    def _bury(self) -> None:
+        """Publish what was given up; without a topic for that it is only told."""
+        dead, terms = self.consumer.dead, self.consumer.terms
+        while dead:
+            item = dead.popleft()
+            record = item.record
+            told = {"offset": record.offset, "topic": record.topic, "failures": item.failures}
+            self._ground.announce(self.name, {"state": "dead", **told})
+            if terms.dead_letters:
+                self._publish(item)
+            else:
+                self.consumer.buried(item)
+
+    def _publish(self, item: Item) -> None:
+        def answer(outcome: int | RejectedError) -> None:
+            if isinstance(outcome, RejectedError) and outcome.code == CloseCode.JOURNAL_FAILED:
+                self._unburied.append(item)
+                return
+            self.consumer.buried(item)  # also where its topic is not recorded: then it was delivered live
+            self._plan()
+
+        letter = _letter(self.name, item, self._ground.frame_limit_bytes)
+        self._ground.publish(self.consumer.terms.dead_letters, letter, answer)
+
+    # Time, and the end.
+
+    def tick(self) -> None:
+        """Do what is due about once a second."""
+        unburied, self._unburied = self._unburied, []
+        for item in unburied:
+            self._publish(item)
+        if self._waiting:
+            self._plan()  # there may be memory again
+
+    @property
+    def error(self) -> str:
+        """Why nothing can be read; empty if it can."""
+        return self._reading.error
+
+    def stop(self, error: HubError | None = None) -> None:
+        """Answer everybody, with an error or that they are no members any more, and do nothing more."""
+        self._stopped = True
+        self._reading.stop()
+        if self._due is not None:
+            self._due.cancel()
+        for participant in list(self.participants.values()):
+            if error is not None:
+                participant.refuse(error)
+            else:
+                participant.answer(None)
+        self.participants.clear()
+        self._waiting.clear()
+
+
+def _row(item: Item) -> Row:
+    offset, time_us, topic, encoding, body = item.record
+    return [offset, time_us, item.deliveries, topic, encoding, body]
+
+
+def _letter(name: str, item: Item, frame_limit_bytes: int) -> bytes:
+    """Return the value of a dead letter: with the value as it was, if that is msgpack and there is room for it."""
+    record = item.record
+    fits = record.encoding == Encoding.MSGPACK and len(record.body) + _HEAD_BYTES <= frame_limit_bytes
+    told = {
+        "consumer": name,
+        "offset": record.offset,
+        "time_us": record.time_us,
+        "topic": record.topic,
+        "failures": item.failures,
+        "value": msgspec.Raw(record.body) if fits else None,
+        "complete": fits,
+    }
+    return msgspec.msgpack.encode(told)

@@ -1,0 +1,451 @@
+"""`Consumers`: the named consumers of a hub, and what clients ask of them under `$hub/consumers/`.
+
+| request | value | answer |
+|---|---|---|
+| `join` | `Join` | `{"member", "terms", "position"}`, once a new consumer is on the disk |
+| `take` | `Take` | messages, at once or when some come; `[]` when the time is over; None: no member any more |
+| `acknowledge` | `Acknowledge` | None |
+| `leave` | `Leave` | None |
+| `remove` | `{"name"}` | whether there was such a consumer |
+
+Where there are users, each has consumers of his own, whatever their names, as `alice/orders`. Who reads the journal may
+consume it: the service asks the policy for `journal`, also while somebody waits.
+
+Owner: the journal, in the event loop. Invariants: a client that is gone is a member of nothing; positions are written
+after what they tell has happened, so that a message may come again, and never is left out. Bounds: `journal.consumers`,
+`MEMBERS_LIMIT` of each, and what each holds. Not here: one consumer (`peers.journal.consumers.served`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Annotated, Any, Protocol, TypeVar
+
+import msgspec
+
+from hub.batch import Batch
+from hub.consumers.consumer import Consumer, ConsumerLimits
+from hub.consumers.member import Member
+from hub.consumers.progress import Progress
+from hub.consumers.terms import NAME_PATTERN, Terms
+from hub.core import Core
+from hub.delivery import Role
+from hub.errors import NotAllowedError, RejectedError, UsageError
+from hub.events import Event
+from hub.frame import KIND_MESSAGES, encode_frame
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.policy.policy import Action, Rights
+from hub.policy.refusal import check_granted, check_prefixes_granted
+from hub.request_frame import Status
+from hub.requests.hub_services import is_admin
+from hub.requests.later import Later
+from hub.routes import Route
+from hub.settings import JournalSettings
+from hub.topics import RESERVED, check_prefix, check_topic
+from peers.journal.consumers.positions import Kept, Positions
+from peers.journal.consumers.served import Ground, Participant, Served
+from peers.journal.consumers.statistics import ConsumersStatistics, ConsumerStatistics
+from peers.journal.readers import Deliver
+from peers.journal.recorder import Answer
+from peers.journal.recording import Cancel
+from peers.wire.records import Fetch
+
+__all__ = ["CONSUMERS_TOPIC", "MEMBERS_LIMIT", "Consumers"]
+
+CONSUMERS_TOPIC = RESERVED + "consumers"
+
+MEMBERS_LIMIT = 1_000
+"""Most members of one consumer."""
+
+_TAKEN_BYTES = 1024 * 1024
+"""Most of one answer to `take`, bytes; a single message is never too much."""
+
+_WAIT_LIMIT_MS = 60_000
+
+_Name = Annotated[str, msgspec.Meta(max_length=256)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Offsets = Annotated[tuple[_Offset, ...], msgspec.Meta(max_length=100_000)]
+_Number = Annotated[int, msgspec.Meta(ge=1)]
+_Asked = TypeVar("_Asked", bound=msgspec.Struct)
+
+
+class Join(msgspec.Struct, forbid_unknown_fields=True):
+    """A client wants to share a consumer."""
+
+    name: _Name
+    terms: dict[str, Any] | None = None
+    """Some of `Terms`, the prefixes among them: what is left out is as it is, or as it is by default for a new one. Of
+    one that is there, prefixes and key must be the same. None takes it as it is."""
+    start: _Offset | None = None
+    """Where a new one begins; None for what is recorded from now on. One that is there goes on where it is."""
+    messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
+    """How many messages this member may have."""
+    bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
+    """How much it may have, bytes; a single message is never too much."""
+
+
+class Take(msgspec.Struct, forbid_unknown_fields=True):
+    """A member wants messages."""
+
+    member: _Number
+    bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
+
+
+class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
+    """A member is done with messages."""
+
+    member: _Number
+    offsets: _Offsets
+
+
+class Leave(msgspec.Struct, forbid_unknown_fields=True):
+    """A member goes."""
+
+    member: _Number
+    seen: _Offsets = ()
+    """What it has looked at and not acknowledged; nothing else that it was given has failed."""
+
+
+class Remove(msgspec.Struct, forbid_unknown_fields=True):
+    """A consumer is not needed any more."""
+
+    name: _Name
+
+
+class Origin(Protocol):
+    """The journal, as far as consumers need it."""
+
+    @property
+    def committed(self) -> int:
+        """Everything before this offset is on the disk."""
+
+    def position(self) -> int | None:
+        """Return the offset that the next recorded message will get; None while nothing is recorded."""
+
+    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+        """Have a piece read."""
+
+    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
+        """Answer once what was published last, this way, is committed."""
+
+
+class Consumers:
+    """All named consumers of one hub.
+
+    Args:
+        core: The core of the hub, which is asked and which publishes dead letters.
+        journal: What is read.
+        settings: Those of the journal.
+        positions: What is kept of them.
+        frame_limit_bytes: Largest body of a message.
+    """
+
+    def __init__(
+        self, core: Core, journal: Origin, settings: JournalSettings, positions: Positions, frame_limit_bytes: int
+    ) -> None:
+        self._core = core
+        self._journal = journal
+        self._limit = settings.consumers
+        self._limits = ConsumerLimits(settings.consumer_messages, settings.consumer_bytes)
+        self._positions = positions
+        self._account = core.memory.account("consumers")
+        self._numbers = count(1)
+        # Handler → number of a membership → of which consumer. An entry goes when the last one of a client does.
+        self._memberships: dict[Handler, dict[int, Served]] = {}
+        # Publishes dead letters; attached with the first of them, so that a hub without any has no such handler.
+        self._publisher = Handler(self, role=Role.LOCAL, limits=QueueLimits(), name="consumers", address="local")
+        self._ground = Ground(
+            journal.fetch,
+            self._publish,
+            self._announce,
+            self._changed,
+            lambda: core.memory.is_over,
+            _may_read,
+            frame_limit_bytes,
+        )
+        # Name → consumer.
+        self._served: dict[str, Served] = {}
+        head = journal.position() or 0
+        for name, kept in positions.kept.items():
+            progress = kept.progress if kept.progress.position <= head else Progress(head)
+            self._served[name] = self._make(name, kept.terms, progress)
+        services = core.requests.hub_services
+        services.when_gone(self._gone)
+        services.add(CONSUMERS_TOPIC, lambda _handler, _value: self._listed())
+        for what, function in self._services().items():
+            services.add(f"{CONSUMERS_TOPIC}/{what}", function, judges_itself=True)
+
+    # As the outlet of the handler that publishes: nothing is ever offered to it.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Do nothing: it subscribes to nothing."""
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Do nothing, likewise."""
+
+    def close(self, code: int, text: str) -> None:
+        """Do nothing, likewise."""
+
+    # What is asked.
+
+    def _services(self) -> dict[str, Callable[[Handler, Any], Any]]:
+        return {
+            "join": lambda handler, value: self._join(handler, _read(value, Join)),
+            "take": lambda handler, value: self._take(handler, _read(value, Take)),
+            "acknowledge": lambda handler, value: self._acknowledge(handler, _read(value, Acknowledge)),
+            "leave": lambda handler, value: self._leave(handler, _read(value, Leave)),
+            "remove": lambda handler, value: self._remove(handler, _read(value, Remove)),
+        }
+
+    def _join(self, handler: Handler, join: Join) -> Any:
+        name = _full_name(handler, join.name)
+        served = self._served.get(name)
+        if served is None and join.terms is None:
+            raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")
+        terms = _agreed(None if served is None else served.consumer.terms, join.terms or {})
+        _check(handler, terms)
+        later = None
+        if served is None:
+            served, later = self._new(name, terms, join.start)
+        elif terms != served.consumer.terms:
+            _check_same(join.name, terms, served.consumer.terms)
+            served.consumer.agree(terms)
+            self._changed(served)
+        if len(served.participants) >= MEMBERS_LIMIT:
+            raise UsageError(f"consumer {join.name!r} has {MEMBERS_LIMIT} members, which is the limit")
+        participant = Participant(next(self._numbers), handler, Member(join.messages, join.bytes))
+        served.join(participant)
+        self._memberships.setdefault(handler, {})[participant.number] = served
+        joined = {"member": participant.number, "position": served.consumer.position}
+        if later is None:
+            return joined
+
+        def saved(error: RejectedError | None) -> None:
+            if error is not None:
+                later.fail(error)
+            else:
+                later.give(joined)
+
+        self._positions.put(name, partial(_kept, served), saved)
+        return later
+
+    def _new(self, name: str, terms: Terms, start: int | None) -> tuple[Served, Later]:
+        if len(self._served) >= self._limit:
+            raise UsageError(f"there are {len(self._served)} consumers, the limit is {self._limit} (journal.consumers)")
+        if start is None:
+            start = self._journal.position()
+            if start is None:
+                raise UsageError("nothing is recorded now, so a new consumer has no place to begin; try again")
+        served = self._served[name] = self._make(name, terms, Progress(start))
+        served.kept_changes = served.consumer.changes
+        self._announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": start})
+        return served, Later()
+
+    def _make(self, name: str, terms: Terms, progress: Progress) -> Served:
+        return Served(name, Consumer(terms, progress, self._limits), self._ground)
+
+    def _take(self, handler: Handler, take: Take) -> Any:
+        found = self._found(handler, take.member)
+        if found is None:
+            return None
+        served, participant = found
+        most = min(take.bytes, _TAKEN_BYTES)
+        return served.take(participant, most, take.wait_ms / 1000)
+
+    def _acknowledge(self, handler: Handler, order: Acknowledge) -> None:
+        found = self._found(handler, order.member)
+        if found is not None:
+            served, participant = found
+            served.acknowledge(participant, order.offsets)
+
+    def _leave(self, handler: Handler, order: Leave) -> None:
+        found = self._found(handler, order.member)
+        if found is not None:
+            served, participant = found
+            served.leave(participant, order.seen)
+            self._forget(handler, order.member)
+
+    def _found(self, handler: Handler, number: int) -> tuple[Served, Participant] | None:
+        served = self._memberships.get(handler, {}).get(number)
+        participant = served.participants.get(number) if served is not None else None
+        if served is None or participant is None:
+            self._forget(handler, number)
+            return None
+        return served, participant
+
+    def _forget(self, handler: Handler, number: int) -> None:
+        numbers = self._memberships.get(handler)
+        if numbers is not None:
+            numbers.pop(number, None)
+            if not numbers:
+                del self._memberships[handler]
+
+    def _gone(self, handler: Handler) -> None:
+        """Take a client that is gone out of all that it was a member of."""
+        for number, served in self._memberships.pop(handler, {}).items():
+            participant = served.participants.get(number)
+            if participant is not None:
+                served.leave(participant)
+
+    def _remove(self, handler: Handler, remove: Remove) -> bool:
+        name = remove.name if is_admin(handler) and remove.name in self._served else _full_name(handler, remove.name)
+        served = self._served.pop(name, None)
+        if served is None:
+            return False
+        served.stop(UsageError(f"consumer {name} was removed"))
+        self._positions.put(name, None)
+        self._charge(served, 0)
+        self._announce(name, {"state": "removed", "position": served.consumer.position})
+        return True
+
+    # What the consumers stand on.
+
+    def _publish(self, topic: str, value: bytes, answer: Answer) -> None:
+        core = self._core
+        if not self._publisher.id:
+            core.attach(self._publisher)
+        route = core.routes.find(topic)
+        core.write_is_due = True
+        try:
+            core.publish(self._publisher, route, Batch(encode_frame(KIND_MESSAGES, value, key=topic.encode()), 1))
+            self._journal.confirm(route, 1, answer)
+        finally:
+            core.end_read()
+
+    def _announce(self, name: str, fields: dict[str, Any]) -> None:
+        self._core.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
+
+    def _changed(self, served: Served) -> None:
+        self._charge(served, served.consumer.size_bytes)
+        if served.kept_changes != served.consumer.changes and self._served.get(served.name) is served:
+            self._positions.put(served.name, partial(_kept, served))
+            served.kept_changes = served.consumer.changes
+
+    def _charge(self, served: Served, size_bytes: int) -> None:
+        """Charge for what a consumer holds, in place of what was charged before."""
+        self._account.charge(size_bytes - served.charged_bytes)
+        served.charged_bytes = size_bytes
+
+    # Time, statistics, the end.
+
+    def tick(self) -> None:
+        """Do what is due about once a second."""
+        self._positions.retry()
+        for served in self._served.values():
+            served.tick()
+
+    def statistics(self) -> ConsumersStatistics:
+        """Return how all of them stand."""
+        each = [self._described(name, self._served[name]) for name in sorted(self._served)]
+        return ConsumersStatistics(each, self._limit, self._positions.failures_total)
+
+    def _described(self, name: str, served: Served) -> ConsumerStatistics:
+        consumer = served.consumer
+        return ConsumerStatistics(
+            name,
+            consumer.terms.prefixes,
+            len(served.participants),
+            consumer.position,
+            max(0, self._journal.committed - consumer.position),
+            consumer.held_messages,
+            consumer.out_messages,
+            consumer.size_bytes,
+            consumer.counters(),
+            served.error,
+        )
+
+    def _listed(self) -> list[dict[str, Any]]:
+        rows = []
+        for one in self.statistics().each:
+            row = one._asdict()
+            rows.append({**row, "prefixes": list(one.prefixes), "counters": one.counters._asdict()})
+        return rows
+
+    async def stop(self) -> None:
+        """Let all members go, and write how far each consumer has come."""
+        for served in self._served.values():
+            served.stop()
+            self._changed(served)
+        await self._positions.stop()
+
+
+def _kept(served: Served) -> Kept:
+    return Kept(served.consumer.terms, served.consumer.progress())
+
+
+def _read(value: Any, kind: type[_Asked]) -> _Asked:
+    """Return what is asked.
+
+    Raises:
+        UsageError: It is no such map.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UsageError(f"expected a map like {', '.join(kind.__struct_fields__)}: {error}") from error
+
+
+def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
+    """Return the terms of a consumer, with what is wished put in the place of what was there.
+
+    Raises:
+        UsageError: They are none.
+    """
+    try:
+        return msgspec.convert(({} if before is None else msgspec.to_builtins(before)) | wished, Terms)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise UsageError(f"terms: expected a map like {', '.join(Terms.__struct_fields__)}: {error}") from error
+
+
+def _full_name(handler: Handler, name: str) -> str:
+    """Return the name of a consumer of whoever asks, as `alice/orders`: no user's name has a slash.
+
+    Raises:
+        UsageError: It is no name.
+    """
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError("a consumer's name has 1 to 128 letters, digits, and of _ . : - all but the first")
+    return name if handler.rights is None else f"{handler.rights.user.name}/{name}"
+
+
+def _may_read(rights: Rights | None, prefixes: tuple[str, ...]) -> bool:
+    return rights is None or all(rights.may_all(Action.JOURNAL, prefix) for prefix in prefixes)
+
+
+def _check(handler: Handler, terms: Terms) -> None:
+    """See to it that somebody may have a consumer with these terms.
+
+    Raises:
+        NotAllowedError: He may not read that, or not publish dead letters there.
+        InvalidTopicError, UsageError: A prefix, or the topic for dead letters, is none.
+    """
+    for prefix in terms.prefixes:
+        check_prefix(prefix)
+    if terms.dead_letters and check_topic(terms.dead_letters).startswith(RESERVED):
+        raise UsageError(f"dead letters: topics under {RESERVED} are the hub's own")
+    if any(terms.dead_letters.startswith(prefix) for prefix in terms.prefixes if terms.dead_letters):
+        raise UsageError("dead letters: the consumer would get them itself; choose a topic that it does not want")
+    try:
+        check_prefixes_granted(handler.rights, Action.JOURNAL, terms.prefixes)
+        if terms.dead_letters:
+            check_granted(handler.rights, Action.PUBLISH, terms.dead_letters)
+    except RejectedError as error:
+        raise NotAllowedError(Status.NOT_ALLOWED, error.text) from error
+
+
+def _check_same(name: str, terms: Terms, agreed: Terms) -> None:
+    """See to it that a consumer that is there can take other terms.
+
+    Raises:
+        UsageError: It would be another one.
+    """
+    if (terms.prefixes, terms.key) != (agreed.prefixes, agreed.key):
+        raise UsageError(
+            f"consumer {name!r} is there, with the prefixes {list(agreed.prefixes)} and the key {agreed.key!r}; "
+            "remove it first, or take another name"
+        )

@@ -1,0 +1,350 @@
+"""`Consumers`: named consumers at a hub, with a journal, asked as clients ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import msgpack
+import msgspec
+import pytest
+
+from hub.handler import Handler
+from hub.policy.language import read_policy
+from hub.policy.policy import Rights
+from hub.request_frame import Reply, Request, Status
+from hub.settings import JournalSettings, Limits
+from peers.journal.journal import Journal
+from tests.hub.fakes import Turn
+from tests.hubs.eventually import eventually
+
+pytestmark = pytest.mark.usefixtures("uncaught")
+
+
+class Asker:
+    """A client of the core that asks the hub itself."""
+
+    def __init__(self, bench: Bench, rights: Rights | None = None) -> None:
+        self._bench = bench
+        self.handler, self.outlet = bench.turn.join(rights=rights)
+        self._number = 0
+        self._answers: dict[int, asyncio.Future[Reply]] = {}
+
+    async def ask(self, what: str, value: Any) -> Any:
+        """Ask; return the value, or the status and the reason."""
+        services = self._bench.turn.core.requests.hub_services
+        services.begin_turn()
+        told: asyncio.Future[tuple[Status, bytes]] = asyncio.get_running_loop().create_future()
+        request = Request(f"$hub/consumers{what}".encode(), 1, 0, msgpack.packb(value), 0)
+        services.answer(
+            self.handler, request, lambda status, values, _flags: told.done() or told.set_result((status, values))
+        )
+        status, values = await told
+        answer = msgpack.unpackb(values, strict_map_key=False)
+        return answer if status is Status.OK else (status, answer)
+
+    async def join(self, name: str = "c", *prefixes: str, **fields: Any) -> int:
+        """Become a member."""
+        terms = fields.pop("terms", {})
+        joined = await self.ask(
+            "/join", {"name": name, "terms": {"prefixes": prefixes or ["/"], **terms}, "start": 0, **fields}
+        )
+        assert isinstance(joined, dict), joined
+        number: int = joined["member"]
+        return number
+
+    async def take(self, member: int, wait_ms: int = 10_000, **fields: Any) -> Any:
+        """Take messages: offsets with values."""
+        rows = await self.ask("/take", {"member": member, "wait_ms": wait_ms, **fields})
+        return [(row[0], msgpack.unpackb(row[5])) for row in rows] if isinstance(rows, list) else rows
+
+    async def done(self, member: int, *offsets: int) -> None:
+        """Acknowledge."""
+        assert await self.ask("/acknowledge", {"member": member, "offsets": offsets}) is None
+
+
+class Bench:
+    """A core with a publisher and a journal."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        self.turn = Turn()
+        defaults = JournalSettings(path=str(path), commit_s=0.001, topics=("/",))
+        self.journal = Journal(self.turn.core, msgspec.structs.replace(defaults, **settings), Limits())
+        self.publisher, _ = self.turn.join()
+
+    def publish(self, *values: Any, topic: str = "/a") -> None:
+        """Publish one batch and write at the end of the turn."""
+        self.turn.publish(self.publisher, topic, *values)
+        self.turn.core.flush()
+
+    def leave(self, handler: Handler) -> None:
+        """Let a client be gone."""
+        self.turn.core.detach(handler, "gone")
+
+    async def row(self, name: str = "c") -> dict[str, Any]:
+        """How a consumer stands."""
+        rows = await Asker(self).ask("", None)
+        found: dict[str, Any] = next(row for row in rows if row["name"] == name)
+        return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where nothing is yet."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+async def bench(path: Path) -> AsyncIterator[Bench]:
+    """A hub with a journal."""
+    bench = Bench(path)
+    yield bench
+    await bench.journal.stop()
+
+
+async def test_takes_what_is_wanted_in_order_and_waits_for_more(bench: Bench) -> None:
+    """A member gets what was recorded under its prefixes, and then what comes."""
+    bench.publish(1, 2)
+    bench.publish(3, topic="/other")
+    asker = Asker(bench)
+    member = await asker.join("c", "/a")
+    assert await asker.take(member) == [(0, 1), (1, 2)]
+    waiting = asyncio.ensure_future(asker.take(member))
+    bench.publish(4, topic="/other")
+    bench.publish(5)
+    assert await waiting == [(4, 5)]
+
+
+async def test_nothing_within_the_time_is_an_empty_answer(bench: Bench) -> None:
+    """Who waits is answered when the time is over."""
+    asker = Asker(bench)
+    assert await asker.take(await asker.join(), wait_ms=1) == []
+
+
+async def test_a_new_consumer_begins_with_what_comes(bench: Bench) -> None:
+    """Without a place to begin, what was recorded before is not given."""
+    bench.publish(1)
+    asker = Asker(bench)
+    member = await asker.join(start=None)
+    bench.publish(2)
+    assert await asker.take(member) == [(1, 2)]
+
+
+async def test_goes_on_after_a_restart_of_the_hub(path: Path) -> None:
+    """What was acknowledged does not come again, what was not does; the consumer needs no terms."""
+    bench = Bench(path)
+    bench.publish(*range(5))
+    asker = Asker(bench)
+    member = await asker.join()
+    assert len(await asker.take(member)) == 5
+    await asker.done(member, 0, 1, 3)
+    await bench.journal.stop()
+    again = Bench(path)
+    asker = Asker(again)
+    joined = await asker.ask("/join", {"name": "c"})
+    assert joined["position"] == 2
+    assert await asker.take(joined["member"]) == [(2, 2), (4, 4)]
+    await again.journal.stop()
+
+
+async def test_what_a_client_had_that_is_gone_goes_to_others(bench: Bench) -> None:
+    """A member leaves with its connection; others get what it had not acknowledged."""
+    bench.publish(1, 2, 3)
+    first, second = Asker(bench), Asker(bench)
+    a, b = await first.join(), await second.join()
+    assert len(await first.take(a)) == 3
+    waiting = asyncio.ensure_future(second.take(b))
+    await first.done(a, 0)
+    bench.leave(first.handler)
+    assert await waiting == [(1, 2), (2, 3)]
+    assert (await bench.row())["counters"]["redelivered_total"] == 2
+
+
+async def test_members_share_by_topic(bench: Bench) -> None:
+    """What two members have at a time is of different topics."""
+    for number in range(4):
+        bench.publish(number, topic=f"/{number % 2}")
+    first, second = Asker(bench), Asker(bench)
+    a, b = await first.join(messages=1), await second.join()
+    assert await first.take(a) == [(0, 0)]
+    assert await second.take(b) == [(1, 1), (3, 3)]
+    await first.done(a, 0)
+    assert await first.take(a) == [(2, 2)]
+
+
+async def test_what_is_not_acknowledged_in_time_comes_again(bench: Bench) -> None:
+    """The same member gets it, too, if there is no other one."""
+    bench.publish(1)
+    asker = Asker(bench)
+    member = await asker.join(terms={"redeliver_s": 0.1})
+    assert await asker.take(member) == [(0, 1)]
+    rows = await asker.ask("/take", {"member": member, "wait_ms": 10_000})
+    assert [(row[0], row[2]) for row in rows] == [(0, 2)]
+
+
+async def test_what_fails_too_often_becomes_a_dead_letter(bench: Bench) -> None:
+    """It is published with where it came from, recorded, and done with."""
+    bench.publish({"n": 1})
+    asker = Asker(bench)
+    for _ in range(2):
+        asker = Asker(bench)
+        member = await asker.join("c", "/a", terms={"deliveries": 2, "dead_letters": "/dead"})
+        assert await asker.take(member) == [(0, {"n": 1})]
+        bench.leave(asker.handler)
+    other = Asker(bench)
+    ((offset, letter),) = await other.take(await other.join("d", "/dead"))
+    assert offset == 1
+    assert letter.pop("time_us") > 0
+    expected = {"consumer": "c", "offset": 0, "topic": "/a", "failures": 2, "value": {"n": 1}, "complete": True}
+    assert letter == expected
+    row = await bench.row()
+    assert (row["counters"]["dead_total"], row["held"]) == (1, 0)
+    assert row["position"] >= 1
+
+
+async def test_graceful_members_fail_nothing_they_have_not_looked_at(bench: Bench) -> None:
+    """What a member has not looked at when it leaves is not counted against the limit."""
+    bench.publish(1, 2)
+    for _ in range(3):
+        asker = Asker(bench)
+        member = await asker.join(terms={"deliveries": 1})
+        assert len(await asker.take(member)) == 2
+        await asker.ask("/leave", {"member": member, "seen": []})
+        assert await asker.take(member) is None
+    assert (await bench.row())["counters"]["dead_total"] == 0
+
+
+async def test_terms_of_a_consumer_that_is_there(bench: Bench) -> None:
+    """Other prefixes, or another key, are another consumer; other times are agreed on."""
+    asker = Asker(bench)
+    await asker.join("c", "/a")
+    status, text = await asker.ask("/join", {"name": "c", "terms": {"prefixes": ["/b"]}})
+    assert status is Status.FAILED
+    assert "remove it first" in text
+    await asker.join("c", "/a", terms={"redeliver_s": 5.0})
+    assert bench.journal.consumers.statistics().each[0].members == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"name": "c"}, "there is no consumer 'c'"),
+        ({"name": "a/b", "terms": {"prefixes": ["/"]}}, "a consumer's name has"),
+        ({"name": "c", "terms": {"prefixes": []}}, "terms: expected a map like prefixes"),
+        ({"name": "c", "terms": {"prefixes": ["\x00"]}}, "control character"),
+        ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "$hub/x"}}, "hub's own"),
+        ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "/dead"}}, "would get them itself"),
+        (5, "expected a map like name"),
+    ],
+)
+async def test_refused(bench: Bench, value: Any, text: str) -> None:
+    """What makes no sense is refused with a reason."""
+    status, reason = await Asker(bench).ask("/join", value)
+    assert status is Status.FAILED
+    assert text in reason
+
+
+async def test_limit_of_consumers(path: Path) -> None:
+    """One more than `journal.consumers` is refused; one that is removed makes room."""
+    bench = Bench(path, consumers=1)
+    asker = Asker(bench)
+    member = await asker.join("c")
+    status, text = await asker.ask("/join", {"name": "d", "terms": {"prefixes": ["/"]}})
+    assert status is Status.FAILED
+    assert "journal.consumers" in text
+    waiting = asyncio.ensure_future(asker.take(member))
+    await asyncio.sleep(0)
+    assert await asker.ask("/remove", {"name": "c"}) is True
+    status, text = await waiting
+    assert "was removed" in text
+    assert await asker.ask("/remove", {"name": "c"}) is False
+    await asker.join("d")
+    await bench.journal.stop()
+    again = Bench(path)
+    assert [one.name for one in again.journal.consumers.statistics().each] == ["d"]
+    await again.journal.stop()
+
+
+async def test_a_slow_member_bounds_what_is_read(path: Path) -> None:
+    """No more is held for a consumer than its limits, however much is recorded; then it goes on."""
+    bench = Bench(path, consumer_messages=10)
+    asker = Asker(bench)
+    member = await asker.join(messages=1_000)
+    bench.publish(*range(100))
+    got: list[int] = []
+    while len(got) < 100:
+        rows = await asker.take(member)
+        assert (await bench.row())["held"] <= 10
+        got += [value for _, value in rows]
+        await asker.done(member, *(offset for offset, _ in rows))
+    assert got == list(range(100))
+    await eventually(lambda: bench.journal.consumers.statistics().each[0].held == 0)
+    await eventually(lambda: bench.turn.core.memory.accounts["consumers"].size_bytes == 0)
+    await bench.journal.stop()
+
+
+async def test_another_journal_makes_all_begin_anew(path: Path) -> None:
+    """Positions in a journal that is not there any more mean nothing."""
+    bench = Bench(path)
+    await Asker(bench).join()
+    await bench.journal.stop()
+    await asyncio.to_thread(path.unlink)
+    again = Bench(path)
+    assert again.journal.consumers.statistics().each == []
+    await again.journal.stop()
+
+
+_POLICY = read_policy(
+    {
+        "roles": {
+            "reader": {"journal": ["/app"], "publish": ["/dead"]},
+            "stranger": {"subscribe": ["/app"]},
+        },
+        "users": {"alice": ["reader"], "bob": ["reader"], "eve": ["stranger"]},
+    },
+    "policy.toml",
+)
+
+
+async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
+    """Consuming asks for `journal`, and for `publish` of dead letters; each user has consumers of his own."""
+    bench.turn.core.authority.adopt(_POLICY)
+    bench.publish(1, topic="/app/x")
+    alice, bob, eve = (Asker(bench, _POLICY.rights(name)) for name in ("alice", "bob", "eve"))
+    for asker, terms in ((eve, {"prefixes": ["/app/"]}), (alice, {"prefixes": ["/"]})):
+        status, text = await asker.ask("/join", {"name": "c", "terms": terms})
+        assert status is Status.NOT_ALLOWED
+        assert "journal" in text
+    terms = {"prefixes": ["/app/"], "dead_letters": "/other"}
+    status, text = await alice.ask("/join", {"name": "c", "terms": terms})
+    assert (status, "publish" in text) == (Status.NOT_ALLOWED, True)
+    a, b = await alice.join("c", "/app/"), await bob.join("c", "/app/")
+    assert await alice.take(a) == await bob.take(b) == [(0, 1)]
+    names = [one.name for one in bench.journal.consumers.statistics().each]
+    assert names == ["alice/c", "bob/c"]
+    assert await bob.ask("/remove", {"name": "alice/c"}) == (Status.FAILED, ANY)
+
+
+async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
+    """Rights that are taken away end a membership, also while it waits; what it had is for others."""
+    bench.turn.core.authority.adopt(_POLICY)
+    alice = Asker(bench, _POLICY.rights("alice"))
+    member = await alice.join("c", "/app/")
+    waiting = asyncio.ensure_future(alice.take(member))
+    await asyncio.sleep(0)
+    alice.handler.rights = _POLICY.rights("eve")
+    bench.publish(1, topic="/app/x")
+    status, text = await waiting
+    assert (status, "not granted any more" in text) == (Status.NOT_ALLOWED, True)
+    await eventually(lambda: bench.journal.consumers.statistics().each[0].members == 0)
+
+
+async def test_asking_needs_no_grant_of_its_own(bench: Bench) -> None:
+    """Whoever may read the journal need not be granted requests to the hub; the list is for whom that is granted."""
+    requests = bench.turn.core.requests
+    assert requests.hub_services.judges_itself(b"$hub/consumers/join")
+    assert not requests.hub_services.judges_itself(b"$hub/consumers")
+    assert not requests.hub_services.judges_itself(b"$hub/who")
