@@ -30,6 +30,8 @@ from hub.overflow import Overflow
 from peers.client.callback import CallbackSubscription
 from peers.client.client import Client
 from peers.client.connecting import connect
+from peers.client.consumed import ConsumedMessage
+from peers.client.consumer_stream import ConsumerStream
 from peers.client.exchange import ClientStatistics
 from peers.client.known_names import KnownName
 from peers.client.service import Service, ServiceRequest
@@ -51,6 +53,8 @@ __all__ = [
     "ClientStatistics",
     "ClosedError",
     "ConnectionLostError",
+    "ConsumedMessage",
+    "ConsumerStream",
     "GoneError",
     "Hello",
     "HubError",

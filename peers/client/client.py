@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from hub.batch import Message
 from hub.errors import (
@@ -30,6 +30,7 @@ from hub.names.grammar import check_name
 from hub.tags.rule import check_rule
 from peers.client.answering import Batches, Each
 from peers.client.callback import CallbackSubscription
+from peers.client.consumer_stream import PREFETCH, ConsumerStream, ConsumerTerms
 from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.follower import Follower, Start
 from peers.client.history import History, time_us
@@ -412,6 +413,54 @@ class Client:
             hub=hub,
             on_bad=self._reports.bad,
         )
+
+    def consume(  # noqa: PLR0913 -- one for each thing that can be said of a consumer
+        self,
+        name: str,
+        *prefixes: str,
+        from_offset: int | None = None,
+        key: Literal["topic", "all", "none"] | None = None,
+        redeliver_s: float | None = None,
+        deliveries: int | None = None,
+        dead_letters: str | None = None,
+        prefetch: int = PREFETCH,
+    ) -> ConsumerStream:
+        """Consume recorded messages, each at least once: `async with client.consume("orders", "/app/") as messages`.
+
+        The hub that is connected keeps the consumer, under its name, until it is removed: whoever consumes under that
+        name later goes on where this ended. Clients that do so at the same time share the messages. Each message is to
+        be acknowledged (`await message.ack()`), or is delivered again. What is left out is as it is, or as it is by
+        default for a new consumer. See docs/consumers.md.
+
+        Args:
+            name: 1 to 128 letters, digits, `_`, `.`, `:`, `-`.
+            prefixes: Of the topics. Without any there must be such a consumer.
+            from_offset: Where a new consumer begins; without it, with what is recorded from then on.
+            key: Which messages keep their order, and are with one client at a time: those of one topic, all, or none.
+            redeliver_s: How long a message may take to be acknowledged (30 s).
+            deliveries: How often a message may fail before it is given up (0: as often as it takes).
+            dead_letters: Topic under which messages that were given up are published (empty: nowhere).
+            prefetch: How many messages this client has at most that are not acknowledged.
+
+        Raises:
+            UsageError: Terms, and no prefixes that they are for.
+        """
+        wishes = {"key": key, "redeliver_s": redeliver_s, "deliveries": deliveries, "dead_letters": dead_letters}
+        said = {wish: value for wish, value in wishes.items() if value is not None}
+        if said and not prefixes:
+            raise UsageError("consume: terms are for a consumer with prefixes; give these, too")
+        terms = ConsumerTerms(name, prefixes, from_offset, prefetch, said)
+        timeout_s = self._exchange.settings.close_timeout_s
+        return ConsumerStream(self._requests, self._reports, terms, lambda: self.ended, timeout_s)
+
+    async def remove_consumer(self, name: str) -> bool:
+        """Have the hub forget a named consumer; return whether there was one. Who shares it gets nothing more.
+
+        Raises:
+            RequestError, ClosedError, PeerError: As `request`.
+        """
+        removed: bool = await self.request("$hub/consumers/remove", {"name": name})
+        return removed
 
     async def journal(self, *, hub: str = "") -> JournalState:
         """Ask how far the hub's journal reaches, or that of another hub of the mesh, by its name or id.

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import peers.client
-from peers.client import CallbackSubscription, Client, MessageStream, Service, ServiceName, blocking
+from peers.client import CallbackSubscription, Client, ConsumerStream, MessageStream, Service, ServiceName, blocking
 from peers.client.blocking import (
     BlockingClient,
+    BlockingConsumerStream,
     BlockingHistory,
     BlockingService,
     BlockingServiceName,
@@ -27,6 +28,7 @@ TWINS = [
     (Service, BlockingService),
     (ServiceName, BlockingServiceName),
     (History, BlockingHistory),
+    (ConsumerStream, BlockingConsumerStream),
 ]
 
 ASYNCIO_ALONE = {

@@ -14,18 +14,20 @@ import hub
 import peers.client
 import peers.embedding
 import pyspark_hub
-from peers.client import CallbackSubscription, Client, MessageStream, Service, ServiceName, blocking
+from peers.client import CallbackSubscription, Client, ConsumerStream, MessageStream, Service, ServiceName, blocking
 from peers.client.history import History
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in (
-    "clients", "requests", "names-and-labels", "journal", "shared-memory", "embedding", "spark",
+    "clients", "requests", "names-and-labels", "journal", "consumers", "shared-memory", "embedding", "spark",
 ))  # fmt: skip
 
 SURFACES = {
     hub: ["__version__"],
     blocking: [
         "BlockingClient",
+        "BlockingConsumedMessage",
+        "BlockingConsumerStream",
         "BlockingHistory",
         "BlockingService",
         "BlockingServiceName",
@@ -42,11 +44,11 @@ Those of `peers.client` are in test_documentation.py, those of the classes below
 
 CLASSES: dict[type, set[str]] = {
     Client: {
-        "abort", "allocate", "allocate_nowait", "claim", "close", "commit", "drain", "dropped_messages", "ended", "hub",
-        "journal", "names", "publish", "publish_confirmed", "publish_nowait", "publish_packed", "publish_packed_nowait",
-        "read", "request", "request_many", "request_nowait", "request_packed", "request_packed_nowait", "serve",
-        "serve_batches", "stage", "statistics", "subscribe", "subscribe_callback", "subscribe_name", "subscribe_rule",
-        "wait_closed",
+        "abort", "allocate", "allocate_nowait", "claim", "close", "commit", "consume", "drain", "dropped_messages",
+        "ended", "hub", "journal", "names", "publish", "publish_confirmed", "publish_nowait", "publish_packed",
+        "publish_packed_nowait", "read", "remove_consumer", "request", "request_many", "request_nowait",
+        "request_packed", "request_packed_nowait", "serve", "serve_batches", "stage", "statistics", "subscribe",
+        "subscribe_callback", "subscribe_name", "subscribe_rule", "wait_closed",
     },
     MessageStream: {
         "batch", "batch_nowait", "breaks", "buffered_bytes", "close", "close_nowait", "ended", "live", "lost_messages",
@@ -56,6 +58,7 @@ CLASSES: dict[type, set[str]] = {
     Service: {"close", "failures", "open", "prefixes", "requests", "running"},
     ServiceName: {"labels", "name", "owned", "queue", "reason", "relabel", "release", "wait_lost", "wait_owned"},
     History: {"blocks", "next", "pieces"},
+    ConsumerStream: {"ack", "ack_up_to", "batch", "close", "ended", "late_acks", "name", "open", "receive"},
 }  # fmt: skip
 """What programs may use of each class; the same holds for the blocking ones, see test_signatures.py."""
 

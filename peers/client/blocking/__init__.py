@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from peers.client.blocking.client import BlockingClient
+from peers.client.blocking.consumer_stream import BlockingConsumedMessage, BlockingConsumerStream
 from peers.client.blocking.history import BlockingHistory
 from peers.client.blocking.service import BlockingService
 from peers.client.blocking.service_name import BlockingServiceName
@@ -29,6 +30,8 @@ from peers.client.settings import ClientSettings, Options
 
 __all__ = [
     "BlockingClient",
+    "BlockingConsumedMessage",
+    "BlockingConsumerStream",
     "BlockingHistory",
     "BlockingService",
     "BlockingServiceName",

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from hub.batch import Message
+from peers.client.blocking.consumer_stream import BlockingConsumerStream
 from peers.client.blocking.history import BlockingHistory
 from peers.client.blocking.loop_thread import LoopThread
 from peers.client.blocking.service import BlockingService
@@ -29,6 +30,7 @@ from peers.client.blocking.service_name import BlockingServiceName
 from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
 from peers.client.client import Client
+from peers.client.consumer_stream import PREFETCH, ConsumerStream
 from peers.client.dial import Destination
 from peers.client.exchange import ClientStatistics
 from peers.client.journal import Committed, JournalState
@@ -368,6 +370,43 @@ class BlockingClient:
             *prefixes, start=start, end=end, start_time=start_time, piece_bytes=piece_bytes, hub=hub
         )
         return BlockingHistory(self._thread.call, history, self._thread.report_bad, timeout_s)
+
+    def consume(  # noqa: PLR0913 -- as the asyncio client's
+        self,
+        name: str,
+        *prefixes: str,
+        from_offset: int | None = None,
+        key: Literal["topic", "all", "none"] | None = None,
+        redeliver_s: float | None = None,
+        deliveries: int | None = None,
+        dead_letters: str | None = None,
+        prefetch: int = PREFETCH,
+    ) -> BlockingConsumerStream:
+        """Consume recorded messages, as `Client.consume`, for `with client.consume("orders", "/app/") as messages`.
+
+        Raises:
+            UsageError: Terms, and no prefixes that they are for.
+        """
+        make = partial(
+            self._client.consume,
+            name,
+            *prefixes,
+            from_offset=from_offset,
+            key=key,
+            redeliver_s=redeliver_s,
+            deliveries=deliveries,
+            dead_letters=dead_letters,
+            prefetch=prefetch,
+        )
+
+        async def made() -> ConsumerStream:
+            return make()
+
+        return BlockingConsumerStream(self._thread.call, self._thread.call(made()))
+
+    def remove_consumer(self, name: str, *, timeout_s: float | None = None) -> bool:
+        """Have the hub forget a named consumer, as `Client.remove_consumer`; return whether there was one."""
+        return self._thread.call(self._client.remove_consumer(name), timeout_s)
 
     def journal(self, *, hub: str = "", timeout_s: float | None = None) -> JournalState:
         """Ask how far the hub's journal reaches, or that of another hub of the mesh, by its name or id.

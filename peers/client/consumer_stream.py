@@ -1,0 +1,328 @@
+"""`ConsumerStream`: messages of a named consumer, which the hub keeps, for as long as this client shares it.
+
+```
+open ─▶ join ─▶ take ─▶ messages ─▶ the program ─ ack ─▶ one request at a time, of all that were acknowledged meanwhile
+          ▲       │ connection lost, hub restarted: what was not handed out is forgotten, as it is delivered again
+          └───────┘
+```
+
+Owner: whoever has made it. Invariants: at most one `take` and one `acknowledge` are on their way; a message that was
+not acknowledged is delivered again, here or to another client of the consumer. Bound: the hub gives no more than
+`prefetch` messages and 4 MiB that are not acknowledged. Cost: about 3 µs a message, and a request for each piece.
+
+Not here: who gets what (`hub.consumers` at the hub).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from hub.errors import (
+    CloseCode,
+    ClosedError,
+    ConnectionLostError,
+    HubError,
+    InternalError,
+    NoResponderError,
+    RejectedError,
+    RequestOverflowError,
+    RequestTimeoutError,
+    RequestTooBigError,
+)
+from peers.client.consumed import ConsumedMessage
+from peers.client.reports import Reports
+from peers.client.requests import Requests
+from peers.client.values import BadMessage, decode_body, encode_value
+
+__all__ = ["PREFETCH", "ConsumerStream", "ConsumerTerms"]
+
+PREFETCH = 256
+"""Default of how many messages a client has that are not acknowledged."""
+
+_SERVICE = "$hub/consumers/"
+
+_WAIT_MS = 20_000
+"""How long the hub waits for messages before it is asked again."""
+
+_ANSWER_S = 60.0
+"""How long an answer may take, seconds; without a connection it is asked again."""
+
+_BUSY_S = 0.01
+"""How long it waits where the hub was asked too much at once."""
+
+
+class ConsumerTerms(NamedTuple):
+    """What a program says of a consumer."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    start: int | None
+    prefetch: int
+    wishes: dict[str, Any]
+    """Those of `hub.consumers.terms.Terms`, but for the prefixes."""
+
+
+class ConsumerStream:
+    """Messages of a named consumer, each to be acknowledged. Made by `Client.consume`.
+
+    Args:
+        requests: The asking side of the client.
+        reports: Is told of values that cannot be read.
+        terms: What is consumed.
+        ended: Says whether the client does nothing more.
+        close_timeout_s: How long closing may take, seconds.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        reports: Reports,
+        terms: ConsumerTerms,
+        ended: Callable[[], bool],
+        close_timeout_s: float,
+    ) -> None:
+        self._requests = requests
+        self._reports = reports
+        self._terms = terms
+        self._client_ended = ended
+        self._close_timeout_s = close_timeout_s
+        self._loop = asyncio.get_running_loop()
+        # What the hub calls this membership by; 0 while there is none.
+        self._member = 0
+        # Counts memberships: what came in an older one cannot be acknowledged any more.
+        self._session = 0
+        # What has come and was not handed out.
+        self._ready: deque[ConsumedMessage] = deque()
+        # What was handed out and not acknowledged, by offset.
+        self._seen: dict[int, ConsumedMessage] = {}
+        # Offsets that the hub was not told of yet.
+        self._acks: list[int] = []
+        # Tells the hub of them; None while there are none.
+        self._telling: asyncio.Task[None] | None = None
+        # Joins and takes; None before `open`.
+        self._task: asyncio.Task[None] | None = None
+        # Set when something is ready, and when nothing more comes.
+        self._news = asyncio.Event()
+        # Why nothing more comes; None while more may.
+        self._end: HubError | None = None
+        self.name = terms.name
+        """What the consumer is called."""
+        self.late_acks = 0
+        """How many messages were acknowledged too late to count: they were delivered again."""
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumedMessage:
+        try:
+            return await self.receive()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes, and all is read."""
+        return self._end is not None and not self._ready
+
+    # For programs.
+
+    async def open(self) -> None:
+        """Become a member; a consumer of that name is made if there is none. It does no harm if that was done.
+
+        Raises:
+            RejectedError: The hub keeps no consumers: it records nothing itself.
+            RequestFailedError: It refuses; the text says why: another consumer has this name, or there are too many.
+            NotAllowedError: This client may not read the journal there.
+            ClosedError, PeerError: The client is closed, or has ended with an error.
+        """
+        if self._task is not None or self._end is not None:
+            return
+        await self._join(self._joining())
+        self._task = self._loop.create_task(self._run(), name=f"consume {self.name}")
+
+    async def receive(self) -> ConsumedMessage:
+        """Return the oldest message, waiting for one.
+
+        Raises:
+            ClosedError: None will come: the stream or the client is closed.
+            HubError: The same, as something else has happened; the consumer was removed, for example.
+        """
+        await self._wait()
+        return self._hand_out()
+
+    async def batch(self) -> list[ConsumedMessage]:
+        """Return all messages that are there, waiting for one; an empty list once the stream is closed."""
+        try:
+            await self._wait()
+        except ClosedError:
+            return []
+        return [self._hand_out() for _ in range(len(self._ready))]
+
+    async def ack(self, *messages: ConsumedMessage) -> None:
+        """Say that the program is done with messages, so that they are not delivered again.
+
+        It does not wait for the hub: an acknowledgement that is lost with a connection means that the message comes
+        again. Closing the stream waits for all of them.
+        """
+        for message in messages:
+            if message.session != self._session or self._seen.pop(message.offset, None) is None:
+                self.late_acks += message.session != self._session
+                continue
+            self._acks.append(message.offset)
+        if self._acks and self._telling is None:
+            self._telling = self._loop.create_task(self._tell())
+
+    async def ack_up_to(self, message: ConsumedMessage) -> None:
+        """Acknowledge a message, and all that were handed out before it."""
+        await self.ack(*[each for offset, each in self._seen.items() if offset <= message.offset])
+
+    async def close(self) -> None:
+        """Tell the hub what was acknowledged, and be no member any more; what was not is for others, at once."""
+        if self._end is None:
+            self._finish(ClosedError("the stream is closed"))
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        self._ready.clear()
+        with suppress(HubError, TimeoutError):
+            async with asyncio.timeout(self._close_timeout_s):
+                while self._telling is not None:
+                    await asyncio.wait([self._telling])
+                if self._member:
+                    member, self._member = self._member, 0
+                    await self._ask("leave", {"member": member, "seen": list(self._seen)})
+
+    # The way.
+
+    async def _wait(self) -> None:
+        if self._task is None and self._end is None:
+            await self.open()
+        while not self._ready:
+            if self._end is not None:
+                raise self._end.with_traceback(None)
+            self._news.clear()
+            await self._news.wait()
+
+    def _hand_out(self) -> ConsumedMessage:
+        message = self._ready.popleft()
+        self._seen[message.offset] = message
+        return message
+
+    def _joining(self) -> dict[str, Any]:
+        terms = self._terms
+        agreed = {"prefixes": terms.prefixes, **terms.wishes} if terms.prefixes else None
+        return {"name": terms.name, "terms": agreed, "start": terms.start, "messages": terms.prefetch}
+
+    async def _join(self, joining: dict[str, Any]) -> None:
+        self._session += 1
+        self._member = 0
+        self._ready.clear()
+        self._seen.clear()
+        self._acks.clear()
+        joined = await self._ask("join", joining)
+        self._member = joined["member"]
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._receive()
+                # It must be there: one that was removed, or lost with the hub's disk, is not to begin anew unseen.
+                await self._again()
+        except HubError as error:
+            self._finish(error)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, who reads the stream must not wait for ever
+            self._finish(InternalError(f"a bug of the client, please report it: {error!r}"))
+
+    async def _again(self) -> None:
+        """Become a member again."""
+        while True:
+            try:
+                await self._join({**self._joining(), "terms": None})
+            except (ConnectionLostError, RequestTimeoutError):
+                if self._client_ended():
+                    raise
+            else:
+                return
+
+    async def _receive(self) -> None:
+        """Take messages for as long as this is a member."""
+        while True:
+            try:
+                rows = await self._ask("take", {"member": self._member, "wait_ms": _WAIT_MS})
+            except RequestTooBigError as error:  # it comes again, and fails, until it is given up
+                self._reports.tell(RejectedError(CloseCode.TOO_BIG, f"consumer {self.name}: {error}"))
+                continue
+            except (ConnectionLostError, RequestTimeoutError):
+                if self._client_ended():
+                    raise
+                return
+            if rows is None:
+                return
+            for row in rows:
+                await self._take(*row)
+            if self._ready:
+                self._news.set()
+
+    async def _take(  # noqa: PLR0913, PLR0917 -- as the hub says it
+        self, offset: int, time_us: int, deliveries: int, topic: str, encoding: int, body: bytes
+    ) -> None:
+        session = self._session
+        try:
+            value = decode_body(encoding, body)
+        except ValueError as error:
+            self._reports.bad(BadMessage(topic, body, 1, str(error)))
+            unread = ConsumedMessage.of(topic, None, offset, time_us, deliveries, session, self.ack)
+            self._seen[offset] = unread  # nobody can do anything with it, now or later
+            await self.ack(unread)
+        else:
+            self._ready.append(ConsumedMessage.of(topic, value, offset, time_us, deliveries, session, self.ack))
+
+    async def _tell(self) -> None:
+        """Tell the hub of what was acknowledged, all that comes meanwhile together."""
+        try:
+            while self._acks and self._member:
+                offsets, self._acks = self._acks, []
+                await self._ask("acknowledge", {"member": self._member, "offsets": offsets})
+        except HubError:
+            pass  # what the hub was not told of comes again
+        finally:
+            self._telling = None
+
+    async def _ask(self, what: str, value: Any) -> Any:
+        """Ask the hub itself, again where it was asked too much at once.
+
+        Raises:
+            RejectedError: It keeps no consumers.
+            RequestError, ClosedError, PeerError: As `Requests.ask`.
+        """
+        packed = encode_value(value)
+        while True:
+            try:
+                return await self._requests.ask(_SERVICE + what, packed, _ANSWER_S)
+            except RequestOverflowError:
+                await asyncio.sleep(_BUSY_S)
+            except NoResponderError as error:
+                text = "the hub that is connected keeps no consumers: it records nothing itself (journal.path)"
+                raise RejectedError(CloseCode.NOT_ALLOWED, text) from error
+
+    def _finish(self, error: HubError) -> None:
+        if self._end is None:
+            self._end = error
+        self._news.set()

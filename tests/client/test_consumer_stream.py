@@ -1,0 +1,293 @@
+"""A consumer that the hub keeps, as programs have it: at least once, in order, over lost connections and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import ClosedError, RejectedError, RequestFailedError, UsageError
+from peers.client import Client, ConsumedMessage, ConsumerStream, connect
+from peers.client.blocking import connect as connect_blocking
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from peers.transport.backoff import Backoff
+from tests.hubs.eventually import eventually
+
+FAST = Backoff(base_s=0.001, cap_s=0.01)
+
+
+class Place:
+    """A hub with a journal, which can be stopped and started again at the same place."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._listen = f"unix://{path}/hub.sock"
+        self.daemon: Daemon
+
+    async def start(self) -> None:
+        """Start, with what the disk has."""
+        loaded = load({"listen": [self._listen], "journal": {"path": str(self._path / "hub.db")}}, {})
+        self.daemon = Daemon(loaded, "test hub")
+        await self.daemon.start()
+
+    async def stop(self) -> None:
+        """Stop in order."""
+        await self.daemon.stop(asyncio.get_running_loop().time())
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._listen
+
+    def cut(self) -> None:
+        """Lose all connections without a word."""
+        for connection in list(self.daemon.node.connections):
+            connection.abort()
+
+    def stands(self) -> Any:
+        """How its one consumer stands."""
+        statistics = self.daemon.node.journal.statistics()
+        assert statistics is not None
+        (one,) = statistics.consumers.each
+        return one
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    """A hub with a journal of everything."""
+    place = Place(tmp_path)
+    await place.start()
+    yield place
+    await place.stop()
+
+
+async def values(stream: ConsumerStream, count: int, *, acknowledged: bool = True) -> list[Any]:
+    """Take so many messages."""
+    found = []
+    while len(found) < count:
+        message = await stream.receive()
+        found.append(message.value)
+        if acknowledged:
+            await message.ack()
+    return found
+
+
+async def fill(client: Client, *numbers: int, topic: str = "/a") -> None:
+    """Publish numbers, and wait until they are recorded."""
+    await asyncio.gather(*(client.publish_confirmed(topic, number) for number in numbers))
+
+
+async def test_what_is_recorded_comes_with_its_place(place: Place) -> None:
+    """A message is a pair of topic and value, and knows its offset, its time, and how often it was delivered."""
+    async with connect(place.url) as client, client.consume("c", "/a") as stream:
+        await fill(client, 1)
+        message = await stream.receive()
+        assert isinstance(message, ConsumedMessage)
+        assert tuple(message) == ("/a", 1)
+        assert (message.offset, message.deliveries, message.time_us > 0) == (0, 1, True)
+        await message.ack()
+        await eventually(lambda: place.stands().position == 1)
+
+
+async def test_iterating_opens_the_stream(place: Place) -> None:
+    """`async for` alone is enough; closing the stream ends it."""
+    async with connect(place.url) as client:
+        await fill(client, *range(3))
+        stream = client.consume("c", "/", from_offset=0)
+        found = []
+        async for message in stream:
+            found.append(message.value)
+            await message.ack()
+            if message.value == 2:
+                await stream.close()
+        assert found == [0, 1, 2]
+        assert stream.ended
+
+
+async def test_goes_on_where_it_was_and_gives_again_what_was_not_acknowledged(place: Place) -> None:
+    """A later client with the same name gets what the first one has left, and needs no prefixes for that."""
+    async with connect(place.url) as client:
+        await fill(client, *range(6))
+        async with client.consume("c", "/a", from_offset=0) as stream:
+            messages = [await stream.receive() for _ in range(4)]
+            await stream.ack(messages[0], messages[2])
+        async with client.consume("c") as stream:
+            assert await values(stream, 4) == [1, 3, 4, 5]
+
+
+async def test_all_up_to_here(place: Place) -> None:
+    """One call acknowledges a message and all before it."""
+    async with connect(place.url) as client:
+        await fill(client, *range(5))
+        async with client.consume("c", "/a", from_offset=0) as stream:
+            messages = [await stream.receive() for _ in range(4)]
+            await stream.ack_up_to(messages[2])
+        assert place.stands().position == 3
+
+
+async def test_batches(place: Place) -> None:
+    """A batch is all that is there; an empty one says that the stream is closed."""
+    async with connect(place.url) as client:
+        await fill(client, *range(100))
+        stream = client.consume("c", "/a", from_offset=0)
+        found: list[int] = []
+        while len(found) < 100:
+            batch = await stream.batch()
+            found += [message.value for message in batch]
+            await stream.ack(*batch)
+        assert found == list(range(100))
+        await stream.close()
+        assert await stream.batch() == []
+        with pytest.raises(ClosedError):
+            await stream.receive()
+
+
+async def test_over_lost_connections_and_a_restart(place: Place) -> None:
+    """Every message comes at least once, in order, whatever becomes of connections and of the hub."""
+    async with connect(place.url, backoff=FAST) as client, connect(place.url, backoff=FAST) as publisher:
+        stream = client.consume("c", "/a", from_offset=0)
+        await stream.open()
+        await fill(publisher, *range(10))
+        got = await values(stream, 5)
+        place.cut()
+        await eventually(lambda: place.stands().members == 1)
+        got += await values(stream, 3)
+        await place.stop()
+        await place.start()
+        while got[-1] != 9:
+            got += await values(stream, 1)
+        assert sorted(set(got)) == list(range(10))
+        first = [got.index(number) for number in range(10)]
+        assert first == sorted(first)
+        await stream.close()
+        assert place.stands().held == 0
+
+
+async def test_two_clients_share(place: Place) -> None:
+    """Each message goes to one of them, and those of one topic in order to one at a time."""
+    async with connect(place.url) as one, connect(place.url) as other:
+        for number in range(100):
+            one.publish_nowait(f"/a/{number % 5}", number)
+        got: dict[str, list[int]] = {}
+
+        async def work(client: Client) -> None:
+            async with client.consume("c", "/a", from_offset=0, prefetch=3) as stream:
+                async for message in stream:
+                    got.setdefault(message.topic, []).append(message.value)
+                    await asyncio.sleep(0)
+                    await message.ack()
+
+        tasks = [asyncio.create_task(work(client)) for client in (one, other)]
+        await eventually(lambda: sum(map(len, got.values())) == 100)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert got == {f"/a/{rest}": list(range(rest, 100, 5)) for rest in range(5)}
+
+
+async def test_dead_letters(place: Place) -> None:
+    """A message that fails too often is told elsewhere; one that nobody has looked at never fails."""
+    async with connect(place.url) as client:
+        await fill(client, 7, 8)
+        for _ in range(2):
+            async with client.consume("c", "/a", from_offset=0, deliveries=2, dead_letters="/dead") as stream:
+                assert await values(stream, 1, acknowledged=False) == [7]
+        async with client.consume("c") as stream:
+            assert await values(stream, 1) == [8]
+        async for record in client.read("/dead"):
+            assert (record.value["offset"], record.value["value"], record.value["failures"]) == (0, 7, 2)
+
+
+async def test_terms_that_are_left_out_stay_as_they_are(place: Place) -> None:
+    """Whoever comes later need not know what was agreed on."""
+    async with connect(place.url) as client:
+        async with client.consume("c", "/a", redeliver_s=5.0, key="none"):
+            pass
+        async with client.consume("c", "/a", deliveries=3):
+            (served,) = place.daemon.node.journal.consumers._served.values()  # type: ignore[attr-defined]
+            terms = served.consumer.terms
+            assert (terms.redeliver_s, terms.key, terms.deliveries) == (5.0, "none", 3)
+
+
+async def test_a_consumer_that_is_removed_ends_its_streams(place: Place) -> None:
+    """It does not begin anew by itself: the program is told."""
+    async with connect(place.url) as client:
+        stream = client.consume("c", "/a")
+        await stream.open()
+        assert await client.remove_consumer("c")
+        with pytest.raises(RequestFailedError, match=r"was removed|there is no consumer"):
+            await stream.receive()
+        assert not await client.remove_consumer("c")
+        await stream.close()
+        with pytest.raises(RequestFailedError, match="there is no consumer"):
+            await client.consume("c").open()
+
+
+async def test_values_that_cannot_be_read_are_told_and_passed_over(place: Place) -> None:
+    """What is not msgpack would come again for ever: it is reported, and acknowledged."""
+    bad: list[Any] = []
+    async with connect(place.url, on_bad_message=bad.append) as client:
+        await fill(client, 0)
+        client.publish_packed_nowait("/a", b"\xa2\xff\xff")  # text that is no UTF-8
+        await fill(client, 1)
+        async with client.consume("c", "/a", from_offset=1) as stream:
+            assert await values(stream, 1) == [1]
+        assert [each.topic for each in bad] == ["/a"]
+        assert place.stands().position == 3
+
+
+async def test_refused(place: Place, tmp_path: Path) -> None:
+    """Terms without prefixes make no sense; a hub without a journal keeps no consumers."""
+    async with connect(place.url) as client:
+        with pytest.raises(UsageError):
+            client.consume("c", redeliver_s=1.0)
+    daemon = Daemon(load({"listen": [f"unix://{tmp_path}/other.sock"]}, {}), "other")
+    await daemon.start()
+    async with connect(daemon.endpoints[0].location) as client:
+        with pytest.raises(RejectedError, match="keeps no consumers"):
+            await client.consume("c", "/a").open()
+    await daemon.stop(asyncio.get_running_loop().time())
+
+
+async def test_a_client_that_is_closed_ends_its_streams(place: Place) -> None:
+    """Who waits is told."""
+    client = await connect(place.url)
+    stream = client.consume("c", "/a")
+    await stream.open()
+    waiting = asyncio.ensure_future(stream.receive())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClosedError):
+        await waiting
+
+
+async def test_for_threads(place: Place) -> None:
+    """The same calls without await."""
+
+    def work() -> list[Any]:
+        with connect_blocking(place.url) as client:
+            for number in range(10):
+                client.publish_confirmed("/a", number)
+            found = []
+            with client.consume("c", "/a", from_offset=0) as stream:
+                assert stream.name == "c"
+                for message in stream:
+                    found.append((message.offset, message.topic, message.value, message.deliveries))
+                    message.ack()
+                    if message.value == 4:
+                        break
+                while len(found) < 9:
+                    batch = stream.batch(timeout_s=10)
+                    found += [(each.offset, each.topic, each.value, each.deliveries) for each in batch]
+                    stream.ack_up_to(batch[-1])
+            assert stream.ended
+            assert stream.late_acks == 0
+            assert client.remove_consumer("c")
+            return found
+
+    found = await asyncio.to_thread(work)
+    assert found == [(number, "/a", number, 1) for number in range(10)]
