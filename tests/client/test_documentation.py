@@ -125,6 +125,8 @@ def test_names() -> None:
         "ClientStatistics",
         "ClosedError",
         "ConnectionLostError",
+        "ConsumedMessage",
+        "ConsumerStream",
         "GoneError",
         "Hello",
         "HubError",
