@@ -19,6 +19,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -27,7 +28,7 @@ import structlog
 
 from hub.consumers.progress import Progress
 from hub.consumers.terms import Terms
-from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError
+from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 
 __all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
 
@@ -78,7 +79,7 @@ class Positions:
     """The file with the positions.
 
     Args:
-        path: Path of the file, which is made if it is absent.
+        path: Path of the file, which is made with the first consumer.
         journal_id: Id of the journal that the positions are in.
         full_sync: Whether what is written must survive that the machine loses power.
 
@@ -90,8 +91,13 @@ class Positions:
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        self._connection, self.kept = _open(path, journal_id, full_sync=full_sync)
+        self.kept: dict[str, Kept] = {}
         """What was kept when the file was opened."""
+        self._open = partial(_open, path, journal_id, full_sync=full_sync)
+        # None as long as there is no file.
+        self._connection: apsw.Connection | None = None
+        if Path(path).exists():
+            self._connection, self.kept = self._open()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumers")
         # Name → what tells how it stands, None to forget it; emptied by each save.
         self._waiting: dict[str, Callable[[], Kept] | None] = {}
@@ -126,8 +132,8 @@ class Positions:
         error: RejectedError | None = None
         kept = {name: None if describe is None else describe() for name, describe in waiting.items()}
         try:
-            await self._loop.run_in_executor(self._thread, _write, self._connection, kept)
-        except (apsw.Error, OSError) as cause:
+            await self._loop.run_in_executor(self._thread, self._write, kept)
+        except (apsw.Error, OSError, StorageError) as cause:
             error = RejectedError(CloseCode.JOURNAL_FAILED, f"{self._path}: {cause}")
             self.failures_total += 1
             self._waiting = waiting | self._waiting
@@ -137,6 +143,12 @@ class Positions:
             ticket(error)
         if self._waiting and error is None:
             self._plan()
+
+    def _write(self, kept: dict[str, Kept | None]) -> None:
+        """Write, in the thread; the file is made with the first consumer."""
+        if self._connection is None:
+            self._connection, _ = self._open()
+        _write(self._connection, kept)
 
     def retry(self) -> None:
         """Try to write what could not be written; to be called now and then."""
@@ -156,7 +168,8 @@ class Positions:
                 self._timer.cancel()
                 self._begin()
         self._stopped = True
-        await self._loop.run_in_executor(self._thread, self._connection.close)
+        if self._connection is not None:
+            await self._loop.run_in_executor(self._thread, self._connection.close)
         self._thread.shutdown()
 
 
