@@ -19,6 +19,9 @@ app = App(
 app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
 app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
 app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
+app.command(
+    "peers.cli.consume:consume", name="consume", help="Write a named consumer's messages, and acknowledge them."
+)
 app.command("peers.cli.request:request", name="request", help="Ask whoever serves a topic, and show the reply.")
 app.command("peers.cli.serve:serve", name="serve", help="Answer requests with a shell command, or with themselves.")
 app.command("peers.cli.names:names", name="names", help="Which service names a hub knows, and whose they are.")

@@ -4,10 +4,10 @@
 ls ───▶ tallies ┐                                    tables, bar ─▶ terminal
 stat ─▶ tallies ├─▶ reading ─▶ peers.journal.view
 export ▶ forms ─┘                                    target ─▶ file, pipe
-verify ─▶ survey ─▶ the database, row by row
+verify ─▶ survey ─▶ the database, row by row        consumers ─▶ a hub that runs
 ```
 
-All of them only read. Each command is a module, loaded when it is called.
+All of them only read; `consumers` alone asks a hub. Each command is a module, loaded when it is called.
 """
 
 from __future__ import annotations
@@ -20,4 +20,5 @@ app = App(name="journal", help="Look into a journal's file, export its records, 
 app.command("peers.cli.journal.ls:ls", name="ls", help="List the blocks of a journal, or its topics.")
 app.command("peers.cli.journal.stat:stat", name="stat", help="How much a journal holds, from when to when.")
 app.command("peers.cli.journal.export:export", name="export", help="Write records as JSON lines, msgpack or frames.")
+app.command("peers.cli.journal.consumers:consumers", name="consumers", help="How far named consumers are, for admins.")
 app.command("peers.cli.journal.verify:verify", name="verify", help="Read everything and look for damage.")

@@ -1,0 +1,135 @@
+"""`hub consume`: write the messages of a named consumer, each acknowledged once it is written, until Ctrl-C.
+
+```
+hub ─▶ ConsumerStream ─▶ JSON lines ─▶ Output (a thread) ─▶ standard output ─▶ acknowledged
+```
+
+So a program behind a pipe that ends, and is started again, goes on where the last one was: what was written and not
+acknowledged comes again. Owner: one command. Not here: what a consumer is (docs/consumers.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from peers.cli.display import Stop
+from peers.cli.errors import FlagError
+from peers.cli.formats import JsonFormat
+from peers.cli.notices import Notices
+from peers.cli.output import Output
+from peers.cli.ranges import check_count, check_positive
+from peers.cli.texts import counted
+from peers.cli.url import HubFlags
+from peers.client import ConsumedMessage, ConsumerStream, connect
+from peers.client.consumer_stream import PREFETCH
+
+__all__ = ["consume"]
+
+
+def consume(  # noqa: PLR0913 -- one flag each
+    name: Annotated[str, Parameter(help="What the consumer is called.")],
+    /,
+    *prefixes: Annotated[
+        str, Parameter(help="Topics that start with one of these; needed where there is no such consumer yet.")
+    ],
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    from_offset: Annotated[
+        int | None, Parameter(help="Where a new consumer begins; without it, with what is recorded from now on.")
+    ] = None,
+    key: Annotated[
+        Literal["topic", "all", "none"] | None,
+        Parameter(help="Which messages keep their order: those of one topic (default), all, or none."),
+    ] = None,
+    redeliver: Annotated[
+        float | None, Parameter(help="Deliver again what is not acknowledged after so long, seconds (30).")
+    ] = None,
+    deliveries: Annotated[
+        int | None, Parameter(help="Give a message up that has failed so often; 0 for never.")
+    ] = None,
+    dead_letters: Annotated[str | None, Parameter(help="Topic for messages that were given up.")] = None,
+    prefetch: Annotated[int, Parameter(help="Most messages that are here and not acknowledged.")] = PREFETCH,
+    limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
+    remove: Annotated[bool, Parameter(help="Have the hub forget the consumer instead.", negative=())] = False,
+) -> int:
+    """Write recorded messages as JSON lines, each at least once, and acknowledge what was written.
+
+    Exit code 2 if --timeout ends it before --limit is reached.
+    """
+    check_count("--limit", limit)
+    check_count("--prefetch", prefetch)
+    check_positive("--timeout", timeout, "seconds")
+    check_positive("--redeliver", redeliver, "seconds")
+    wishes = {"key": key, "redeliver_s": redeliver, "deliveries": deliveries, "dead_letters": dead_letters}
+    if not prefixes and any(wish is not None for wish in wishes.values()):
+        raise FlagError("give the prefixes of the consumer beside its terms")
+    if remove:
+        return asyncio.run(_remove(name, hub))
+    stop = Stop(limit, timeout)
+
+    async def run() -> int:
+        notices = Notices("consume")
+        async with connect(hub.url, **notices.options(hub)) as client:
+            try:
+                stream = client.consume(
+                    name,
+                    *prefixes,
+                    from_offset=from_offset,
+                    key=key,
+                    redeliver_s=redeliver,
+                    deliveries=deliveries,
+                    dead_letters=dead_letters,
+                    prefetch=prefetch,
+                )
+                async with stream:
+                    return await _write(stream, stop, notices)
+            finally:
+                notices.finish()
+
+    return asyncio.run(run())
+
+
+async def _remove(name: str, hub: HubFlags) -> int:
+    notices = Notices("consume")
+    async with connect(hub.url, **notices.options(hub)) as client:
+        was_there = await client.remove_consumer(name)
+    if not was_there:
+        notices.say(f"there is no consumer {name}")
+    return 0 if was_there else 1
+
+
+async def _write(stream: ConsumerStream, stop: Stop, notices: Notices) -> int:
+    """Write each message on a line, and acknowledge it, until it is time to stop; return the exit code."""
+    task = asyncio.current_task()
+    output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
+    lines = JsonFormat(safe=sys.stdout.isatty())
+    shown = 0
+    try:
+        while stop.limit_messages is None or shown < stop.limit_messages:
+            batch = await _next(stream, stop)
+            if not batch:
+                break
+            await output.write(lines.render(batch))
+            await output.flush()
+            await stream.ack(*batch)
+            shown += len(batch)
+    except asyncio.CancelledError:
+        output.check()  # it may be the output that has cancelled us: then its error says why
+        raise
+    finally:
+        if lines.formless_messages:
+            notices.say(f"{counted(lines.formless_messages, 'message')} not shown: no JSON form")
+    return stop.exit_code(shown)
+
+
+async def _next(stream: ConsumerStream, stop: Stop) -> list[ConsumedMessage]:
+    """Return what is there; with a limit one message, as what is taken and not written would have failed."""
+    try:
+        async with asyncio.timeout(stop.timeout_s):
+            return await stream.batch() if stop.limit_messages is None else [await stream.receive()]
+    except TimeoutError:
+        return []

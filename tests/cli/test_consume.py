@@ -1,0 +1,93 @@
+"""`hub consume`, `hub journal consumers`: a consumer from a shell goes on where the last one was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from peers.client import connect
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from tests.cli.programs import HUB, PATIENCE_S, environment
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> AsyncIterator[str]:
+    """A hub with a journal that holds some messages."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    async with connect(daemon.endpoints[0].location) as client:
+        for number in range(5):
+            await client.publish_confirmed("/a", number)
+    yield daemon.endpoints[0].location
+    await daemon.stop()
+
+
+async def run(url: str, *arguments: str) -> tuple[int, list[bytes], bytes]:
+    """Run a command to its end; return its exit code, its lines, and what it complains of."""
+    process = await asyncio.create_subprocess_exec(
+        *HUB,
+        *arguments,
+        "--url",
+        url,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.splitlines(), err
+
+
+async def test_goes_on_where_it_was(url: str) -> None:
+    """What was written was acknowledged; the second command gets the rest, with offsets and times."""
+    code, lines, err = await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "2")
+    assert (code, err) == (0, b"")
+    assert [json.loads(line)["value"] for line in lines] == [0, 1]
+    code, lines, err = await run(url, "consume", "c", "--timeout", "0.5")
+    rows = [json.loads(line) for line in lines]
+    assert (code, err) == (0, b"")
+    assert [(row["offset"], row["topic"], row["value"]) for row in rows] == [(n, "/a", n) for n in (2, 3, 4)]
+    assert all(row["time"].endswith("Z") for row in rows)
+    code, lines, _ = await run(url, "consume", "c", "--timeout", "0.2", "--limit", "1")
+    assert (code, lines) == (2, [])
+
+
+async def test_list_and_remove(url: str) -> None:
+    """Consumers are listed with their lag, and forgotten."""
+    assert await run(url, "journal", "consumers") == (0, [], b"")
+    await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "2")
+    _, lines, _ = await run(url, "journal", "consumers")
+    assert [line.split() for line in lines] == [
+        b"consumer prefixes members position lag out acknowledged again dead missed".split(),
+        b"c /a 0 2 3 0 2 0 0 0".split(),
+    ]
+    _, lines, _ = await run(url, "journal", "consumers", "--json")
+    (row,) = map(json.loads, lines)
+    assert (row["name"], row["lag"]) == ("c", 3)
+    assert await run(url, "consume", "c", "--remove") == (0, [], b"")
+    code, _, err = await run(url, "consume", "c", "--remove")
+    assert (code, err) == (1, b"hub consume: there is no consumer c\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("consume", "c", "--redeliver", "1"), b"give the prefixes"),
+        (("consume", "c"), b"there is no consumer 'c'"),
+        (("consume", "a/b", "/a"), b"a consumer's name has"),
+    ],
+)
+async def test_refused(url: str, arguments: tuple[str, ...], text: bytes) -> None:
+    """One line says what is wrong."""
+    code, lines, err = await run(url, *arguments)
+    assert code != 0
+    assert lines == []
+    assert text in err
+    assert err.count(b"\n") == 1
