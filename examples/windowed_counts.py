@@ -1,6 +1,6 @@
 """Count messages by topic in windows of ten seconds, on Spark, and publish the counts to the hub they came from.
 
-    hub run --journal journal.db --journal-topics /zeek/,/app/
+    hub run --journal journal --journal-topics /zeek/,/app/
     python examples/windowed_counts.py tcp://127.0.0.1:7400 checkpoint
     hub pub --ndjson zeek-logs.ndjson.gz --topic '/zeek/{_path}' --speed 60
 

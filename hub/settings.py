@@ -437,7 +437,7 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether and how what the hub carries is recorded."""
 
-    path: Annotated[str, _path("File of the journal, made where it is absent; empty records nothing.")] = ""
+    path: Annotated[str, _path("Folder of the journal, made where it is absent; empty records nothing.")] = ""
     of: Annotated[
         str,
         Meta(
@@ -464,11 +464,11 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 32 * _MIB
     keep_bytes: Annotated[
-        int, _between("bytes", 64 * _KIB, 1024 * _TIB, "Size above which the oldest records are deleted.")
+        int, _between("bytes", 64 * _KIB, 1024 * _TIB, "Size of its files above which the oldest are deleted.")
     ] = 64 * _GIB
-    keep_s: Annotated[float, _between("seconds", 1.0, 100 * 366 * 86_400.0, "Age above which records are deleted.")] = (
-        366 * 86_400.0
-    )
+    keep_s: Annotated[
+        float, _between("seconds", 1.0, 100 * 366 * 86_400.0, "Age above which records are deleted, a file at a time.")
+    ] = 366 * 86_400.0
     readers: Annotated[
         int, _between("processes", 1, 64, "Processes that read for clients, each once it is needed.")
     ] = 2

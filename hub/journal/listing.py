@@ -10,9 +10,11 @@ few, else about 1 µs for each, times the logarithm of their depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-__all__ = ["LISTED_LIMIT", "listed_texts", "listing", "merged"]
+from hub.errors import JournalCorruptError
+
+__all__ = ["LISTED_LIMIT", "listed_texts", "listing"]
 
 LISTED_LIMIT = 64
 """Most texts of a listing. A site's logs have about as many topics; 64 of 20 bytes are 1.3 KiB beside 1 MiB."""
@@ -25,14 +27,16 @@ def listing(topics: Iterable[str]) -> bytes:
     return _SEPARATOR.join(sorted(_shortened(set(topics)))).encode()
 
 
-def merged(listings: Sequence[bytes]) -> bytes:
-    """Return one listing for several blocks."""
-    return listing(text for one in listings for text in listed_texts(one))
-
-
 def listed_texts(listed: bytes) -> list[str]:
-    """Return the texts of a listing."""
-    return listed.decode().split(_SEPARATOR)
+    """Return the texts of a listing.
+
+    Raises:
+        JournalCorruptError: It is none.
+    """
+    try:
+        return listed.decode().split(_SEPARATOR)
+    except UnicodeDecodeError as error:
+        raise JournalCorruptError("a listing of topics that is no text") from error
 
 
 def _shortened(texts: set[str]) -> set[str]:

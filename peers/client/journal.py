@@ -38,7 +38,7 @@ class JournalState(NamedTuple):
     """How far a hub's journal reaches."""
 
     id: bytes
-    """Id of the journal, 16 bytes, made with its file."""
+    """Id of the journal, 16 bytes, made with it."""
     first: int
     """The oldest offset that is retained."""
     head: int

@@ -42,7 +42,7 @@ class Hub:
     Args:
         listen: URLs where others reach it, as of `hub run --listen`; it listens nowhere without any.
         peers: URLs of hubs and Zeeks to link with, as of `hub run --peer`.
-        journal: File of its journal; without it nothing is recorded.
+        journal: Folder of its journal; without it nothing is recorded.
         name: A name for people, which logs, statistics and clients tell.
         settings: Other keys of docs/configuration.md, nested as in `hub.toml`: `{"queue": {"messages": 1000}}`.
 

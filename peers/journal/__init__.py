@@ -1,7 +1,7 @@
-"""The journal: what the hub carries, recorded in one file, read back by offset. See docs/journal.md.
+"""The journal: what the hub carries, recorded in a folder of segments, read back by offset. See docs/journal.md.
 
 ```
-core ─▶ Recorder (a handler) ─▶ Writer (thread) ─▶ Store ─▶ SQLite file
-clients ◀─ Readers ◀─ reader processes ◀─ View ◀───────────────┘
+core ─▶ Recorder (a handler) ─▶ Writer (thread) ─▶ Store ─▶ segments
+clients ◀─ Readers ◀─ reader processes ◀─ View ◀─────────────┘
 ```
 """

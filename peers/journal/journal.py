@@ -1,8 +1,8 @@
 """`Journal`: the journal of a hub that records, wired together of its parts.
 
 ```
-connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ file
-            ─ FETCH ─▶ readers (processes) ◀────────────────────────────────────── file
+connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ segments
+            ─ FETCH ─▶ readers (processes) ◀────────────────────────────────────── segments
             ─ STAGE, COMMIT ─▶ staging (loop) ─▶ recorder
             ─ $hub/consumers ─▶ consumers (loop) ─▶ FETCH, as above; positions (thread)
 ```
@@ -46,7 +46,7 @@ _COMMIT_WAIT_S = 1.0
 """How long a FETCH waits at least for what is on its way to the disk, seconds."""
 
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
-"""The largest body that is recorded: SQLite takes a gigabyte at most."""
+"""The largest body that is recorded: lengths in a block have 31 bits, and a reader holds it twice."""
 
 
 class Journal:
@@ -234,7 +234,7 @@ class Journal:
         await asyncio.wait([settled], timeout=_SETTLE_S)
 
     async def stop(self) -> None:
-        """End the readers, write what was taken, and close the file: then all of it stands in that one file."""
+        """End the readers, write what was taken, and close the folder: then all of it stands there."""
         self._staging.finish()
         await self.consumers.stop()
         self._recorder.stop()

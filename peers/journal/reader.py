@@ -1,4 +1,4 @@
-"""A reader process: answers FETCH from the journal's file, so that the hub's event loop need not.
+"""A reader process: answers FETCH from the journal's folder, so that the hub's event loop need not.
 
     python -m peers.journal.reader PATH DESCRIPTOR
 
@@ -6,7 +6,7 @@ It gets FETCH frames on a socket and answers each, in order, with a RECORDS fram
 body of RECORDS is in the form that the order asks for (`peers.journal.forms`). It ends with the socket. A thread in the
 hub's process would be slower, and would slow the hub: two threads that read share one interpreter lock.
 
-Owner: its own process. Cost: a copy from the file, a checksum, and a write.
+Owner: its own process. Cost: a copy from a segment, a checksum, and a write.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def serve(path: str, connection: socket.socket) -> None:
     opened: list[View] = []
 
     def view() -> View:
-        if not opened:  # later, where the file is not there yet
+        if not opened:  # later, where the journal is not there yet
             opened.append(View(path))
         return opened[0]
 
@@ -117,7 +117,7 @@ def _send(connection: socket.socket, parts: list[bytes]) -> None:
 
 
 def main() -> None:
-    """Serve the file and the socket that the arguments name."""
+    """Serve the journal and the socket that the arguments name."""
     path, descriptor = sys.argv[1:]
     os.nice(_NICENESS)
     with socket.socket(fileno=int(descriptor)) as connection:

@@ -9,7 +9,7 @@ connections ◀─ is_behind, wait_room ─┘  ▲         committed ─▶ con
 Offsets are given here, in the order in which the core offers messages, which is the order in which they are written. So
 the place of a message between others is known at once, while it is not yet on the disk.
 
-When the file cannot be written (full disk, damage), messages are routed on and not recorded: those whose publishers
+When the folder cannot be written (full disk, damage), messages are routed on and not recorded: those whose publishers
 asked for confirmation are answered by an error, and all that are missing are counted. Offsets go on without a gap. Each
 failure begins a new epoch: what was submitted before is thrown away by the writer, and counted here.
 
@@ -37,9 +37,9 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError, StorageError
 from hub.events import Event
 from hub.handler import Handler
+from hub.journal.segment.mark import Write
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
-from peers.journal.schema import Write
 from peers.journal.writer import Entry, Probe, Progress
 
 __all__ = ["JOURNAL_TOPIC", "Answer", "Recorder", "RecorderStatistics"]
@@ -76,7 +76,7 @@ class RecorderStatistics(NamedTuple):
     recorded_messages_total: int
     """Messages that were recorded since the hub has started."""
     lost_messages_total: int
-    """Messages that were not recorded, because the file could not be written."""
+    """Messages that were not recorded, because the folder could not be written."""
     waiting_bytes: int
     """How much is on its way to the disk, bytes."""
     pauses_total: int
@@ -125,7 +125,7 @@ class Recorder:
         self._waiting_bytes = 0
         # How many messages were committed since the start.
         self._recorded = 0
-        # How many messages were not recorded, as the file could not be written; a probe that finds some takes them
+        # How many messages were not recorded, as the folder could not be written; a probe that finds some takes them
         # away.
         self._lost = 0
         # How often reading was paused for the journal.
@@ -145,7 +145,7 @@ class Recorder:
         # Set from a failure until a probe has succeeded; None while the journal is written.
         self.error: StorageError | None = None
         self.on_writes: Callable[[list[Write]], None] = _ignore
-        """Is told what writers have committed, as the file has it, when that can be written again."""
+        """Is told what writers have committed, as the folder has it, when that can be written again."""
         self.taken = 0
         """Messages taken since the start: a publisher's connection sees by it whether it feeds the journal."""
         self.is_behind = False

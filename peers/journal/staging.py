@@ -17,8 +17,8 @@ one frame holds, the loop is not kept by it.
 Whoever stages is charged for it, as a user, until it is on the disk or dropped.
 
 Owner: the event loop. Bound: `limit_bytes` over all that is staged or not on the disk yet, with the objects around it,
-and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one transaction
-of the file; subscribers get messages in the order of the journal. Subscribers may see a part of a batch that is not
+and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one commit
+of the folder; subscribers get messages in the order of the journal. Subscribers may see a part of a batch that is not
 recorded in the end, if the hub dies in between: live delivery is at most once, as always.
 """
 
@@ -34,6 +34,7 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.handler import Handler
+from hub.journal.segment.mark import Write
 from hub.memory import STAGED_PARTS
 from hub.policy.policy import Rights
 from hub.quotas.resource import Resource
@@ -42,7 +43,6 @@ from hub.routes import Route
 from hub.stretch import Run, Stretch
 from hub.topics import printable
 from peers.journal.recorder import Recorder
-from peers.journal.schema import Write
 from peers.journal.store import WRITERS_LIMIT
 from peers.wire.records import Commit, Stage
 from peers.wire.scanner import NEED_DATA, SEARCHED, Rejected, Scanner
@@ -182,7 +182,7 @@ class Staging:
         recorder.on_writes = self._take_writes
 
     def _take_writes(self, writes: list[Write]) -> None:
-        """Take what the file says that writers have committed."""
+        """Take what the folder says that writers have committed."""
         self._on_disk = OrderedDict((write.query, write) for write in writes)
         self._writes = OrderedDict(self._on_disk)
 

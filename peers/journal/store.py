@@ -1,52 +1,68 @@
-"""`Store`: the journal's file, open for writing. One process at a time has it.
+"""`Store`: the journal's folder, open for writing. One process at a time has it.
 
 ```
-add(parts) ... commit()   one transaction:  small blocks at the end ──merged once they make a full one──▶ block
-                                            what is too old or too much goes, whole blocks at a time
+add(parts) ... commit()    [block][block][mark]  one append to the newest segment
+                           a segment that is full or old is sealed, and the next one begun
+                           what is too old or too much goes, whole segments at a time
 ```
 
-What one commit brings becomes one block or more, readable at once. Small ones pile up to a tail of at most
-`TAIL_BLOCKS` blocks; when they make a full block together they are replaced by it, so that in the end blocks are large.
-Under load each record is written twice at most; what trickles in by single messages is written again with every
-`TAIL_BLOCKS` commits until it makes half a block.
+What is added becomes blocks, and is written once. It has happened when the mark behind it stands there: what a crash
+leaves without one is cut off when the folder is opened. Only the newest segment is looked at then; the others are
+sealed. Each begins with a mark that says what every writer has committed last, so that nobody need look further back.
 
 Owner: one thread (`peers.journal.writer`). Invariants: a commit is all or nothing, and offsets are dense: what failed
-has taken none; when `commit` has returned, records survive a crash of the process, with `sync="full"` also one of
-the machine.
+has taken none; when `commit` has returned, records survive a crash of the process, with `full_sync` also one of the
+machine.
 
-Not here: when to commit (`peers.journal.writer`), what is merged (`peers.journal.merging`), reading
+Not here: when to commit (`peers.journal.writer`), blocks and entries (`peers.journal.segments.commit`), reading
 (`peers.journal.view`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import pairwise
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import apsw
+from hub.errors import JournalCorruptError, JournalUnavailableError, StorageError
+from hub.journal.segment.header import ID_BYTES, Header
+from hub.journal.segment.mark import Mark, Write
+from peers.journal.segments.active import Active
+from peers.journal.segments.commit import Commit, Parts, footer_of, mark_entry
+from peers.journal.segments.folder import MAKING, Folder, firsts, segment_path, translated
+from peers.journal.segments.opening import newest
+from peers.journal.segments.segment import Segment, latest_us
+from peers.journal.segments.tidying import is_untidy, join
 
-from hub.errors import JournalCorruptError
-from hub.journal.block import Block, pack
-from hub.journal.listing import listing
-from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
-from peers.journal.merging import BLOCK_BYTES, BLOCK_RECORDS, TAIL_BLOCKS, Stored, is_small, plan
-from peers.journal.opening import Lock, connect, create
-from peers.journal.schema import BlockRow, Write, check_format, translated
-
-__all__ = ["WRITERS_LIMIT", "Retention", "Store"]
+__all__ = ["WRITERS_LIMIT", "Retention", "Segmenting", "Store"]
 
 WRITERS_LIMIT = 10_000
 """Writers whose last batch is remembered. A Spark query keeps its name for as long as it keeps its checkpoint; of more
 of them, those whose last commit is the oldest are forgotten."""
 
-_DELETED_PER_COMMIT = 64
-"""Most blocks that retention deletes in one commit, so that a commit does not take long."""
+_HELD_BYTES = 4 * 1024 * 1024
+"""Most that waits in memory for its commit; what is over it is written ahead."""
 
 _PROBE_BYTES = 4 * 1024 * 1024
-"""Written, and taken back, to see whether there is room again: a few full blocks, with what goes around them."""
+"""Written, and taken back, to see whether there is room again: a few full blocks."""
+
+_JOINED_LIMIT = 64
+"""Most segments that are joined at once, and so most that a crash can leave covered by another one."""
+
+_SHARES = 8
+"""So many segments there are at least, once as much is kept as may be."""
+
+_LIKE_FACTOR = 2
+"""A segment is joined with those behind it while it is at most so many times as long as they are together."""
+
+_SYNC_S = 1.0
+"""How often what was committed is brought to the disk where a commit does not wait for that, seconds."""
 
 
 class Retention(NamedTuple):
@@ -55,100 +71,224 @@ class Retention(NamedTuple):
     bytes: int
     age_us: int
 
+    @property
+    def share(self) -> Retention:
+        """The most that one segment may hold: retention deletes whole ones, and is to come close to what it says."""
+        return Retention(self.bytes // _SHARES + 1, self.age_us // _SHARES + 1)
 
-class _Before(NamedTuple):
-    """What is restored when a transaction fails."""
+
+class Segmenting(NamedTuple):
+    """When a segment is sealed."""
+
+    bytes: int = 256 * 1024 * 1024
+    """Once it is so long. After a crash the newest one is read, 0.2 s for so much."""
+    age_us: int = 3_600_000_000
+    """Once its first record was committed so long ago."""
+
+    def within(self, retention: Retention) -> Segmenting:
+        """Return limits so small that no segment holds more than its share of what is kept."""
+        share = retention.share
+        return Segmenting(min(self.bytes, share.bytes), min(self.age_us, share.age_us))
+
+
+class _Sealed(NamedTuple):
+    """A segment that never changes again."""
 
     first: int
-    next: int
     size_bytes: int
-    tail: list[Stored]
 
 
 class Store:
     """A journal, open for writing.
 
     Args:
-        path: Path of the file, which is made if it is absent.
+        path: Path of the folder, which is made if it is absent.
         full_sync: Whether a commit waits for the disk.
         retention: How much is kept, and for how long.
+        segmenting: When a segment is sealed.
+        tidies: Whether segments with many small blocks are written again when they are sealed.
 
     Raises:
-        JournalCorruptError: The file is no journal, or damaged where it is looked at.
+        JournalCorruptError: The folder is no journal, or nothing says where its newest segment ends.
         JournalUnavailableError: It cannot be opened, or another hub has it.
     """
 
-    first: int
-    """The oldest offset that is retained."""
-    next: int
-    """The offset that the next record gets, also within an open transaction."""
-    size_bytes: int
-    """Size of all blocks, bytes."""
-    writes: list[Write]
-    """The last batch of each writer, as it was when the file was opened; the oldest commit first."""
-
-    def __init__(self, path: str, *, full_sync: bool, retention: Retention) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        full_sync: bool,
+        retention: Retention,
+        segmenting: Segmenting | None = None,
+        tidies: bool = True,
+    ) -> None:
         self.path = str(Path(path).resolve())
-        self._retention = retention
         self._full_sync = full_sync
-        # The state before the open transaction; None where none is open.
-        self._before: _Before | None = None
-        # The blocks at the end that wait to be merged with what comes.
-        self._tail: list[Stored] = []
+        self._tidies = tidies
+        self._retention = retention
+        self._segmenting = (segmenting or Segmenting()).within(retention)
+        # The commit that is being made; None where none is.
+        self._open: Commit | None = None
+        # The last batch of each writer, by its name; the oldest commit first.
+        self._writes: dict[str, Write] = {}
+        # When the first record of the newest segment was committed, µs since 1970.
+        self._begun_us = 0
+        # How many batches of writers the marks of the newest segment have.
+        self._noted = 0
+        # How many records each topic has in the newest segment.
+        self._topics: Counter[str] = Counter()
+        # When what was committed was brought to the disk last, s of the monotonic clock.
+        self._synced_s = time.monotonic()
+        # The oldest sealed segment, and the time of its latest record, as they were looked up last.
+        self._oldest = -1, 0
+        # True while a segment should have been sealed, or deleted, and could not be.
+        self._is_overdue = False
+        # How much of the newest segment a mark in it says is on the disk, or did so when the journal was opened.
+        self._told_bytes = 0
         # True once `close` was called.
         self._closed = False
-        self._lock = Lock.take(self.path)
+        self._folder = Folder(self.path)
         try:
             with translated(self.path):
-                self._connection = create(self.path, full_sync=full_sync)
-                try:
-                    self._read()
-                except BaseException:
-                    self._connection.close()
-                    raise
+                self._read()
         except BaseException:
-            self._lock.release()
+            self._folder.release()
             raise
 
-    def _read(self) -> None:
-        """Read how far the file reaches. The newest block is looked at in any case."""
-        connection, path = self._connection, self.path
-        self.id = check_format(connection, path)
-        edges = edge_rows(connection, path)
-        self.first, self.next = (edges[0].first, edges[1].next) if edges is not None else (0, 0)
-        self.size_bytes = connection.execute("SELECT coalesce(sum(bytes), 0) FROM blocks").get
-        self.writes = stored_writes(connection, path)
-        newest = connection.execute("SELECT * FROM blocks ORDER BY first DESC LIMIT ?", (TAIL_BLOCKS,)).fetchall()
-        self._tail = []
-        for values in newest:
-            row = block_row(values, path)
-            block = stored_block(connection, row, path)
-            if not is_small(row):
-                break
-            self._tail.insert(0, (row, bytes(block.data)))
+    @staticmethod
+    def make(path: str, journal_id: bytes, first: int) -> None:
+        """Make an empty journal with a known id, which begins at an offset: one that is taken over.
 
-    def add(self, parts: list[tuple[int, bytes]]) -> None:
-        """Write records into the open transaction; begin one if there is none.
+        Raises:
+            JournalCorruptError, JournalUnavailableError: It cannot be made.
+        """
+        folder = Folder(path)
+        try:
+            with translated(path):
+                header = Header(journal_id, first, time.time_ns() // 1000)
+                Active.create(path, header, mark_entry(Mark(0), first)).close()
+        finally:
+            folder.release()
+
+    def _read(self) -> None:
+        """Find out how far the journal reaches: from the names of its segments, and the newest of them.
+
+        Raises:
+            JournalCorruptError, OSError: It cannot be opened.
+        """
+        places = firsts(self.path)
+        if not places:
+            self._sealed: list[_Sealed] = []
+            self._begin(Header(secrets.token_bytes(ID_BYTES), 0, time.time_ns() // 1000))
+        else:
+            self._sealed = [_Sealed(first, _size_of(self.path, first)) for first in places[:-1]]
+            self._delete_covered()
+            self._take_up(places[-1], self._sealed[-1].first if self._sealed else None)
+        self.id = self._active.header.id
+        self.next = self._active.next
+        self._told_bytes = self._active.size_bytes
+
+    def _delete_covered(self) -> None:
+        """Delete segments that the one before them covers: a crash came between joining them and this."""
+        position = 0
+        for one in self._sealed[-_JOINED_LIMIT:]:
+            segment = Segment(self.path, one.first)
+            segment.close()
+            if one.first < position and segment.next <= position:
+                os.unlink(segment_path(self.path, one.first))  # noqa: PTH108
+                self._sealed.remove(one)
+            position = max(position, segment.next)
+
+    def _take_up(self, first: int, before: int | None) -> None:
+        """Go on behind the last commit of the newest segment."""
+        found = newest(self.path, first, before)
+        self._remember(found.writes)
+        if not found.is_final:
+            self._active = Active.open(self.path, found.header, found.size_bytes, found.rows)
+            self._topics = found.topics
+            self._noted = len(found.writes)
+            self._begun_us = found.rows[0].earliest_us if found.rows else 0
+        elif found.next == first:
+            raise JournalCorruptError(f"{segment_path(self.path, first)}: nothing of it can be read; move it away")
+        else:
+            self._sealed.append(_Sealed(first, _size_of(self.path, first)))
+            self._begin(Header(found.header.id, found.next, time.time_ns() // 1000))
+
+    def _begin(self, header: Header) -> None:
+        """Begin a segment, with what writers have committed.
+
+        Raises:
+            OSError: It cannot be written; nothing has changed.
+        """
+        mark = mark_entry(Mark(0, tuple(self._writes.values())), header.first)
+        self._active = Active.create(self.path, header, mark)
+        self._noted = len(self._writes)
+        self._folder.sync()
+        self._topics = Counter()
+
+    def _remember(self, writes: Iterable[Write]) -> None:
+        """Remember what writers have committed."""
+        for write in writes:
+            self._writes.pop(write.query, None)
+            self._writes[write.query] = write
+        for query in list(islice(self._writes, max(0, len(self._writes) - WRITERS_LIMIT))):
+            del self._writes[query]
+
+    @property
+    def writes(self) -> list[Write]:
+        """The last batch of each writer; the oldest commit first."""
+        return list(self._writes.values())
+
+    @property
+    def first(self) -> int:
+        """The oldest offset that is retained."""
+        return self._sealed[0].first if self._sealed else self._active.header.first
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all segments, bytes."""
+        return sum([one.size_bytes for one in self._sealed]) + self._active.size_bytes
+
+    # Commits.
+
+    def add(self, parts: Parts) -> None:
+        """Add records to the open commit; begin one if there is none.
 
         Args:
             parts: When they came, µs since 1970, and whole MESSAGES frames.
 
         Raises:
-            JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands.
-            ValueError: They are no such frames; nothing of the transaction stands, either.
+            JournalUnavailableError: Nothing of the commit stands.
+            ValueError: They are no such frames; nothing of the commit stands, either.
         """
-        in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
-        with self._attempt():
-            for piece in _pieces(parts):
-                self._add_blocks(pack(piece, self.next, BLOCK_RECORDS, BLOCK_BYTES), in_order=in_order)
+        with self._attempt() as commit:
+            commit.add(parts)
+            self.next = commit.next
+            if commit.entries_bytes >= _HELD_BYTES:
+                self._active.write(commit.take())
 
-    def _add_blocks(self, blocks: list[bytes], *, in_order: bool) -> None:
-        fresh = [(_row(block, in_order=in_order), block) for block in blocks]
-        self._insert(fresh)
-        for row, block in fresh:
-            self.next = row.next
-            self.size_bytes += row.size_bytes
-            self._tail.append((row, block if is_small(row) else b""))
+    def add_block(self, data: bytes) -> None:
+        """Add a block as it is, which begins where the records before it end.
+
+        Raises:
+            JournalUnavailableError: Nothing of the commit stands.
+            ValueError: It begins elsewhere; nothing of the commit stands.
+        """
+        with self._attempt() as commit:
+            commit.add_block(data)
+            self.next = commit.next
+            if commit.entries_bytes >= _HELD_BYTES:
+                self._active.write(commit.take())
+
+    def skip(self, following: int) -> None:
+        """Go on at a later offset: what is before it is missing, and told to be. No commit may be open.
+
+        Raises:
+            JournalUnavailableError: The segment that begins there cannot be written.
+        """
+        with translated(self.path):
+            self._seal(following, time.time_ns() // 1000)
+        self.next = following
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
         """Commit what was added, and what writers have completed with it.
@@ -158,97 +298,168 @@ class Store:
             now_us: The time, for retention.
 
         Raises:
-            JournalCorruptError, JournalUnavailableError: Nothing of the transaction stands; or it stands in a file that
-                nobody finds any more.
+            JournalUnavailableError: Nothing of the commit stands; or it stands in a folder that nobody finds any more.
         """
-        with self._attempt():
-            self._note(list(writes))
-            self._settle()
-            self._retire(now_us)
-            self._connection.execute("COMMIT")
-            self._lock.check()
-        self._before = None
+        with self._attempt() as commit:
+            if self._is_overdue:
+                self._look_after(now_us)
+            noted = tuple(writes)
+            if commit.rows or noted:
+                commit.end(Mark(self._active.synced_bytes, noted, self._noted))
+                self._active.write(commit.take())
+                if self._full_sync:
+                    self._active.sync()
+            self._check_in_place()
+        self._active.commit(commit.rows)
+        self._topics.update(commit.topics)
+        self._noted += len(noted)
+        if commit.rows and len(self._active.rows) == len(commit.rows):
+            self._begun_us = now_us
+        self._remember(noted)
+        self._open = None
+        try:
+            self._look_after(now_us)
+        except OSError:  # what is committed is committed; the next commit tries it again first
+            self._is_overdue = True
+
+    def _check_in_place(self) -> None:
+        """See to it that what is written can be found again.
+
+        Raises:
+            JournalUnavailableError: The folder or its newest segment was deleted, moved or replaced.
+        """
+        if not self._folder.is_in_place or not self._active.is_in_place:
+            raise self._gone()
+
+    def _gone(self) -> JournalUnavailableError:
+        text = f"{self.path}: deleted or moved while the hub had it open; put it back, or restart the hub"
+        return JournalUnavailableError(text)
 
     @contextmanager
-    def _attempt(self) -> Iterator[None]:
-        """Work within the transaction; if that fails, nothing of it has happened."""
-        with translated(self.path):
-            if self._before is None:
-                self._connection.execute("BEGIN IMMEDIATE")
-                self._before = _Before(self.first, self.next, self.size_bytes, list(self._tail))
-            try:
-                yield
-            except BaseException:
-                self.roll_back()
-                raise
+    def _attempt(self) -> Iterator[Commit]:
+        """Work on the open commit; if that fails, nothing of it has happened."""
+        if self._open is None:
+            self._open = Commit(self._active.end_bytes, self.next)
+        try:
+            with translated(self.path):
+                yield self._open
+        except BaseException:
+            self.roll_back()
+            raise
 
     def roll_back(self) -> None:
-        """Forget the open transaction, if there is one."""
-        if self._before is None:
+        """Forget the open commit, if there is one."""
+        if self._open is None:
             return
-        with suppress(apsw.Error):  # it may have been rolled back already
-            self._connection.execute("ROLLBACK")
-        self.first, self.next, self.size_bytes, self._tail = self._before
-        self._before = None
+        self._open = None
+        self._active.cut_back()
+        self.next = self._active.next
 
-    def _note(self, writes: Sequence[Write]) -> None:
-        """Remember what writers have committed."""
-        execute = self._connection.execute
-        for write in writes:
-            execute("INSERT OR REPLACE INTO writes VALUES (?, ?, ?, ?, ?)", (*write, write.crc))
-        if writes:
-            execute(
-                "DELETE FROM writes WHERE query IN (SELECT query FROM writes ORDER BY next DESC LIMIT -1 OFFSET ?)",
-                (WRITERS_LIMIT,),
-            )
+    # Segments.
 
-    def _settle(self) -> None:
-        """Merge small blocks where it is time to."""
-        if len(self._tail) <= 1:
-            return
-        replaced, self._tail = plan(self._tail)
-        for old, new in replaced:
-            self._delete([row.first for row, _ in old])
-            self._insert(new)
-            self.size_bytes += sum(row.size_bytes for row, _ in new) - sum(row.size_bytes for row, _ in old)
+    def _look_after(self, now_us: int) -> None:
+        """Seal what is full, delete what is too old or too much, sync what is due.
 
-    def _insert(self, blocks: Iterable[Stored]) -> None:
-        execute = self._connection.execute
-        for row, block in blocks:
-            execute("INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            execute("INSERT INTO data VALUES (?, ?)", (row.first, block))
+        Raises:
+            OSError: That failed, and is to be tried again.
+        """
+        if self._is_full(now_us):
+            self._seal(self._active.next, now_us)
+        self._retire(now_us)
+        if self._active.synced_bytes < self._active.size_bytes and time.monotonic() - self._synced_s >= _SYNC_S:
+            self._active.sync()
+            self._synced_s = time.monotonic()
+        self._is_overdue = False
 
-    def _delete(self, firsts: Sequence[int]) -> None:
-        execute = self._connection.execute
-        for first in firsts:
-            execute("DELETE FROM blocks WHERE first = ?", (first,))
-            execute("DELETE FROM data WHERE first = ?", (first,))
+    def _is_full(self, now_us: int) -> bool:
+        if not self._active.rows:
+            return False
+        is_long = self._active.size_bytes >= self._segmenting.bytes
+        return is_long or now_us - self._begun_us >= self._segmenting.age_us
+
+    def _seal(self, following: int, now_us: int) -> None:
+        """Seal the newest segment, and begin the next one at an offset.
+
+        Raises:
+            OSError: It cannot be written; the newest segment is as it was.
+        """
+        old = self._active
+        old.seal(footer_of(old.rows, self._topics, self.writes))
+        try:
+            self._begin(Header(self.id, following, now_us))
+        except OSError:
+            old.unseal()
+            raise
+        self._sealed.append(_Sealed(old.header.first, old.size_bytes))
+        old.close()
+        if self._tidies:
+            with suppress(OSError, StorageError):  # it stays as it is
+                if is_untidy(old.rows):
+                    self._join(self._sealed[-1:])
+                run = self._small_run()
+                if len(run) > 1:
+                    self._join(run)
+
+    def _small_run(self) -> list[_Sealed]:
+        """Return the last sealed segments, as many as are of like size and make no more than one together."""
+        run = self._sealed[-1:]
+        size_bytes = run[0].size_bytes
+        for one in reversed(self._sealed[:-1]):
+            is_long = one.size_bytes > _LIKE_FACTOR * size_bytes
+            if is_long or one.size_bytes + size_bytes > self._segmenting.bytes or len(run) == _JOINED_LIMIT:
+                break
+            run.insert(0, one)
+            size_bytes += one.size_bytes
+        return run
+
+    def _join(self, run: list[_Sealed]) -> None:
+        """Make one segment of the last sealed ones, or of as many as are not too far apart in time.
+
+        Raises:
+            OSError, StorageError: They stay as they are.
+        """
+        with ExitStack() as stack:
+            segments = [Segment(self.path, one.first) for one in run]
+            for segment in segments:
+                stack.callback(segment.close)
+            ends = [segment.next for segment in segments[:-1]]
+            if ends != [one.first for one in run[1:]] or not all(segment.is_whole for segment in segments):
+                return
+            while len(segments) > 1 and segments[-1].latest_us - segments[0].earliest_us > self._retention.share.age_us:
+                del segments[0]
+            if len(segments) == 1 < len(run):
+                return
+            size_bytes = join(self.path, segments)
+        joined = run[-len(segments) :]
+        self._sealed[-len(joined) :] = [_Sealed(joined[0].first, size_bytes)]
+        for one in joined[1:]:
+            os.unlink(segment_path(self.path, one.first))  # noqa: PTH108
 
     def _retire(self, now_us: int) -> None:
-        """Delete the oldest blocks that are too old or too much, never the newest one."""
-        if not self._is_due(now_us):
-            return
-        oldest = self._connection.execute("SELECT * FROM blocks ORDER BY first LIMIT ?", (_DELETED_PER_COMMIT,))
-        gone: list[int] = []
-        for row in [block_row(values, self.path) for values in oldest]:
-            kept = self.size_bytes <= self._retention.bytes and row.latest_us >= now_us - self._retention.age_us
-            if kept or row.next == self.next:
-                break
-            gone.append(row.first)
-            self.first = row.next
-            self.size_bytes -= row.size_bytes
-        self._delete(gone)
-        self._tail = [one for one in self._tail if one[0].first >= self.first]
+        """Delete the oldest segments that are too old or too much.
 
-    def _is_due(self, now_us: int) -> bool:
-        """Return whether something is too old or too much."""
-        if self.size_bytes > self._retention.bytes:
-            return True
-        oldest = self._connection.execute("SELECT latest_us FROM blocks ORDER BY first LIMIT 1").get
-        return oldest is not None and oldest < now_us - self._retention.age_us
+        Raises:
+            OSError: One cannot be deleted.
+        """
+        while self._sealed and (self._is_too_much() or self._is_old(now_us)):
+            os.unlink(segment_path(self.path, self._sealed[0].first))  # noqa: PTH108
+            self._sealed.pop(0)
+
+    def _is_too_much(self) -> bool:
+        """Return whether less should be kept; the newest records stay, however large they are."""
+        return self.size_bytes > self._retention.bytes and len(self._sealed) + bool(self._active.rows) > 1
+
+    def _is_old(self, now_us: int) -> bool:
+        """Return whether the oldest segment holds nothing that is young enough."""
+        first = self._sealed[0].first
+        if self._oldest[0] != first:
+            self._oldest = first, latest_us(self.path, first)
+        return self._oldest[1] < now_us - self._retention.age_us
+
+    # After a failure, and the end.
 
     def probe(self) -> None:
-        """Find out whether the file can be written, after it could not: open it anew, and write.
+        """Find out whether the folder can be written, after it could not: open it anew, and write.
 
         What a failed commit has left may turn out to be there after all; then `next` and `writes` say so.
 
@@ -257,75 +468,71 @@ class Store:
             JournalUnavailableError: It cannot be written.
         """
         self.roll_back()
-        before = self.id, self.first, self.next
-        held = self._lock
-        if held.is_elsewhere:  # its log still stands here, and must not be read as that of another file
-            raise held.gone()
+        known_id, known_next = self.id, self.next
         try:
             with translated(self.path):
-                with suppress(apsw.Error):
-                    self._connection.close()
-                if not held.is_in_place:  # a copy may have been put there
-                    self._lock = Lock.take(self.path, make=False)
-                self._connection = connect(self.path, full_sync=self._full_sync)
-                self._read()
-                self._check_same(before[0], before[2])
-                self._write_something()
+                self._reopen()
+                self._check_same(known_id, known_next)
+                _write_probe(self.path)
         except BaseException:
-            self.id, self.first, self.next = before
-            if self._lock is not held:
-                with suppress(apsw.Error):
-                    self._connection.close()  # first: see `peers.journal.opening`
-                self._lock.release()
-                self._lock = held
+            self.id, self.next = known_id, known_next
             raise
-        if self._lock is not held:
-            held.release()
 
     def _check_same(self, journal_id: bytes, next_offset: int) -> None:
+        """See to it that what stands there is the journal that it was.
+
+        Raises:
+            JournalCorruptError: It is another one, or an older state of it.
+        """
         if self.id != journal_id or self.next < next_offset:
             text = f"{self.path}: not the journal that it was; restore it, or restart the hub to use this one"
             raise JournalCorruptError(text)
 
-    def _write_something(self) -> None:
-        execute = self._connection.execute
-        execute("INSERT OR REPLACE INTO meta VALUES ('probe', zeroblob(?))", (_PROBE_BYTES,))
-        execute("DELETE FROM meta WHERE name = 'probe'")
+    def _reopen(self) -> None:
+        """Take the folder anew if another one was put there, and read how far it reaches.
+
+        Raises:
+            JournalCorruptError, JournalUnavailableError, OSError: It cannot be opened.
+        """
+        if not Path(self.path).is_dir() or not firsts(self.path):
+            raise self._gone()
+        held = self._folder
+        if not held.is_in_place:
+            self._folder = Folder(self.path)
+            held.release()
+        self._active.close()
+        self._writes = {}
+        self._read()
 
     def close(self) -> None:
-        """Close the file. What was committed stays; all of it is in the one file if nobody reads it now."""
+        """Close the folder. What was committed stays, and is on the disk; a last mark says so."""
         if self._closed:
             return
         self._closed = True
-        with suppress(apsw.Error):
-            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        with suppress(apsw.Error):
-            self._connection.close()
-        self._lock.release()
+        self.roll_back()
+        active = self._active
+        with suppress(OSError):
+            active.sync()
+            if active.size_bytes > self._told_bytes:
+                active.write([mark_entry(Mark(active.synced_bytes, (), self._noted), active.next)])
+        active.close()
+        self._folder.release()
 
 
-def _pieces(parts: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield about a block's worth at a time: packing several at once is half as quick, for lack of cache."""
-    piece: list[tuple[int, bytes]] = []
-    size = 0
-    for part in parts:
-        piece.append(part)
-        size += len(part[1])
-        if size >= BLOCK_BYTES:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
+def _write_probe(path: str) -> None:
+    """Write something, and take it away again.
 
-
-def _row(data: bytes, *, in_order: bool) -> BlockRow:
-    """Describe a block.
-
-    Args:
-        data: The block.
-        in_order: Whether its times only grow: then the first and the last say it all, and none is looked at.
+    Raises:
+        OSError: There is no room.
     """
-    block = Block.parse(data, verify=False)
-    times = block.times
-    earliest, latest = (times[0], times[-1]) if in_order else (min(times), max(times))
-    return BlockRow(block.first, block.next, earliest, latest, len(data), listing(block.topics)).sealed()
+    probe = f"{path}/probe.seg{MAKING}"
+    try:
+        with open(probe, "wb") as file:  # noqa: PTH123
+            file.write(bytes(_PROBE_BYTES))
+    finally:
+        with suppress(OSError):
+            os.unlink(probe)  # noqa: PTH108
+
+
+def _size_of(path: str, first: int) -> int:
+    return os.stat(segment_path(path, first)).st_size  # noqa: PTH116

@@ -1,10 +1,9 @@
-"""`View`: the journal's file, open for reading, also while a hub writes it.
+"""`View`: a journal's folder, open for reading, also while a hub writes it.
 
 Purpose: ranges of offsets, of a filter, as blocks; whatever is returned was checked against its checksum.
 
-Owner: one thread or process. Invariants: one answer is one state of the file; never other bytes than those that were
-written: damage is an error that names the place, and what stands before and behind it is read. A state is held for one
-answer only: what is held longer keeps the hub's write-ahead log from being used again, and it grows.
+Owner: one thread or process. Invariants: one answer is one state of the journal; never other bytes than those that were
+written: damage is an error that names the place, and what stands before and behind it is read.
 
 Cost: reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each
 block that is passed over.
@@ -12,21 +11,19 @@ block that is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager, suppress
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import apsw
-
-from hub.errors import GoneError, JournalCorruptError, StorageError
+from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
+from hub.journal.segment.footer import Row
+from hub.journal.segment.mark import Write
 from hub.journal.wanted import Wanted
-from peers.journal.checked import block_row, edge_rows, stored_block, stored_writes
-from peers.journal.damage import UNREADABLE, Damage, damage_at, sound_extent
-from peers.journal.schema import BlockRow, Write, check_is_file, check_version, stored_id, translated
+from peers.journal.damage import Damage, offsets_text
+from peers.journal.segments.catalog import Catalog
+from peers.journal.segments.folder import translated
 
-__all__ = ["LARGE_FACTOR", "Extent", "Fetched", "View"]
+__all__ = ["LARGE_FACTOR", "BlockRow", "Extent", "Fetched", "View"]
 
 _ROWS_LIMIT = 4_096
 """Most blocks that are looked at for one answer: a filter that nothing agrees with must not keep others waiting."""
@@ -61,87 +58,104 @@ class Fetched(NamedTuple):
     blocks: list[bytes]
 
 
+class BlockRow(NamedTuple):
+    """A block of a journal: its row, and the segment that holds it."""
+
+    segment: int
+    """The offset that the segment begins with."""
+    row: Row
+
+    @property
+    def first(self) -> int:
+        """The offset of its first record."""
+        return self.row.first
+
+    @property
+    def next(self) -> int:
+        """The offset behind its last record."""
+        return self.row.next
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length, bytes."""
+        return self.row.size_bytes
+
+    @property
+    def earliest_us(self) -> int:
+        """The time of its earliest record, µs since 1970."""
+        return self.row.earliest_us
+
+    @property
+    def latest_us(self) -> int:
+        """The time of its latest record, µs since 1970."""
+        return self.row.latest_us
+
+    @property
+    def topics(self) -> bytes:
+        """The listing of its topics (`hub.journal.listing`)."""
+        return self.row.topics
+
+
 class View:
     """A journal, open for reading.
 
     Args:
-        path: Path of the file.
-        is_rescue: Whether to open it also where its id is damaged; `id` is empty then.
+        path: Path of the folder.
 
     Raises:
-        JournalCorruptError: The file is no journal, or damaged.
+        JournalCorruptError: It is no journal, or damaged.
         JournalUnavailableError: There is none, or it cannot be read.
     """
 
-    def __init__(self, path: str, *, is_rescue: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        check_is_file(path)
-        with translated(path):
-            self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-            try:
-                self._connection.set_busy_timeout(1000)
-                check_version(self._connection, path)
-                self.id = self._stored_id(is_rescue=is_rescue)
-            except BaseException:
-                self._connection.close()
-                raise
+        self.catalog = Catalog(path)
 
-    def _stored_id(self, *, is_rescue: bool) -> bytes:
-        try:
-            return stored_id(self._connection, self.path)
-        except (JournalCorruptError, *UNREADABLE):
-            if not is_rescue:
-                raise
-            return b""
-
-    def close(self) -> None:
-        """Close the file."""
-        with suppress(apsw.Error):
-            self._connection.close()
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """See one state of the file for as long as the block lasts.
+    @property
+    def id(self) -> bytes:
+        """The id of the journal, as the newest segment has it whose header is sound; empty if none is.
 
         Raises:
-            JournalCorruptError, JournalUnavailableError: It cannot be read.
+            JournalUnavailableError: A segment cannot be read.
         """
-        with translated(self.path):
-            self._connection.execute("BEGIN")
-            try:
-                yield
-            finally:
-                with suppress(apsw.Error):
-                    self._connection.execute("COMMIT")
+        for number in reversed(range(len(self.catalog.firsts))):
+            header = self.catalog.segment(number).header
+            if header is not None:
+                return header.id
+        return b""
+
+    def close(self) -> None:
+        """Close the files."""
+        self.catalog.close()
+
+    def refresh(self) -> None:
+        """See what was committed, and deleted, since the last look.
+
+        Raises:
+            JournalUnavailableError: It cannot be read.
+        """
+        self.catalog.refresh()
 
     @property
     def extent(self) -> Extent:
-        """How far the journal reaches now; at the least, where its ends are damaged."""
-        return self._known_extent()[0]
-
-    def _known_extent(self) -> tuple[Extent, JournalCorruptError | None]:
-        """Return how far the journal reaches, and why that may not be all.
-
-        Raises:
-            JournalCorruptError: Nothing tells how far.
-            JournalUnavailableError: It cannot be read.
-        """
-        try:
-            with translated(self.path):
-                edges = edge_rows(self._connection, self.path)
-        except JournalCorruptError as error:
-            with translated(self.path):
-                known = sound_extent(self._connection)
-            if known is None:
-                raise
-            return Extent(*known), error
-        return (Extent(edges[0].first, edges[1].next) if edges is not None else Extent(0, 0)), None
+        """How far the journal reaches, as of the last look; at the least, where its end is damaged."""
+        firsts = self.catalog.firsts
+        return Extent(firsts[0], self.catalog.segment(len(firsts) - 1).next)
 
     @property
     def writes(self) -> list[Write]:
-        """Return the last batch of each writer."""
+        """The last batch of each writer; the oldest commit first.
+
+        Raises:
+            JournalCorruptError, JournalUnavailableError: The newest segment cannot be read.
+        """
         with translated(self.path):
-            return stored_writes(self._connection, self.path)
+            found = self.catalog.segment(len(self.catalog.firsts) - 1).writes()
+        latest: dict[str, Write] = {}
+        for write in found:
+            latest.pop(write.query, None)
+            latest[write.query] = write
+        return list(latest.values())
 
     def offset_at(self, time_us: int) -> int:
         """Return the offset of the first record that is not older than `time_us`; the end if all are.
@@ -151,35 +165,26 @@ class View:
         Raises:
             JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
-        with self.snapshot():
-            return self._offset_at(time_us)
+        self.refresh()
+        return self._offset_at(time_us)
 
     def _offset_at(self, time_us: int) -> int:
-        found = self._connection.execute(
-            "SELECT min(first) FROM blocks INDEXED BY blocks_by_time WHERE latest_us >= ?", (time_us,)
-        ).get
-        if found is None:
-            return self._end_before(time_us)
-        with closing(self.rows(max(0, found - 1))) as rows:
-            near = list(islice(takewhile(lambda row: row.first <= found, rows), 2))
-        if not near or near[0].first > max(found - 1, self.extent.first):  # the one before it is missing
-            raise self._damaged_times()
-        late = [row for row in near if row.latest_us >= time_us]
-        times = self.block(near[-1]).times if late and late == near[-1:] else ()
-        number = next((number for number, at in enumerate(times) if at >= time_us), None)
-        if number is None:
-            raise self._damaged_times()
-        return near[-1].first + number
+        catalog = self.catalog
+        for number, first in enumerate(catalog.firsts):
+            summary = catalog.summary(number)
+            if summary.latest_us < time_us and summary.is_whole:
+                continue
+            for row in self.rows(first):  # an error where one is missing
+                if row.latest_us >= time_us:
+                    return row.first + self._place_of(row, time_us)
+        return self.extent.next
 
-    def _end_before(self, time_us: int) -> int:
-        """Return the end, where the index of times knows of nothing as late as that."""
-        edges = edge_rows(self._connection, self.path)
-        if edges is not None and edges[1].latest_us >= time_us:
-            raise self._damaged_times()
-        return edges[1].next if edges is not None else 0
-
-    def _damaged_times(self) -> JournalCorruptError:
-        return JournalCorruptError(f"{self.path}: the index of times is damaged; see `hub journal verify`")
+    def _place_of(self, row: BlockRow, time_us: int) -> int:
+        """Return how many records of a block stand before the first that is not older than `time_us`."""
+        for place, at_us in enumerate(self.block(row).times):
+            if at_us >= time_us:
+                return place
+        raise JournalCorruptError(f"{self.path}: offset {row.first}: the block has other times than its head says")
 
     def fetch(  # noqa: PLR0913 -- what one answer depends on
         self,
@@ -205,40 +210,47 @@ class View:
             GoneError: `start` is not in the journal.
             JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
-        with self.snapshot():
-            extent, doubt = self._known_extent()
-            if time_us is not None:
-                start = self._offset_at(time_us)
-            _check_start(start, extent, doubt)
-            end = extent.next if end is None else min(end, extent.next)
-            blocks: list[bytes] = []
-            position = start
-            if limit_bytes and start < end:
-                position = self._collect(blocks, start, end, Wanted(prefixes, may_read), limit_bytes)
-            return Fetched(start, position, extent, blocks)
+        wanted = Wanted(prefixes, may_read)
+        self.refresh()
+        try:
+            return self._fetch(start, end, wanted, limit_bytes, time_us)
+        except JournalUnavailableError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            self.refresh()  # a segment was deleted, or joined with others, since the look
+            return self._fetch(start, end, wanted, limit_bytes, time_us)
+
+    def _fetch(self, start: int, end: int | None, wanted: Wanted, limit_bytes: int, time_us: int | None) -> Fetched:
+        extent = self.extent
+        if time_us is not None:
+            start = self._offset_at(time_us)
+        _check_start(start, extent)
+        end = extent.next if end is None else min(end, extent.next)
+        blocks: list[bytes] = []
+        position = start
+        if limit_bytes and start < end:
+            position = self._collect(blocks, start, end, wanted, limit_bytes)
+        return Fetched(start, position, extent, blocks)
 
     def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:
         """Append what is wanted; return where to go on: also where that is damaged, if something stands before it."""
         position = start
         size = looked_at = number = 0
         try:
-            with closing(self.rows(start)) as rows:
-                for row in rows:
-                    if row.first > position:
-                        break
-                    if wanted.may_hold(row.topics):
-                        found = self._selected(row, start, end, wanted)
-                        if len(found) > LARGE_FACTOR * limit_bytes:
-                            return self._cut(blocks, found, position, min(row.next, end), limit_bytes)
-                        if found:
-                            blocks.append(found)
-                        size += len(found)
-                        looked_at += row.size_bytes
-                    position = min(row.next, end)
-                    number += 1
-                    if position >= end or size >= limit_bytes or looked_at >= _READ_BYTES or number == _ROWS_LIMIT:
-                        return position
-            raise self._damaged_index(position)
+            for row in self.rows(start):
+                if wanted.may_hold(row.topics):
+                    found = self._selected(row, start, end, wanted)
+                    if len(found) > LARGE_FACTOR * limit_bytes:
+                        return _cut(blocks, found, position, min(row.next, end), limit_bytes)
+                    if found:
+                        blocks.append(found)
+                    size += len(found)
+                    looked_at += row.size_bytes
+                position = min(row.next, end)
+                number += 1
+                if position >= end or size >= limit_bytes or looked_at >= _READ_BYTES or number == _ROWS_LIMIT:
+                    return position
+            raise self._missing(position)
         except StorageError:
             if position == start:
                 raise
@@ -252,47 +264,34 @@ class View:
             return select(data, start, end, marks)
         return data if start <= row.first and row.next <= end else select(data, start, end)
 
-    @staticmethod
-    def _cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_bytes: int) -> int:
-        """Append the beginning of a large block, if nothing stands before it; return where to go on."""
-        if blocks:
-            return position
-        rest = _offset_within(Block.parse(found, verify=False), limit_bytes)
-        if rest is None:
-            blocks.append(found)
-            return following
-        blocks.append(select(found, 0, rest))
-        return rest
-
-    def rows(self, start: int = 0) -> Generator[BlockRow]:
-        """Yield what is known of each block, from the one with offset `start` on, checked.
-
-        One state of the file is seen until the last is yielded, or the generator is closed.
+    def rows(self, start: int = 0) -> Iterator[BlockRow]:
+        """Yield what is known of each block, from the one with offset `start` on.
 
         Raises:
-            JournalCorruptError: A row is damaged, or does not follow the one before it.
+            JournalCorruptError: A block is missing, or a segment cannot be read.
             JournalUnavailableError: It cannot be read.
         """
-        expected = None
-        with translated(self.path):
-            rows = self._connection.execute(
-                "SELECT * FROM blocks WHERE first >= coalesce((SELECT max(first) FROM blocks WHERE first <= ?), 0)"
-                " ORDER BY first",
-                (start,),
-            )
-            try:
-                for values in rows:
-                    row = block_row(values, self.path)
-                    if row.first != expected and expected is not None:
-                        raise self._damaged_index(expected)
-                    expected = row.next
-                    if expected > start:  # else the one with that offset is missing, or it is the end
-                        yield row
-            finally:
-                rows.close()
+        catalog = self.catalog
+        expected = max(start, catalog.firsts[0])
+        for number in range(catalog.number_of(start), len(catalog.firsts)):
+            for row in self.rows_of(number, expected):
+                if row.first > expected:
+                    raise self._missing(expected)
+                expected = row.next
+                yield row
 
-    def _damaged_index(self, position: int) -> JournalCorruptError:
-        return JournalCorruptError(f"{self.path}: the index is damaged at offset {position}; see `hub journal verify`")
+    def rows_of(self, number: int, start: int = 0) -> Iterator[BlockRow]:
+        """Yield the rows of one segment, from the one with offset `start` on, whatever is missing.
+
+        Raises:
+            JournalUnavailableError: It cannot be read.
+        """
+        segment = self.catalog.segment(number)
+        for row in segment.rows[segment.row_at(start) :]:
+            yield BlockRow(segment.first, row)
+
+    def _missing(self, position: int) -> JournalCorruptError:
+        return JournalCorruptError(f"{self.path}: offset {position} is missing; see `hub journal verify`")
 
     def damage_at(self, position: int) -> Damage | None:
         """Return what is wrong where `position` should be, and how far; None if it can be read.
@@ -300,29 +299,66 @@ class View:
         Raises:
             JournalUnavailableError: It cannot be read, for another reason than damage.
         """
+        catalog = self.catalog
+        number = catalog.number_of(position)
+        end = catalog.end_of(number)
+        rows = list(self.rows_of(number, position))
+        if not rows:
+            return Damage(position, end, "no block has them")
+        if rows[0].first > position:
+            return Damage(position, rows[0].first, "no block has them")
+        flaw = self.flaw_of(rows[0])
+        return Damage(position, rows[0].next, flaw) if flaw else None
+
+    def flaw_of(self, row: BlockRow) -> str:
+        """Return what is wrong with a block, empty if nothing is.
+
+        Raises:
+            JournalUnavailableError: It cannot be read, for another reason than damage.
+        """
+        try:
+            self._block(row)
+        except JournalCorruptError as error:
+            return str(error)
+        return ""
+
+    def _block(self, row: BlockRow) -> Block:
         with translated(self.path):
-            return damage_at(self._connection, position)
+            return self.catalog.segment(self.catalog.number_of(row.segment)).block(row.row)
 
     def block(self, row: BlockRow) -> Block:
-        """Read a block, checked. For rows of the same state of the file, see `snapshot`.
+        """Read a block, checked.
 
         Raises:
             JournalCorruptError: It is not what was written.
             JournalUnavailableError: It cannot be read.
         """
-        with translated(self.path):
-            return stored_block(self._connection, row, self.path)
+        try:
+            return self._block(row)
+        except JournalCorruptError as error:
+            text = f"{self.path}: {offsets_text(row.first, row.next)}: {error}; see `hub journal verify`"
+            raise JournalCorruptError(text) from error
 
 
-def _check_start(start: int, extent: Extent, doubt: JournalCorruptError | None) -> None:
+def _check_start(start: int, extent: Extent) -> None:
     if start < extent.first:
         text = f"offset {start} was deleted; the oldest that is kept is {extent.first}"
         raise GoneError(text, extent.first)
     if start > extent.next:
-        if doubt is not None:
-            raise doubt
         text = f"offset {start} is behind the end of the journal, which is {extent.next}"
         raise GoneError(text, extent.first)
+
+
+def _cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_bytes: int) -> int:
+    """Append the beginning of a large block, if nothing stands before it; return where to go on."""
+    if blocks:
+        return position
+    rest = _offset_within(Block.parse(found, verify=False), limit_bytes)
+    if rest is None:
+        blocks.append(found)
+        return following
+    blocks.append(select(found, 0, rest))
+    return rest
 
 
 def _offset_within(block: Block, limit_bytes: int) -> int | None:

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from hub.errors import JournalUnavailableError, StorageError
-from peers.journal.schema import Write
+from hub.journal.segment.mark import Write
 from peers.journal.store import Store
 
 __all__ = ["ENTRY_OVERHEAD_BYTES", "GROUP_BYTES", "Entry", "Listener", "Probe", "Progress", "Writer"]
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Ask whether the file can be written again; from now on entries of this epoch are taken."""
+    """Ask whether the folder can be written again; from now on entries of this epoch are taken."""
 
     epoch: int
 
@@ -91,7 +91,7 @@ class Listener(Protocol):
         """Take note that nothing from `next_offset` on was committed, or will be before the next epoch."""
 
     def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Take note that entries of that epoch are taken; the file says that writers have committed `writes`."""
+        """Take note that entries of that epoch are taken; the folder says that writers have committed `writes`."""
 
 
 class Writer:
@@ -138,7 +138,7 @@ class Writer:
             self._something.set()
 
     def stop(self) -> None:
-        """Have the rest written, then end the thread and close the file; wait for that."""
+        """Have the rest written, then end the thread and close the folder; wait for that."""
         self._stopping = True
         self._something.set()
         self._thread.join()

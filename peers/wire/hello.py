@@ -86,7 +86,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
     """Largest body that the speaker takes, bytes."""
     journal: bytes = b""
-    """The id of a hub's journal, which is 16 random bytes made with its file; empty if it has no journal."""
+    """The id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal."""
     link: bytes = b""
     """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub repeats them
     if it sends ACCOUNT."""

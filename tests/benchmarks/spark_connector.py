@@ -199,7 +199,7 @@ class Bench:
 
     def sink(self) -> Iterator[Row]:
         """Measure batch and streaming writes, to another hub, so that what is read stays the same."""
-        with HubWithJournal(self.folder / "other.db") as other:
+        with HubWithJournal(self.folder / "other") as other:
             yield from self.writes(other)
 
     def writes(self, other: HubWithJournal) -> Iterator[Row]:
@@ -273,7 +273,7 @@ def main() -> None:
     rows: list[Row] = []
     try:
         with (
-            HubWithJournal(folder / "hub.db") as hub,
+            HubWithJournal(folder / "journal") as hub,
             running_job(SessionSettings(name="benchmark", master="local[2]")) as job,
         ):
             bench = Bench(job.spark, hub, folder, given.messages, given.repeat)

@@ -18,7 +18,7 @@ from tests.cli.programs import HUB, PATIENCE_S, environment
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
     """A hub with a journal that holds some messages."""
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
     async with connect(daemon.endpoints[0].location) as client:

@@ -143,7 +143,13 @@ def one_line(said: bytes) -> str:
         (["request"], "TOPIC is missing; see `hub request --help`"),
         (["pub", "/a", "1", "2"], "2: that is more than this command takes; see `hub pub --help`"),
         (["journl"], "journl: there is no such command; did you mean journal?; see `hub --help`"),
-        (["journal", "x"], "x: there is no such command; there are ls, stat, export, verify; see `hub journal --help`"),
+        (
+            ["journal", "x"],
+            (
+                "x: there is no such command; there are ls, stat, export, consumers, take-over, verify; "
+                "see `hub journal --help`"
+            ),
+        ),
         (["pub", "/a", "1", "--name", "n" * 65], "--name: 65 bytes given, at most 64 are taken"),
         (["names", "--name", "\udcff"], "--name: not UTF-8 at character 0"),
         (["sub", "--timeout", "nan"], "--timeout nan: give more than 0 seconds"),

@@ -21,7 +21,7 @@ from tests.hubs.eventually import eventually
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
     """A hub with a journal."""
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
     yield daemon.endpoints[0].location

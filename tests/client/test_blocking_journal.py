@@ -26,7 +26,7 @@ T = TypeVar("T")
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
     """A hub with a journal of everything."""
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "hub.db")}}, {})
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
     yield daemon.endpoints[0].location

@@ -30,7 +30,7 @@ class Place:
 
     async def start(self) -> None:
         """Start, with what the disk has."""
-        loaded = load({"listen": [self._listen], "journal": {"path": str(self._path / "hub.db")}}, {})
+        loaded = load({"listen": [self._listen], "journal": {"path": str(self._path / "journal")}}, {})
         self.daemon = Daemon(loaded, "test hub")
         await self.daemon.start()
 

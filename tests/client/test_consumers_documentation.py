@@ -19,7 +19,7 @@ PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 async def test_examples(tmp_path: Path, capsys: Any) -> None:
     """The first program acknowledges a message; the second one gets the next, and not that one again."""
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "hub")
     await daemon.start()
     url = daemon.endpoints[0].location

@@ -33,7 +33,7 @@ BLOCKS = [
 def hub(tmp_path: Path) -> Iterator[Hub]:
     """A hub in a thread, with a journal."""
     thread = HubThread()
-    yield thread.start(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"))))
+    yield thread.start(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"))))
     thread.stop()
 
 

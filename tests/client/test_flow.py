@@ -128,7 +128,7 @@ async def test_a_full_stream_does_not_keep_publications_from_being_confirmed(
     start_hub: StartHub, tmp_path: Path, listen_url: str
 ) -> None:
     """Who reads a full stream may publish with a confirmation without reading on: the hub's word comes through."""
-    journal = JournalSettings(path=str(tmp_path / "journal.db"))
+    journal = JournalSettings(path=str(tmp_path / "journal"))
     hub = await start_hub(listen_url, settings=Settings(journal=journal))
     async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=10_000):

@@ -44,7 +44,7 @@ async def start_recording(tmp_path: Path, listen_url: str) -> AsyncIterator[Star
     asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
     hubs: list[RecordingHub] = []
 
-    async def start(url: Any = listen_url, *, file: str = "journal.db", **journal: Any) -> RecordingHub:
+    async def start(url: Any = listen_url, *, file: str = "journal", **journal: Any) -> RecordingHub:
         hub = RecordingHub(tmp_path / file, **journal)
         await hub.start(url)
         hubs.append(hub)
@@ -285,7 +285,7 @@ async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: 
         reader.subscribe("/n/", from_offset=0, buffer_bytes=10) as messages,
     ):
         await hub.stop()
-        await start_recording(hub.endpoint, file="another.db")
+        await start_recording(hub.endpoint, file="another")
         reading = Reading(messages)
         with pytest.raises(RejectedError, match="another journal") as caught:
             await reading.until(19_999)

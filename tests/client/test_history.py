@@ -269,7 +269,7 @@ async def test_a_hub_that_knows_its_own_journal_only() -> None:
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Daemon]:
     """A hub that records everything."""
-    loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
     yield daemon

@@ -148,7 +148,7 @@ def test_a_topic_alone_stays_one() -> None:
 
 async def test_the_journal_keeps_topics(start_hub: StartHub, tmp_path: Path) -> None:
     """What bore labels or a sender is recorded and confirmed; read back, it has a topic and a value."""
-    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"))))
+    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"))))
     async with connect(hub.url) as client, await client.claim(NAME), client.subscribe_rule(["a"]) as live:
         offsets = [
             await client.publish_confirmed("/t", 0),
@@ -170,7 +170,7 @@ async def test_the_journal_keeps_topics(start_hub: StartHub, tmp_path: Path) -> 
 
 async def test_labels_by_position(start_hub: StartHub, tmp_path: Path) -> None:
     """Stand behind the value, for every way to publish, in programs with threads as in those with an event loop."""
-    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"))))
+    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"))))
 
     def publish(client: BlockingClient) -> None:
         with client.claim(NAME):

@@ -173,7 +173,7 @@ def test_a_message_with_an_origin() -> None:
 
 async def test_a_journal_does_not_say_it(start_hub: StartHub, tmp_path: Path) -> None:
     """What is read from it has no origin; what comes live behind that has one."""
-    journal = JournalSettings(path=str(tmp_path / "hub.db"), topics=("/",))
+    journal = JournalSettings(path=str(tmp_path / "journal"), topics=("/",))
     hub = await start_hub("tcp://127.0.0.1:0", settings=Settings(journal=journal))
     async with connect(hub.url, origins=True) as client:
         await client.publish_confirmed("/a", 1)

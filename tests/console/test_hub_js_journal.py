@@ -14,7 +14,7 @@ from tests.console.real_hub import RealHub, run_hub
 @pytest.fixture
 def recording_hub(tmp_path: Path) -> Iterator[RealHub]:
     """A hub with a journal."""
-    with run_hub("--journal", str(tmp_path / "journal.db")) as hub:
+    with run_hub("--journal", str(tmp_path / "journal")) as hub:
         yield hub
 
 
@@ -126,7 +126,7 @@ async def test_without_a_journal(node: Node, real_hub: RealHub) -> None:
 async def test_the_journal_of_another_hub(node: Node, tmp_path: Path) -> None:
     """Is read and followed by its name; or, where the hub that is connected names it, without one."""
     peer = f"unix://{tmp_path}/far.sock"
-    recording = ("--journal", str(tmp_path / "journal.db"), "--listen", peer, "--name", "far")
+    recording = ("--journal", str(tmp_path / "journal"), "--listen", peer, "--name", "far")
     with run_hub(*recording) as far, run_hub("--peer", peer, "--journal-of", "far") as near:
         await use(node, far)
         await node.evaluate("globalThis.source = start()")

@@ -167,7 +167,7 @@ async def test_what_was_taken_is_confirmed(
     start_daemon: StartDaemon, connect: Connect, tmp_path: Path, way: str
 ) -> None:
     """A publisher that wants to know whether its messages were recorded is told so before it is told the end."""
-    journal = {"path": str(tmp_path / "journal.db"), "commit_s": 0.2}
+    journal = {"path": str(tmp_path / "journal"), "commit_s": 0.2}
     daemon = await start_daemon(journal=journal, drain=FAST)
     publisher = await connect(daemon.endpoints[0])
     for number in range(3):

@@ -47,7 +47,7 @@ async def test_lines_go_to_the_logger_of_the_program(caplog: pytest.LogCaptureFi
 async def test_all_that_remote_clients_have(tmp_path: Path) -> None:
     """Labels, rules, names, requests, confirmation, history and history that becomes live."""
     async with (
-        Hub(journal=tmp_path / "journal.db", name="inside", settings={"journal": {"topics": ["/kept/"]}}) as hub,
+        Hub(journal=tmp_path / "journal", name="inside", settings={"journal": {"topics": ["/kept/"]}}) as hub,
         hub.connect(name="one") as one,
         hub.connect(name="two") as two,
         two.subscribe_rule(["urgent"]) as urgent,

@@ -1,34 +1,32 @@
 """A journal as a killed hub leaves it, ways to hurt a copy of it, and what must hold of the copy then.
 
 ```
-Sample: j.db (older half), j.db-wal (newer half) ─copy─▶ hurt ─▶ examine: by a reader, by a writer, by a reader again
+Sample: sealed segments, a growing one ─copy─▶ hurt ─▶ examine: by a reader, by a writer, by a reader again
+        older half on the disk, newer half perhaps not
 ```
 
 Whoever opens the copy gets the records that were published, at their offsets, up to the end of some commit; or an error
-of the storage that says so; and never anything else. It is not asked that all damage is found: pages that nobody reads
-may hold anything.
+of the storage that says so; and never anything else.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from random import Random
 
-import apsw
-
 from hub.batch import Batch
 from hub.errors import JournalCorruptError, StorageError
 from hub.journal.block import Block, Record
-from peers.journal.schema import PAGE_BYTES, Write
-from peers.journal.store import Retention, Store
+from hub.journal.segment.mark import Write
+from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
 
-__all__ = ["Found", "Sample", "altered", "cut_wal", "examine", "flip_anywhere", "flip_headers", "zero_sector"]
+__all__ = ["Found", "Sample", "cut_end", "examine", "flip_anywhere", "flip_headers", "zero_sector"]
 
 _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 _AT_US = 1_700_000_000_000_000
@@ -42,8 +40,9 @@ _PIECE_BYTES = 1024 * 1024
 _STEP = 100
 """How many offsets further on a reader tries again where something is damaged."""
 
-_WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _SECTOR_BYTES = 512
+_SEGMENTING = Segmenting(bytes=400_000, age_us=1 << 60)
+"""So that there are several."""
 
 
 class Found(Enum):
@@ -78,45 +77,41 @@ class Sample:
     """After each commit, by the offset that comes next."""
 
     @classmethod
-    def made(cls, folder: Path, random: Random, *, commits: int) -> Sample:
-        """Write about 60 records of several topics with each commit: half of them into the file, half into the log."""
+    def made(cls, folder: Path, random: Random, *, commits: int, segmenting: Segmenting = _SEGMENTING) -> Sample:
+        """Write about 60 records of several topics with each commit; half of them are known to be on the disk."""
         folder.mkdir()
         sample = cls(folder)
         sample._note(0, ())
-        work = folder / "work.db"
-        with closing(_opened(work)) as store:
+        work = folder / "work"
+        with closing(_opened(work, segmenting)) as store:
             sample._fill(store, random, commits // 2)
-        with closing(_opened(work)) as store:
+        with closing(_opened(work, segmenting)) as store:
             sample._fill(store, random, commits // 2)
-            for tail in ("", "-wal"):
-                shutil.copyfile(f"{work}{tail}", f"{sample.path}{tail}")
+            shutil.copytree(work, sample.path)
         return sample
 
     @property
     def path(self) -> Path:
-        """Of the database."""
-        return self.folder / "j.db"
+        """Of the journal."""
+        return self.folder / "journal"
 
     def copy(self, to: Path) -> Path:
         """Copy it, also over what is left of another copy; return its path."""
-        for tail in ("", "-wal", "-shm"):
-            Path(f"{to}{tail}").unlink(missing_ok=True)
-        for tail in ("", "-wal"):
-            shutil.copyfile(f"{self.path}{tail}", f"{to}{tail}")
-        return to
+        shutil.rmtree(to, ignore_errors=True)
+        return Path(shutil.copytree(self.path, to))
 
     def settled(self, folder: Path) -> Sample:
-        """Return the same with everything in the one file, and an empty log."""
+        """Return the same, all of it known to be on the disk."""
         folder.mkdir()
         settled = Sample(folder, self.records, self.states)
         self.whole_copy(settled.path)
-        Path(f"{settled.path}-wal").touch()
         return settled
 
     def whole_copy(self, to: Path) -> Path:
-        """Copy it, with everything in the one file."""
-        with closing(_opened(self.copy(to))):
-            return to
+        """Copy it, all of it known to be on the disk: a commit without records says so."""
+        with closing(_opened(self.copy(to))) as store:
+            store.commit([max(store.writes, key=lambda write: write.next)], now_us=_AT_US)
+        return to
 
     def _fill(self, store: Store, random: Random, commits: int) -> None:
         writes = {write.query: write for write in store.writes}
@@ -141,53 +136,47 @@ class Sample:
         self.states[following] = State(following, writes)
 
 
-def _opened(path: Path) -> Store:
-    return Store(str(path), full_sync=False, retention=_ALL)
+def _opened(path: Path, segmenting: Segmenting = _SEGMENTING) -> Store:
+    return Store(str(path), full_sync=False, retention=_ALL, segmenting=segmenting)
 
 
 # Hurting.
 
 
-def cut_wal(path: Path, missing_bytes: int) -> None:
-    """Cut the end off the log."""
-    wal = Path(f"{path}-wal")
-    with wal.open("r+b") as file:
-        file.truncate(wal.stat().st_size - missing_bytes)
+def cut_end(path: Path, missing_bytes: int) -> None:
+    """Cut the end off the newest segment."""
+    newest = max(path.iterdir())
+    with newest.open("r+b") as file:
+        file.truncate(newest.stat().st_size - missing_bytes)
 
 
 def flip_anywhere(path: Path, random: Random) -> str:
-    """Flip a bit, in the database or the log; return where."""
-    file = _file(path, random)
+    """Flip a bit; return where."""
+    file = random.choice(sorted(path.iterdir()))
     return _flip(file, random.randrange(file.stat().st_size), random)
 
 
 def flip_headers(path: Path, random: Random) -> str:
-    """The same at the beginning of a page, where SQLite's own structure stands, or of a frame of the log."""
-    file = _file(path, random)
-    size = file.stat().st_size
-    if file.name.endswith("-wal"):
-        each = _FRAME_HEADER_BYTES + PAGE_BYTES
-        start = _WAL_HEADER_BYTES + random.randrange((size - _WAL_HEADER_BYTES) // each) * each
-        position = random.choice([random.randrange(_WAL_HEADER_BYTES), start + random.randrange(64)])
-    else:
-        start = random.randrange(size // PAGE_BYTES) * PAGE_BYTES
-        position = random.choice([random.randrange(128), start + random.randrange(40), start + random.randrange(12)])
-    return _flip(file, position, random)
+    """The same in what the format says of itself: the header, the head of an entry, the end."""
+    file = random.choice(sorted(path.iterdir()))
+    data = file.read_bytes()
+    starts = [place for place in range(0, len(data), 8) if data[place : place + 4] == b"HJE1"]
+    where = random.choice(["header", "head", "end"])
+    if where == "header":
+        return _flip(file, random.randrange(64), random)
+    if where == "head":
+        return _flip(file, random.choice(starts) + random.randrange(80), random)
+    return _flip(file, len(data) - 1 - random.randrange(200), random)
 
 
 def zero_sector(path: Path, random: Random) -> str:
     """Lose what stood in a sector."""
-    file = _file(path, random)
+    file = random.choice(sorted(path.iterdir()))
     position = random.randrange(file.stat().st_size // _SECTOR_BYTES) * _SECTOR_BYTES
     with file.open("r+b") as opened:
         opened.seek(position)
         opened.write(bytes(_SECTOR_BYTES))
     return f"{file.name}: zeroes from {position} on"
-
-
-def _file(path: Path, random: Random) -> Path:
-    """Choose one of the two, if there are two."""
-    return random.choice([file for file in (path, Path(f"{path}-wal")) if file.stat().st_size])
 
 
 def _flip(file: Path, position: int, random: Random) -> str:
@@ -200,13 +189,6 @@ def _flip(file: Path, position: int, random: Random) -> str:
     return f"{file.name}: bit {bit} of byte {position}"
 
 
-@contextmanager
-def altered(path: Path) -> Iterator[apsw.Connection]:
-    """A connection that does what no hub does."""
-    with closing(apsw.Connection(str(path))) as connection:
-        yield connection
-
-
 # Looking.
 
 
@@ -216,18 +198,19 @@ def examine(path: Path, sample: Sample, *, is_torn: bool = False, writes: bool =
     Args:
         path: Of the copy.
         sample: What it was.
-        is_torn: Whether no more has happened than that the end of the log is missing: then it must not be refused.
+        is_torn: Whether no more has happened than that the end is missing: then it must not be refused.
         writes: Whether to write, too.
 
     Raises:
         AssertionError: Something else was read than what was written.
     """
     try:
-        following, whole = _read(path, sample.records, sample.states)
+        seen, whole = _read(path, sample.records, sample.states)
         with closing(_opened(path)) as store:
             assert store.first == 0
-            assert store.next == following
-            assert tuple(store.writes) == sample.states[following].writes
+            following = store.next
+            assert following == seen or (following < seen and not whole), "cut off behind what was on the disk"
+            assert sorted(store.writes) == sorted(sample.states[following].writes)
             records = sample.records[:following]
             if writes:
                 _append(store, records)
@@ -277,7 +260,7 @@ def _read(path: Path, records: Sequence[Record], states: dict[int, State] | None
         sound = [_read_range(view, records, extent.next, prefix) for prefix in ("", "/t/2/")]
         sound += [_read_time(view, records, offset, extent.next) for offset in range(0, extent.next + 1, 500)]
         if states is not None:
-            sound.append(_agrees(lambda: tuple(view.writes), states[extent.next].writes))
+            sound.append(_agrees(lambda: sorted(view.writes), sorted(states[extent.next].writes)))
     return extent.next, all(sound)
 
 

@@ -73,7 +73,7 @@ class _SmallDisk:
     @property
     def journal(self) -> str:
         """Path of the journal, as the hub sees it."""
-        return f"{self._mount}/j.db"
+        return f"{self._mount}/journal"
 
     @property
     def _outside(self) -> Path:
@@ -82,7 +82,7 @@ class _SmallDisk:
 
     def fetch(self, folder: Path) -> Path:
         """Copy the journal."""
-        return Path(shutil.copyfile(self._outside / "j.db", folder / "fetched.db"))
+        return Path(shutil.copytree(self._outside / "journal", folder / "fetched"))
 
 
 class GrowingDisk(_SmallDisk):
@@ -119,7 +119,7 @@ class LimitedFiles:
         folder: Of the journal.
     """
 
-    reason = "disk I/O error"
+    reason = "File too large"
     wrap = ("prlimit", f"--fsize={_FILE_BYTES}:", "--")
 
     def __init__(self, folder: Path) -> None:
@@ -128,7 +128,7 @@ class LimitedFiles:
     @property
     def journal(self) -> str:
         """Path of the journal."""
-        return str(self._folder / "j.db")
+        return str(self._folder / "journal")
 
     async def fill(self) -> None:
         """Leave that to the journal."""
@@ -139,7 +139,7 @@ class LimitedFiles:
 
     def fetch(self, folder: Path) -> Path:
         """Copy the journal."""
-        return Path(shutil.copyfile(self.journal, folder / "fetched.db"))
+        return Path(shutil.copytree(self.journal, folder / "fetched"))
 
 
 @asynccontextmanager

@@ -36,8 +36,8 @@ class Life(NamedTuple):
 
     up_s: float
     """From the start of the process until the hub listens."""
-    wal_bytes: int
-    """Of the write-ahead log that the one before it has left."""
+    growing_bytes: int
+    """Of the newest segment that the one before it has left: it is read when the journal is opened."""
     records: int
     """In the journal when it was killed."""
     confirmed: int
@@ -72,7 +72,7 @@ class Lives:
             AssertionError: Something that was promised does not hold.
         """
         ledger = self.ledger
-        wal_bytes = _size_bytes(Path(f"{self._path}-wal"))
+        growing_bytes = max(self._path.iterdir()).stat().st_size if self._path.exists() else 0
         async with running_hub(self._path, "--journal-sync", self._sync) as hub:
             await self._begin(hub)
             before = len(ledger.confirmed)
@@ -80,7 +80,7 @@ class Lives:
         confirmed = len(ledger.confirmed) - before
         opened_s = self._random.choice([self._open_for_reading_s, self._open_for_writing_s, self._leave_s])()
         self._lives += 1
-        return Life(hub.up_s, wal_bytes, ledger.position, confirmed, opened_s)
+        return Life(hub.up_s, growing_bytes, ledger.position, confirmed, opened_s)
 
     async def _begin(self, hub: RunningHub) -> None:
         """Read over the wire what was not read yet; the next offset is the one behind it."""
@@ -163,7 +163,3 @@ class Lives:
         again.sent = self.ledger.sent
         again.read(self._path)
         assert again.offsets == self.ledger.offsets
-
-
-def _size_bytes(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

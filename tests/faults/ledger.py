@@ -64,7 +64,7 @@ class Ledger:
             AssertionError: It holds what it must not, or does not hold what it must.
             JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
-        with closing(View(str(path))) as view, view.snapshot():
+        with closing(View(str(path))) as view:
             extent = view.extent
             assert extent.first == 0
             assert extent.next >= self.position, f"{self.position} offsets were there, now {extent.next}"
@@ -76,7 +76,7 @@ class Ledger:
         """Look at the records of a block that were not looked at yet."""
         for offset, _, topic, _, body in block.records():
             if offset < self.position:
-                continue  # blocks are merged: this one has begun where an older one did
+                continue
             assert offset == self.position, f"a gap: {offset} follows {self.position - 1}"
             value = msgpack.unpackb(body)
             name, number = value[:2]
@@ -108,6 +108,5 @@ class Ledger:
 
 
 def _blocks(view: View, start: int) -> Iterator[Block]:
-    with closing(view.rows(start)) as rows:
-        for row in rows:
-            yield view.block(row)
+    for row in view.rows(start):
+        yield view.block(row)

@@ -10,12 +10,13 @@ from random import Random
 
 import pytest
 
-from hub.errors import CloseCode, JournalCorruptError, RejectedError
-from peers.journal.schema import PAGE_BYTES
+from hub.errors import CloseCode, RejectedError
+from peers.journal.store import Segmenting
 from peers.journal.view import View
 from tests.daemon.hub_process import HubProcess
-from tests.faults.damage import Found, Sample, altered, cut_wal, examine, flip_anywhere, flip_headers, zero_sector
+from tests.faults.damage import Found, Sample, cut_end, examine, flip_anywhere, flip_headers, zero_sector
 from tests.faults.hubs import running_hub
+from tests.journal.files import flip, hurt_block
 
 pytestmark = pytest.mark.slow
 
@@ -33,15 +34,18 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
 def test_as_it_was_left(sample: Sample, tmp_path: Path) -> None:
     """Everything is there, and a writer goes on."""
     assert 2000 < len(sample.records) < 6000
-    assert examine(sample.copy(tmp_path / "j.db"), sample) is Found.ALL
+    assert examine(sample.copy(tmp_path / "journal"), sample) is Found.ALL
 
 
 def test_torn(tmp_path: Path) -> None:
-    """However much of the end of the log is missing: what was committed before that is there, and a writer goes on."""
-    sample = Sample.made(tmp_path / "sample", Random(6), commits=20)  # noqa: S311 -- repeatable
+    """However much of the end is missing: what was committed before that is there, and a writer goes on."""
+    whole = Segmenting()
+    sample = Sample.made(tmp_path / "sample", Random(6), commits=20, segmenting=whole)  # noqa: S311 -- repeatable
+    size = max(sample.path.iterdir()).stat().st_size
+    assert size > _TORN_BYTES
     for missing_bytes in range(0, _TORN_BYTES, _SECTOR_BYTES):
-        copy = sample.copy(tmp_path / "j.db")
-        cut_wal(copy, missing_bytes)
+        copy = sample.copy(tmp_path / "journal")
+        cut_end(copy, missing_bytes)
         found = examine(copy, sample, is_torn=True, writes=not missing_bytes % _WRITTEN_BYTES)
         assert found is (Found.PREFIX if missing_bytes else Found.ALL), missing_bytes
 
@@ -51,7 +55,7 @@ def test_hurt(sample: Sample, tmp_path: Path, hurt: Callable[[Path, Random], str
     """What is read of a file that has changed somewhere is what was published; or it is refused."""
     random = Random(hurt.__name__)  # noqa: S311 -- to be repeated
     for _ in range(times):
-        copy = sample.copy(tmp_path / "j.db")
+        copy = sample.copy(tmp_path / "journal")
         where = hurt(copy, random)
         try:
             examine(copy, sample)
@@ -60,47 +64,20 @@ def test_hurt(sample: Sample, tmp_path: Path, hurt: Callable[[Path, Random], str
             raise
 
 
-@pytest.mark.parametrize("table", ["blocks", "data"])
-def test_a_row_is_missing(sample: Sample, tmp_path: Path, table: str) -> None:
-    """At the beginning, in the middle, at the end: it is noticed."""
-    with altered(sample.whole_copy(tmp_path / "all.db")) as connection:
-        firsts = [first for (first,) in connection.execute("SELECT first FROM blocks ORDER BY first")]
-    for first, expected in [(0, Found.REFUSED), (firsts[1], Found.REPORTED), (firsts[-1], Found.REFUSED)]:
-        copy = sample.whole_copy(tmp_path / "j.db")
-        with altered(copy) as connection:
-            connection.execute(f"DELETE FROM {table} WHERE first = ?", (first,))  # noqa: S608 -- one of two
-        assert examine(copy, sample) is expected, first
-
-
-def test_blocks_are_swapped(sample: Sample, tmp_path: Path) -> None:
-    """Each is sound, and not what belongs there."""
-    copy = sample.whole_copy(tmp_path / "j.db")
-    with altered(copy) as connection:
-        one, other = connection.execute("SELECT first, block FROM data ORDER BY first LIMIT 2").fetchall()
-        connection.execute("UPDATE data SET block = ? WHERE first = ?", (other[1], one[0]))
-        connection.execute("UPDATE data SET block = ? WHERE first = ?", (one[1], other[0]))
+def test_a_segment_is_missing(sample: Sample, tmp_path: Path) -> None:
+    """In the middle: it is noticed, and the rest is read."""
+    copy = sample.whole_copy(tmp_path / "journal")
+    sorted(copy.iterdir())[1].unlink()
     assert examine(copy, sample) is Found.REPORTED
-
-
-def test_the_index_of_times_is_lost(sample: Sample, tmp_path: Path) -> None:
-    """Who asks by time is told so, and not that there is nothing."""
-    copy = sample.whole_copy(tmp_path / "j.db")
-    with altered(copy) as connection:
-        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'blocks_by_time'").get
-    with copy.open("r+b") as file:
-        file.seek(page * PAGE_BYTES - 512)  # the content of a page stands at its end
-        file.write(bytes(512))
-    assert examine(copy, sample, writes=False) is Found.REPORTED
-    with closing(View(str(copy))) as view, pytest.raises(JournalCorruptError, match="the index of times is damaged"):
-        view.offset_at(sample.records[-1].time_us)
 
 
 async def test_a_hub_on_a_damaged_old_block(sample: Sample, tmp_path: Path) -> None:
     """The hub runs and records; who reads that block is told what is wrong, and who reads others gets them."""
-    copy = sample.whole_copy(tmp_path / "j.db")
-    with altered(copy) as connection:
-        first, following = connection.execute("SELECT first, next FROM blocks ORDER BY first LIMIT 1 OFFSET 1").get
-        connection.execute("UPDATE data SET block = zeroblob(length(block)) WHERE first = ?", (first,))
+    copy = sample.whole_copy(tmp_path / "journal")
+    with closing(View(str(copy))) as view:
+        row = list(view.rows())[1]
+    first, following = row.first, row.next
+    hurt_block(copy, first)
     end = len(sample.records)
     async with running_hub(copy, "--journal-keep-s", "3e9") as hub, hub.connect() as client:
         assert await client.publish_confirmed("/t/new", 1) == end
@@ -114,13 +91,13 @@ async def test_a_hub_on_a_damaged_old_block(sample: Sample, tmp_path: Path) -> N
 
 
 async def test_a_hub_on_a_damaged_end(sample: Sample, tmp_path: Path) -> None:
-    """It does not start, and says in one line which file is damaged and how to look at it."""
-    copy = sample.whole_copy(tmp_path / "j.db")
-    with altered(copy) as connection:
-        connection.execute("UPDATE data SET block = zeroblob(100) WHERE first = (SELECT max(first) FROM data)")
+    """It does not start where nobody knows whose the newest segment is; one line says which, and how to look at it."""
+    copy = sample.whole_copy(tmp_path / "journal")
+    newest = max(copy.iterdir())
+    flip(newest, 20)
     process = await HubProcess.start(["--listen", "tcp://127.0.0.1:0", "--journal", str(copy)], {})
     code, text = await process.wait_ended()
     assert code == 1
-    assert text.startswith(f"hub: {copy}: ")
-    assert "is damaged" in text
+    assert text.startswith(f"hub: {newest}: ")
+    assert "is damaged; see `hub journal verify`" in text
     assert text.count("\n") == 1

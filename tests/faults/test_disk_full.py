@@ -71,15 +71,15 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
             while not traffic.refusals:
                 await traffic.round()
         hub.strike()
-    ledger.sent["next"] = 2
+    ledger.sent["next"] = 1
     async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
         with pytest.raises(RejectedError, match=disk.reason) as raised:
-            await client.publish_confirmed(topic_of("next", 0), value_of("next", 0))
+            await client.publish_confirmed("/load/large", bytes(100_000))  # more than the rest of a page
         assert raised.value.code == CloseCode.JOURNAL_FAILED
         assert (await hub.get("/readyz"))[0] == HTTPStatus.SERVICE_UNAVAILABLE
         await disk.make_room(hub.process.pid)
         await wait_ready(hub)
-        ledger.confirmed["next", 1] = await client.publish_confirmed(topic_of("next", 1), value_of("next", 1))
+        ledger.confirmed["next", 0] = await client.publish_confirmed(topic_of("next", 0), value_of("next", 0))
         await hub.stop()
     ledger.read(disk.fetch(tmp_path))
     ledger.check_confirmed()

@@ -21,7 +21,7 @@ _KILLS = 2
 @pytest.mark.parametrize("sync", ["normal", "full"])
 async def test_killed_under_load(tmp_path: Path, sync: str) -> None:
     """Confirmed messages stand at their offsets; of each publisher a beginning is there, once; the next hub goes on."""
-    lives = Lives(tmp_path / "j.db", sync, Random(sync))  # noqa: S311 -- to be repeated
+    lives = Lives(tmp_path / "journal", sync, Random(sync))  # noqa: S311 -- to be repeated
     for _ in range(_KILLS):
         life = await lives.live()
         assert life.confirmed
@@ -31,7 +31,7 @@ async def test_killed_under_load(tmp_path: Path, sync: str) -> None:
 
 async def test_killed_while_a_batch_is_committed(tmp_path: Path) -> None:
     """All of it is there, or nothing; done again under the same number, it is there once."""
-    lives = Lives(tmp_path / "j.db", "normal", Random(3), writes=True)  # noqa: S311
+    lives = Lives(tmp_path / "journal", "normal", Random(3), writes=True)  # noqa: S311
     doubts = 0
     while doubts < _KILLS or not lives.writer.next_batch:
         await lives.live()
@@ -42,7 +42,7 @@ async def test_killed_while_a_batch_is_committed(tmp_path: Path) -> None:
 
 async def test_killed_before_the_writer_hears_of_its_batch(tmp_path: Path) -> None:
     """The batch is done again: nothing is recorded, and the answer says so and where the batch stands."""
-    path = tmp_path / "j.db"
+    path = tmp_path / "journal"
     async with running_hub(path) as hub, hub.connect() as writer, hub.connect() as reader:
         await writer.stage("t", 0, frames_of("q", range(1000)))
         commit = asyncio.create_task(writer.commit("t", [0], query="q", batch=0))

@@ -71,7 +71,7 @@ def fuzzed_hub() -> Iterator[FuzzedHub]:
 
 @cache
 def _recording_hub() -> FuzzedHub:
-    return FuzzedHub(Path(tempfile.mkdtemp()) / "fuzzed.db")
+    return FuzzedHub(Path(tempfile.mkdtemp()) / "fuzzed")
 
 
 def close_recording_hub() -> None:

@@ -6,9 +6,18 @@ from tests.fuzz.client_targets import CLIENT_TARGETS
 from tests.fuzz.hub_targets import HUB_TARGETS
 from tests.fuzz.journal_targets import JOURNAL_TARGETS
 from tests.fuzz.mesh_targets import MESH_TARGETS
+from tests.fuzz.segment_targets import SEGMENT_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
 from tests.fuzz.users_targets import USERS_TARGETS
 
 __all__ = ["TARGETS"]
 
-TARGETS = (*HUB_TARGETS, *CLIENT_TARGETS, *JOURNAL_TARGETS, *MESH_TARGETS, *TEXT_TARGETS, *USERS_TARGETS)
+TARGETS = (
+    *HUB_TARGETS,
+    *CLIENT_TARGETS,
+    *JOURNAL_TARGETS,
+    *SEGMENT_TARGETS,
+    *MESH_TARGETS,
+    *TEXT_TARGETS,
+    *USERS_TARGETS,
+)

@@ -206,7 +206,7 @@ def test_every_layer_is_checked() -> None:
 
 def test_two_journals() -> None:
     """A hub has one of its own, or reads that of another one: the error names who says what."""
-    error = refusal(("hub.toml", {"journal": {"path": "a.db"}}), ("flag --journal-of", {"journal": {"of": "core"}}))
+    error = refusal(("hub.toml", {"journal": {"path": "a"}}), ("flag --journal-of", {"journal": {"of": "core"}}))
     assert (error.source, error.key) == ("flag --journal-of", "journal.of")
     assert "journal.path (hub.toml)" in error.reason
 

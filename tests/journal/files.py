@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from hub.batch import Batch
 from hub.journal.block import Block, Record
-from peers.journal import merging, store
-from peers.journal.store import Retention, Store
+from hub.journal.segment.entry import read_head
+from peers.journal.segments import commit
+from peers.journal.segments.folder import segment_path
+from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
 
 ALL = Retention(bytes=1 << 50, age_us=1 << 60)
@@ -43,9 +46,10 @@ def fill(journal: Store, *counts: int, padding: int = 0) -> None:
         journal.commit(now_us=at_us)
 
 
-def opened(path: Path, *, retention: Retention = ALL, full_sync: bool = False) -> Store:
+def opened(path: Path, *, retention: Retention = ALL, full_sync: bool = False, segment_bytes: int = 1 << 30) -> Store:
     """A store."""
-    return Store(str(path), full_sync=full_sync, retention=retention)
+    segmenting = Segmenting(segment_bytes, 1 << 60)
+    return Store(str(path), full_sync=full_sync, retention=retention, segmenting=segmenting)
 
 
 def records(blocks: Sequence[bytes]) -> list[Record]:
@@ -70,6 +74,13 @@ def everything(path: Path, *prefixes: str) -> list[Record]:
         view.close()
 
 
+def damaged_by(path: Path, *hurts: tuple[str, int]) -> Path:
+    """Damage a journal in some places: the block, or the head of its entry, that holds an offset."""
+    for what, offset in hurts:
+        (hurt_block if what == "block" else hurt_head)(path, offset)
+    return path
+
+
 def block_rows(path: Path) -> list[tuple[int, int]]:
     """Where each block begins and ends."""
     view = View(str(path))
@@ -81,65 +92,78 @@ def block_rows(path: Path) -> list[tuple[int, int]]:
 
 def crashed(path: Path, to: Path) -> Path:
     """What stands on the disk now, as a process would find it after this one was killed."""
-    for tail in ("", "-wal"):
-        part = Path(f"{path}{tail}")
-        if part.exists():
-            shutil.copyfile(part, f"{to}{tail}")
+    shutil.copytree(path, to)
     return to
 
 
-def change(path: Path, statement: str, *values: Any) -> None:
-    """Do what no hub does."""
-    connection = apsw.Connection(str(path))
-    connection.execute(statement, values)
-    connection.close()
+def segments(path: Path) -> list[Path]:
+    """The files of a journal, the oldest first."""
+    return sorted(path.glob("*.seg"))
+
+
+def place_of(path: Path, offset: int) -> tuple[Path, int]:
+    """The file, and the place in it, of the entry that holds a record."""
+    view = View(str(path))
+    try:
+        row = next(iter(view.rows(offset)))
+        return Path(segment_path(str(path), row.segment)), row.row.place
+    finally:
+        view.close()
+
+
+def flip(file: Path, place: int) -> None:
+    """Turn a bit, as no hub does."""
+    with file.open("r+b") as stream:
+        stream.seek(place)
+        byte = stream.read(1)[0]
+        stream.seek(place)
+        stream.write(bytes([byte ^ 1]))
+
+
+def hurt_block(path: Path, offset: int) -> None:
+    """Damage the block that holds a record."""
+    file, place = place_of(path, offset)
+    flip(file, place + read_head(file.read_bytes(), place).payload_from + 20)
+
+
+def hurt_head(path: Path, offset: int) -> None:
+    """Damage what is said of the block that holds a record."""
+    file, place = place_of(path, offset)
+    flip(file, place + 12)
 
 
 @contextmanager
-def small_blocks(
-    monkeypatch: pytest.MonkeyPatch, *, records: int = 16, size: int = 2000, tail: int = 5
-) -> Iterator[None]:
+def small_blocks(monkeypatch: pytest.MonkeyPatch, *, records: int = 16, size: int = 2000) -> Iterator[None]:
     """Blocks that are full sooner, so that few records make many of them."""
     with monkeypatch.context() as patch:
-        for module in (merging, store):
-            patch.setattr(module, "BLOCK_RECORDS", records)
-            patch.setattr(module, "BLOCK_BYTES", size)
-            patch.setattr(module, "TAIL_BLOCKS", tail)
+        patch.setattr(commit, "BLOCK_RECORDS", records)
+        patch.setattr(commit, "BLOCK_BYTES", size)
         yield
-
-
-class Failing:
-    """A connection of which a statement fails: the one that begins so, the so-manyth time."""
-
-    def __init__(
-        self, connection: apsw.Connection, beginning: str, *, at: int = 1, error: apsw.Error | None = None
-    ) -> None:
-        self._connection = connection
-        self._beginning = beginning
-        self._left = at
-        self._error = error or apsw.FullError("FullError: database or disk is full")
-
-    def execute(self, statement: str, *values: Any) -> Any:
-        """Execute, or fail."""
-        if statement.startswith(self._beginning):
-            self._left -= 1
-            if not self._left:
-                raise self._error
-        return self._connection.execute(statement, *values)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
 
 
 @contextmanager
-def failing(journal: Store, beginning: str, *, at: int = 1, error: apsw.Error | None = None) -> Iterator[None]:
-    """Have a statement of a store fail while the block lasts."""
-    connection = journal._connection
-    journal._connection = Failing(connection, beginning, at=at, error=error)  # type: ignore[assignment]
-    try:
+def failing(monkeypatch: pytest.MonkeyPatch, call: str, *, at: int = 1, error: OSError | None = None) -> Iterator[None]:
+    """Have a call of the operating system fail while the block lasts.
+
+    Args:
+        monkeypatch: Puts it back.
+        call: Its name in `os`.
+        at: Which of the calls fails, counted from 1.
+        error: What it raises; the disk is full if nothing is said.
+    """
+    true = getattr(os, call)
+    left = at
+
+    def fail(*arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise error or OSError(errno.ENOSPC, "No space left on device")
+        return true(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
         yield
-    finally:
-        journal._connection = connection
 
 
 def clock(*times_us: int) -> Callable[[], int]:

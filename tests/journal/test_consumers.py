@@ -20,6 +20,7 @@ from hub.settings import JournalSettings, Limits
 from peers.journal.journal import Journal
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
+from tests.journal.files import segments
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -94,7 +95,7 @@ class Bench:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where nothing is yet."""
-    return tmp_path / "journal.db"
+    return tmp_path / "journal"
 
 
 @pytest.fixture
@@ -291,7 +292,8 @@ async def test_another_journal_makes_all_begin_anew(path: Path) -> None:
     bench = Bench(path)
     await Asker(bench).join()
     await bench.journal.stop()
-    await asyncio.to_thread(path.unlink)
+    for segment in await asyncio.to_thread(segments, path):
+        await asyncio.to_thread(segment.unlink)
     again = Bench(path)
     assert again.journal.consumers.statistics().each == []
     await again.journal.stop()

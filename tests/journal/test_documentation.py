@@ -26,7 +26,7 @@ SHELL = sorted(set(re.findall(r"^hub .*|(?<=`)hub \w+ [^`]*(?=`)", TEXT, re.MULT
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """A client of a hub whose journal holds a few records."""
-    loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "site-b")
     await daemon.start()
     try:

@@ -18,13 +18,13 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import HEADER_BYTES
+from hub.journal.segment.mark import Write
 from hub.settings import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
-from peers.journal.schema import Write
 from peers.journal.staging import Committed
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
@@ -96,7 +96,7 @@ class Bench:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where nothing is yet."""
-    return tmp_path / "journal.db"
+    return tmp_path / "journal"
 
 
 @pytest.fixture
@@ -400,7 +400,7 @@ async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.get_running_loop().call_soon(may_commit.set)
     await bench.journal.stop()
     assert told == [99]
-    assert beside(path) == ["journal.db"]
+    assert beside(path) == ["journal"]
     assert [record.offset for record in everything(path)] == list(range(100))
     outcome = await reading
     assert isinstance(outcome, RejectedError)

@@ -17,13 +17,13 @@ from peers.journal.forms import Order
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, decode_records, encode_fetch
-from tests.journal.files import AT_US, change, fill, opened, records
+from tests.journal.files import AT_US, fill, hurt_block, opened, records
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A journal of 30 records, ten a second... each second ten more."""
-    path = tmp_path / "journal.db"
+    path = tmp_path / "journal"
     journal = opened(path)
     fill(journal, 10, 10, 10)
     journal.close()
@@ -119,16 +119,17 @@ def test_all_must_grant(served: Served) -> None:
 
 def test_damage(path: Path, served: Served) -> None:
     """With the place."""
-    change(path, "UPDATE data SET block = x'00'")
+    for offset in (0, 10, 20):
+        hurt_block(path, offset)
     served.ask(encode_fetch(Fetch(7)))
     notice = served.notice()
     assert (notice.request, notice.code) == (7, CloseCode.JOURNAL_FAILED)
-    assert ": offsets 0 to 9: the block is damaged: 1 bytes are shorter than a header; see" in notice.text
+    assert ": offsets 0 to 9: the block is damaged: its checksum does not match; see" in notice.text
 
 
 def test_a_journal_that_comes_later(tmp_path: Path) -> None:
     """Whoever asks before is told to come back."""
-    path = tmp_path / "later.db"
+    path = tmp_path / "later"
     served = Served(path)
     served.ask(encode_fetch(Fetch(1)))
     assert served.notice().code == CloseCode.TRY_AGAIN_LATER
@@ -149,10 +150,10 @@ def test_what_is_no_fetch(served: Served) -> None:
 
 def test_many_parts(tmp_path: Path) -> None:
     """More than one system call takes."""
-    journal = opened(tmp_path / "many.db")
+    journal = opened(tmp_path / "many")
     fill(journal, *[1] * 120)
     journal.close()
-    served = Served(tmp_path / "many.db")
+    served = Served(tmp_path / "many")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_PARTS_PER_CALL", 7)
         served.ask(encode_fetch(Fetch(1)))

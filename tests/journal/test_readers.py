@@ -56,7 +56,7 @@ class Asked:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A journal of 100 records, closed."""
-    path = tmp_path / "journal.db"
+    path = tmp_path / "journal"
     journal = opened(path)
     fill(journal, *[10] * 10)
     journal.close()
@@ -206,10 +206,10 @@ async def test_whatever_stands_in_the_working_directory(
 
 async def test_a_large_answer(tmp_path: Path) -> None:
     """Many megabytes, many blocks."""
-    journal = opened(tmp_path / "large.db")
+    journal = opened(tmp_path / "large")
     fill(journal, 1000, 1000, 1000, padding=4000)
     journal.close()
-    readers = Readers(str(tmp_path / "large.db"), 1)
+    readers = Readers(str(tmp_path / "large"), 1)
     found = await Asked(readers).read(bytes=1 << 30)
     assert found.next == 3000
     assert sum(map(len, found.blocks)) > 12_000_000

@@ -11,9 +11,9 @@ import pytest
 from hub.batch import decode_values
 from hub.errors import JournalUnavailableError, RejectedError
 from hub.frame import iterate_frames
+from hub.journal.segment.mark import Write
 from peers.journal import recorder as recorder_module
 from peers.journal.recorder import JOURNAL_TOPIC, Recorder
-from peers.journal.schema import Write
 from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually

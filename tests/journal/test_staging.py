@@ -11,11 +11,11 @@ import pytest
 from hub.batch import Batch, decode_values
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.journal.segment.mark import Write
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from peers.journal import staging as staging_module
 from peers.journal.recorder import Recorder
-from peers.journal.schema import Write
 from peers.journal.staging import Committed, Staging
 from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Commit, Stage

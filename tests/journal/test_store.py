@@ -1,31 +1,35 @@
-"""The journal's file, open for writing: commits are all or nothing, offsets are dense, and old records go."""
+"""The journal's folder, open for writing: commits are all or nothing, offsets are dense, and old records go."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import apsw
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from hub.journal.block import Block
+from hub.journal.segment.mark import Write
 from peers.journal import store as store_module
-from peers.journal.schema import Write
-from peers.journal.store import Retention, Store
+from peers.journal.segments.segment import Segment
+from peers.journal.store import Retention
 from peers.journal.view import View
 from tests.journal.files import (
-    ALL,
     AT_US,
     block_rows,
-    change,
     crashed,
     everything,
     failing,
     fill,
+    flip,
     frames,
+    hurt_block,
+    hurt_head,
     numbered,
     opened,
+    segments,
     small_blocks,
 )
 
@@ -33,12 +37,12 @@ from tests.journal.files import (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where nothing is yet."""
-    return tmp_path / "journal.db"
+    return tmp_path / "journal"
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Blocks of 16 records, tails of 5 blocks."""
+    """Blocks of 16 records."""
     with small_blocks(monkeypatch):
         yield
 
@@ -49,7 +53,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> object:
 def test_offsets_begin_at_0_and_are_dense(path: Path) -> None:
     """Each message has the next one, whatever frame it came in."""
     journal = opened(path)
-    assert (journal.first, journal.next, journal.size_bytes) == (0, 0, 0)
+    assert (journal.first, journal.next) == (0, 0)
     journal.add([(AT_US, frames("/a", 1, 2) + frames("/b", 3)), (AT_US + 1, frames("/a", 4))])
     journal.commit(now_us=AT_US)
     found = everything(path)
@@ -77,24 +81,27 @@ def test_goes_on_where_it_was(path: Path) -> None:
     """Another hub's offsets follow the ones before, and the id stays."""
     journal = opened(path)
     fill(journal, 10, 3)
-    before = (journal.id, journal.first, journal.next, journal.size_bytes)
+    before = (journal.id, journal.first, journal.next)
     journal.close()
+    size = segments(path)[0].stat().st_size
+    for _ in range(2):
+        journal = opened(path)
+        assert (journal.id, journal.first, journal.next) == before
+        assert journal.size_bytes == segments(path)[0].stat().st_size == size
+        journal.close()
     journal = opened(path)
-    assert (journal.id, journal.first, journal.next, journal.size_bytes) == before
     fill(journal, 2)
     assert [record.offset for record in everything(path)] == list(range(15))
     journal.close()
 
 
-def test_a_closed_journal_is_one_file(path: Path) -> None:
-    """Nothing is left beside it that a copy would lack."""
-    journal = opened(path)
-    fill(journal, 100)
+def test_a_copy_of_the_folder(path: Path) -> None:
+    """It is all that there is, also while a hub has the journal open."""
+    journal = opened(path, segment_bytes=10_000)
+    fill(journal, 100, 100)
+    copy = crashed(path, path.with_name("copy"))
+    assert len(everything(copy)) == 200
     journal.close()
-    assert not Path(f"{path}-wal").exists()
-    copy = path.with_name("copy.db")
-    copy.write_bytes(path.read_bytes())
-    assert len(everything(copy)) == 100
 
 
 def test_a_killed_process_has_lost_nothing_committed(path: Path) -> None:
@@ -102,17 +109,47 @@ def test_a_killed_process_has_lost_nothing_committed(path: Path) -> None:
     journal = opened(path)
     fill(journal, 10, 10)
     journal.add([(AT_US, numbered(range(5)))])
-    other = opened(crashed(path, path.with_name("crashed.db")))
+    other = opened(crashed(path, path.with_name("crashed")))
     assert other.next == 20
     other.close()
     journal.close()
 
 
 @pytest.mark.parametrize("full_sync", [False, True])
-def test_sync(path: Path, *, full_sync: bool) -> None:
-    """FULL waits for the disk at each commit."""
+def test_sync(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_sync: bool) -> None:
+    """With `full_sync` each commit waits for the disk; without, it is brought there once a second, and at the end."""
+    synced: list[int] = []
+    true = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: (synced.append(descriptor), true(descriptor))[1])
     journal = opened(path, full_sync=full_sync)
-    assert journal._connection.pragma("synchronous") == (2 if full_sync else 1)
+    monkeypatch.setattr(store_module, "_SYNC_S", 1e9)
+    synced.clear()
+    fill(journal, 1, 1, 1)
+    assert len(synced) == (3 if full_sync else 0)
+    monkeypatch.setattr(store_module, "_SYNC_S", 0.0)
+    fill(journal, 1)
+    assert len(synced) == (4 if full_sync else 1)
+    journal.close()
+
+
+@pytest.mark.parametrize("full_sync", [False, True])
+def test_a_sync_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_sync: bool) -> None:
+    """Who waits for it is told, and nothing of the commit stands; else the next commit tries it again first."""
+    monkeypatch.setattr(store_module, "_SYNC_S", 0.0)
+    journal = opened(path, full_sync=full_sync)
+    with failing(monkeypatch, "fdatasync"):
+        if full_sync:
+            with pytest.raises(JournalUnavailableError, match="the disk is full"):
+                fill(journal, 3)
+        else:
+            fill(journal, 3)
+    assert journal.next == (0 if full_sync else 3)
+    if not full_sync:
+        with failing(monkeypatch, "fdatasync"), pytest.raises(JournalUnavailableError):
+            fill(journal, 2)
+        assert journal.next == 3
+    fill(journal, 3)
+    assert [record.offset for record in everything(path)] == list(range(journal.next))
     journal.close()
 
 
@@ -123,43 +160,152 @@ def test_one_hub_at_a_time(path: Path, tmp_path: Path) -> None:
     """However the file is called."""
     journal = opened(path)
     (tmp_path / "link").symlink_to(path)
-    for name in (path, tmp_path / "link", tmp_path / "." / "journal.db"):
+    for name in (path, tmp_path / "link", tmp_path / "." / "journal"):
         with pytest.raises(JournalUnavailableError, match="another hub has this journal open"):
             opened(name)
     journal.close()
     opened(tmp_path / "link").close()
 
 
-def test_no_journal(path: Path) -> None:
-    """Refused, and free for others afterwards."""
-    path.write_bytes(b"no database, but as long as a page" * 1000)
+def test_a_file_is_no_journal(path: Path) -> None:
+    """Refused, and left as it is; one of an earlier version with the command that takes it over."""
+    path.write_bytes(b"dear diary")
+    with pytest.raises(JournalCorruptError, match="a journal is a folder, choose another path"):
+        opened(path)
+    path.unlink()
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE t(x)")
+    connection.close()
+    with pytest.raises(JournalUnavailableError, match="of an earlier version; `hub journal take-over"):
+        opened(path)
+
+
+def test_another_folder_is_no_journal(path: Path) -> None:
+    """What is in it stays; an empty one, or the root of a file system, becomes a journal."""
+    (path / "lost+found").mkdir(parents=True)
+    (path / "photos").mkdir()
     for _ in range(2):
-        with pytest.raises(JournalCorruptError, match="not a journal, or damaged"):
+        with pytest.raises(JournalCorruptError, match="a folder, but not a journal"):
             opened(path)
+    (path / "photos").rmdir()
+    opened(path).close()
+    assert (path / "lost+found").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("statement", "text"),
-    [
-        ("UPDATE blocks SET next = next + 1 WHERE first = 32", "the index is damaged at offset 32"),
-        ("UPDATE data SET block = x'00' WHERE first = 32", "offsets 32 to 47: the block is damaged: 1 bytes"),
-        ("DELETE FROM data WHERE first = 0", "the index and the blocks do not agree"),
-        ("UPDATE meta SET value = zeroblob(20)", "the id of the journal is missing or damaged"),
-        ("UPDATE writes SET batch = 9", "what writers have committed is damaged"),
-        ("DROP TABLE blocks", "no such table"),
-    ],
-)
+def test_permissions(path: Path) -> None:
+    """A journal is for its owner alone: it holds what everybody has said."""
+    journal = opened(path, segment_bytes=1)
+    fill(journal, 1, 1)
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in segments(path)} == {0o600}
+    journal.close()
+
+
+def test_no_folder_to_make_it_in(tmp_path: Path) -> None:
+    """The place is named."""
+    with pytest.raises(JournalUnavailableError, match="nowhere/journal: No such file or directory"):
+        opened(tmp_path / "nowhere" / "journal")
+
+
+def test_a_half_made_segment_is_deleted(path: Path) -> None:
+    """A crash may leave one."""
+    opened(path).close()
+    (path / f"{7:020}.seg.new").write_bytes(b"half")
+    opened(path).close()
+    assert [file.name for file in path.iterdir()] == [f"{0:020}.seg"]
+
+
+# Damage.
+
+
 @pytest.mark.usefixtures("small")
-def test_a_damaged_journal_is_refused(path: Path, statement: str, text: str) -> None:
-    """Where its edges are looked at; the rest is found when it is read."""
-    journal = opened(path)
+def test_damage_in_the_newest_segment(path: Path) -> None:
+    """What was on the disk stays at its offset, and the rest goes on in a new segment."""
+    journal = opened(path, full_sync=True)
     fill(journal, 16, 16, 16)
     journal.commit([Write("q", 1, 0, 5)], now_us=AT_US)
     journal.close()
-    change(path, statement)
+    hurt_block(path, 20)
+    journal = opened(path)
+    assert (journal.first, journal.next, journal.writes) == (0, 48, [Write("q", 1, 0, 5)])
+    fill(journal, 5)
+    assert len(segments(path)) == 2
+    journal.close()
+    journal = opened(path)
+    assert journal.next == 53
+    view = View(str(path))
+    assert [row.first for row in view.rows()] == [0, 16, 32, 48]
+    view.close()
+    journal.close()
+
+
+@pytest.mark.usefixtures("small")
+def test_damage_of_what_may_not_have_been_written(path: Path) -> None:
+    """Behind what was known to be on the disk it is cut off: so all up to some point is there."""
+    journal = opened(path)
+    fill(journal, 16, 16, 16)
+    copy = crashed(path, path.with_name("copy"))
+    journal.close()
+    hurt_head(copy, 20)
+    journal = opened(copy)
+    assert journal.next == 16
+    fill(journal, 3)
+    assert [record.offset for record in everything(copy)] == list(range(19))
+    journal.close()
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 1])
+def test_what_writers_have_committed_is_damaged(path: Path, segment_bytes: int) -> None:
+    """The first mark of a segment says what the footer before it does; where there is none, the journal is refused."""
+    journal = opened(path, segment_bytes=segment_bytes)
+    fill(journal, 3)
+    journal.commit([Write("q", 1, 0, 3)], now_us=AT_US)
+    fill(journal, 3)
+    journal.close()
+    flip(segments(path)[-1], 64 + 64 + 1)
+    if segment_bytes == 1:
+        assert len(segments(path)) > 1
+        journal = opened(path)
+        assert journal.writes == [Write("q", 1, 0, 3)]
+        journal.close()
+    else:
+        for _ in range(2):
+            with pytest.raises(JournalCorruptError, match="what writers have committed is damaged; see"):
+                opened(path)
+
+
+def test_a_mark_of_a_writer_is_damaged(path: Path) -> None:
+    """A batch could count twice: refused."""
+    journal = opened(path)
+    journal.add([(AT_US, frames("/a", 1))])
+    journal.commit([Write("q", 1, 0, 1)], now_us=AT_US)
+    journal.add([(AT_US, frames("/a", 1))])
+    journal.commit([Write("q", 2, 1, 2)], now_us=AT_US)
+    journal.close()
+    data = segments(path)[0].read_bytes()
+    flip(segments(path)[0], data.rindex(b"\xa1q\x01"))
+    with pytest.raises(JournalCorruptError, match="what writers have committed is damaged; see"):
+        opened(path)
+
+
+@pytest.mark.parametrize("place", [0, 20, 40])
+def test_a_damaged_header_is_refused(path: Path, place: int) -> None:
+    """Of the newest segment: nobody would know whose it is."""
+    journal = opened(path)
+    fill(journal, 3)
+    journal.close()
+    flip(segments(path)[0], place)
     for _ in range(2):
-        with pytest.raises(JournalCorruptError, match=text):
+        with pytest.raises(JournalCorruptError, match=r"00\.seg: .*see `hub journal verify`"):
             opened(path)
+
+
+def test_a_segment_with_another_name(path: Path) -> None:
+    """Its records would get other offsets."""
+    opened(path).close()
+    segments(path)[0].rename(path / f"{5:020}.seg")
+    with pytest.raises(JournalCorruptError, match="it begins at 0, its name says 5"):
+        opened(path)
 
 
 # Blocks.
@@ -170,44 +316,6 @@ def test_one_commit_is_cut_into_full_blocks(path: Path) -> None:
     journal = opened(path)
     fill(journal, 20_000)
     assert block_rows(path) == [(0, 8192), (8192, 16384), (16384, 20000)]
-    journal.close()
-
-
-def test_small_commits_become_large_blocks(path: Path) -> None:
-    """The records stay as they are, and are written twice at most."""
-    journal = opened(path)
-    for _ in range(20):
-        fill(journal, 1000)
-    assert block_rows(path)[:2] == [(0, 8000), (8000, 16000)]
-    assert [record.offset for record in everything(path)] == list(range(20_000))
-    journal.close()
-
-
-@pytest.mark.usefixtures("small")
-def test_the_size_is_that_of_the_blocks(path: Path) -> None:
-    """Also after merging, and when the file is opened again."""
-    journal = opened(path)
-    for count in (3, 5, 1, 9, 20, 2, 7, 7, 1, 1, 1, 1, 1, 1):
-        fill(journal, count)
-        view = View(str(path))
-        assert journal.size_bytes == sum(len(view.block(row).data) for row in view.rows())
-        view.close()
-    size = journal.size_bytes
-    journal.close()
-    journal = opened(path)
-    assert journal.size_bytes == size
-    journal.close()
-
-
-@pytest.mark.usefixtures("small")
-def test_a_tail_is_merged_after_opening(path: Path) -> None:
-    """What small commits had left before counts on."""
-    journal = opened(path)
-    fill(journal, 5, 5)
-    journal.close()
-    journal = opened(path)
-    fill(journal, 6)
-    assert block_rows(path) == [(0, 16)]
     journal.close()
 
 
@@ -257,48 +365,76 @@ def test_times_out_of_order(path: Path) -> None:
 # Failures.
 
 
-@pytest.mark.parametrize("beginning", ["BEGIN", "INSERT INTO blocks", "INSERT INTO data"])
-def test_adding_fails(path: Path, beginning: str) -> None:
-    """Nothing has happened: what comes next gets the same offsets."""
-    journal = opened(path)
-    fill(journal, 5)
-    with failing(journal, beginning), pytest.raises(JournalUnavailableError, match="the disk is full"):
-        journal.add([(AT_US, numbered(range(5, 9)))])
-    assert (journal.next, len(everything(path))) == (5, 5)
-    fill(journal, 5)
-    assert [record.offset for record in everything(path)] == list(range(10))
-    journal.close()
-
-
-@pytest.mark.parametrize(
-    ("beginning", "at"),
-    [
-        ("INSERT OR REPLACE INTO writes", 1),
-        ("DELETE FROM blocks", 1),
-        ("DELETE FROM data", 2),
-        ("INSERT INTO data", 1),
-        ("SELECT latest_us", 1),
-        ("COMMIT", 1),
-    ],
-)
-@pytest.mark.usefixtures("small")
-def test_committing_fails(path: Path, beginning: str, at: int) -> None:
-    """At any step: nothing has happened, in the file and here, of what all `add` had brought."""
+def test_committing_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has happened, in the file and here, of what all `add` had brought."""
     journal = opened(path)
     fill(journal, 7)
     before = (journal.first, journal.next, journal.size_bytes)
     journal.add([(AT_US, numbered(range(7, 12)))])
     journal.add([(AT_US, numbered(range(12, 16)))])
-    with failing(journal, beginning, at=at), pytest.raises(JournalUnavailableError):
+    with failing(monkeypatch, "pwritev"), pytest.raises(JournalUnavailableError, match="the disk is full"):
         journal.commit([Write("q", 1, 7, 16)], now_us=AT_US)
     assert (journal.first, journal.next, journal.size_bytes) == before
-    assert (block_rows(path), journal._connection.in_transaction) == ([(0, 7)], False)
+    assert block_rows(path) == [(0, 7)]
     fill(journal, 5, 4)
-    assert block_rows(path) == [(0, 16)]
     assert [record.offset for record in everything(path)] == list(range(16))
     journal.close()
     journal = opened(path)
     assert journal.writes == []
+    journal.close()
+
+
+def test_writing_ahead(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large commit does not wait in memory, and has not happened before its end all the same."""
+    monkeypatch.setattr(store_module, "_HELD_BYTES", 1_000)
+    journal = opened(path)
+    fill(journal, 5)
+    size = segments(path)[0].stat().st_size
+    for start in (5, 25, 45):
+        journal.add([(AT_US, numbered(range(start, start + 20), padding=50))])
+    assert segments(path)[0].stat().st_size > size + 3_000
+    assert len(everything(path)) == 5
+    other = opened(crashed(path, path.with_name("crashed")))
+    assert other.next == 5
+    other.close()
+    journal.commit(now_us=AT_US)
+    assert [record.offset for record in everything(path)] == list(range(65))
+    journal.close()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_writing_ahead_fails(path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Wherever that is, nothing of the commit has happened, and the file is cut back."""
+    monkeypatch.setattr(store_module, "_HELD_BYTES", 1_000)
+    journal = opened(path)
+    fill(journal, 5)
+    size = segments(path)[0].stat().st_size
+
+    def write() -> None:
+        for start in (5, 25, 45):
+            journal.add([(AT_US, numbered(range(start, start + 20), padding=50))])
+        journal.commit(now_us=AT_US)
+
+    with failing(monkeypatch, "pwritev", at=at), pytest.raises(JournalUnavailableError):
+        write()
+    assert (journal.next, segments(path)[0].stat().st_size) == (5, size)
+    fill(journal, 4)
+    assert [record.offset for record in everything(path)] == list(range(9))
+    journal.close()
+
+
+def test_a_write_that_ends_half_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may write less than it was given: the rest follows."""
+    journal = opened(path)
+    true = os.pwritev
+
+    def half(file: int, parts: list[memoryview], place: int) -> int:
+        return true(file, [parts[0][: max(1, len(parts[0]) // 2)]], place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", half)
+        fill(journal, 100)
+    assert [record.offset for record in everything(path)] == list(range(100))
     journal.close()
 
 
@@ -308,7 +444,7 @@ def test_what_is_no_frame_has_no_effect(path: Path) -> None:
     journal.add([(AT_US, frames("/a", 1))])
     with pytest.raises(ValueError, match="cut off"):
         journal.add([(AT_US, b"no frame")])
-    assert (journal.next, journal._connection.in_transaction) == (0, False)
+    assert journal.next == 0
     journal.commit(now_us=AT_US)
     assert everything(path) == []
     journal.close()
@@ -322,18 +458,6 @@ def test_rolling_back(path: Path) -> None:
     journal.add([(AT_US, frames("/a", 1))])
     journal.roll_back()
     assert (journal.next, len(everything(path))) == (2, 2)
-    journal.close()
-
-
-def test_a_failed_rollback_is_none(path: Path) -> None:
-    """SQLite may have done it by itself."""
-    journal = opened(path)
-    journal.add([(AT_US, frames("/a", 1))])
-    with failing(journal, "ROLLBACK", error=apsw.SQLError("SQLError: no transaction is active")):
-        journal.roll_back()
-    journal._connection.execute("ROLLBACK")
-    fill(journal, 1)
-    assert len(everything(path)) == 1
     journal.close()
 
 
@@ -357,22 +481,25 @@ def test_a_probe_finds_what_a_failed_commit_has_left(path: Path) -> None:
     """Where the disk has it after all, offsets go on behind it."""
     journal = opened(path)
     fill(journal, 5)
-    other = opened(crashed(path, path.with_name("other.db")))
+    other = opened(crashed(path, path.with_name("other")))
     fill(other, 3)
     other.commit([Write("q", 1, 5, 8)], now_us=AT_US)
     other.close()
-    put(path, path.with_name("other.db"))
+    put(path, path.with_name("other"))
     journal.probe()
     assert (journal.next, journal.writes) == (8, [Write("q", 1, 5, 8)])
     journal.close()
 
 
 def put(path: Path, other: Path | None) -> None:
-    """Have another file stand there, or none."""
-    for tail in ("-wal", "-shm"):
-        Path(f"{path}{tail}").unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
-    if other is not None:
+    """Have another folder, or a file, stand there, or nothing."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    if other is not None and other.is_dir():
+        shutil.copytree(other, path)
+    elif other is not None:
         shutil.copyfile(other, path)
 
 
@@ -381,15 +508,15 @@ def test_a_probe_of_something_else(path: Path, stands_there: str) -> None:
     """What was told to be committed must not be given again: refused, until it is back."""
     journal = opened(path)
     fill(journal, 5)
-    older = path.with_name("older.db")
+    older = path.with_name("older")
     opened(crashed(path, older)).close()
     fill(journal, 5)
-    kept = path.with_name("kept.db")
+    kept = path.with_name("kept")
     opened(crashed(path, kept)).close()
     other: Path | None = None
     match stands_there:
         case "another journal":
-            other = path.with_name("another.db")
+            other = path.with_name("another")
             another = opened(other)
             fill(another, 50)
             another.close()
@@ -409,51 +536,119 @@ def test_a_probe_of_something_else(path: Path, stands_there: str) -> None:
     journal.close()
 
 
-def test_a_probe_fails_while_there_is_no_room(path: Path) -> None:
-    """It takes room for a few blocks."""
+def test_a_probe_fails_while_there_is_no_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes room for a few blocks, and leaves nothing."""
     journal = opened(path)
-    journal._connection.close()
-    change(path, "PRAGMA max_page_count = 10")
-    real = store_module.connect
+    fill(journal, 3)
 
-    def narrow(name: str, *, full_sync: bool) -> apsw.Connection:
-        connection = real(name, full_sync=full_sync)
-        connection.pragma("max_page_count", 20)
-        return connection
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "connect", narrow)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_write_probe", full)
         with pytest.raises(JournalUnavailableError, match="the disk is full"):
             journal.probe()
     journal.probe()
+    assert len(list(path.iterdir())) == 1
     fill(journal, 1)
+    assert journal.next == 4
     journal.close()
 
 
-# Retention.
+# Segments and retention.
+
+
+@pytest.mark.usefixtures("small")
+def test_a_full_segment_is_sealed(path: Path) -> None:
+    """It never changes again; the next one begins behind it."""
+    journal = opened(path, segment_bytes=2_000)
+    for _ in range(10):
+        fill(journal, 16)
+    files = segments(path)
+    assert len(files) > 2
+    contents = [file.read_bytes() for file in files[:-1]]
+    fill(journal, 16, 16, 16)
+    assert [file.read_bytes() for file in files[:-1]] == contents
+    assert [record.offset for record in everything(path)] == list(range(13 * 16))
+    assert journal.size_bytes == sum(file.stat().st_size for file in segments(path))
+    journal.close()
+    journal = opened(path)
+    assert (journal.first, journal.next) == (0, 13 * 16)
+    journal.close()
+
+
+def test_an_old_segment_is_sealed(path: Path) -> None:
+    """So that what is too old can go, on an idle hub as well."""
+    journal = opened(path, retention=Retention(1 << 50, 80_000_000))
+    fill(journal, 1, 1)  # a second apart
+    journal.commit(now_us=AT_US + 9_999_999)
+    assert len(segments(path)) == 1
+    journal.commit(now_us=AT_US + 11_000_000)
+    assert len(segments(path)) == 2
+    journal.commit(now_us=AT_US + 82_000_000)
+    assert len(segments(path)) == 1
+    assert (journal.first, journal.next, everything(path)) == (2, 2, [])
+    journal.close()
+    journal = opened(path)
+    assert (journal.first, journal.next) == (2, 2)
+    journal.close()
+
+
+@pytest.mark.parametrize("call", ["pwritev", "fdatasync", "fsync", "rename", "open"])
+def test_sealing_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """What is committed stays committed; the next commit tries it again, and fails where that does."""
+    journal = opened(path, segment_bytes=400)
+    fill(journal, 1)
+    with failing(monkeypatch, call, at=2 if call == "pwritev" else 1):
+        fill(journal, 20)
+    assert (journal.next, len(segments(path))) == (21, 1)
+    assert len(everything(path)) == 21
+    with failing(monkeypatch, call), pytest.raises(JournalUnavailableError):
+        fill(journal, 1)
+    assert journal.next == 21
+    fill(journal, 1)
+    assert len(segments(path)) == 2
+    assert [record.offset for record in everything(path)] == list(range(22))
+    journal.close()
+    journal = opened(path)
+    assert journal.next == 22
+    journal.close()
+
+
+def test_a_crash_after_sealing(path: Path) -> None:
+    """The next segment is begun when the journal is opened."""
+    journal = opened(path, segment_bytes=400)
+    fill(journal, 1)
+    journal.commit([Write("q", 1, 0, 1)], now_us=AT_US)
+    fill(journal, 20)
+    copy = crashed(path, path.with_name("copy"))
+    segments(copy)[-1].unlink()
+    journal.close()
+    journal = opened(copy)
+    assert (journal.next, journal.writes) == (21, [Write("q", 1, 0, 1)])
+    fill(journal, 1)
+    assert [record.offset for record in everything(copy)] == list(range(22))
+    journal.close()
 
 
 @pytest.mark.usefixtures("small")
 def test_retention_by_bytes(path: Path) -> None:
-    """The oldest blocks go, whole ones; what is kept is no more than the limit."""
-    journal = opened(path, retention=Retention(5_000, 1 << 60))
-    for _ in range(20):
+    """The oldest segments go, whole ones; what is kept is no more than the limit, and not much less."""
+    journal = opened(path, retention=Retention(50_000, 1 << 60))
+    for _ in range(300):
         fill(journal, 16)
-        assert journal.size_bytes <= 5_000
-    assert journal.next == 320
-    assert journal.first % 16 == 0
-    assert journal.size_bytes > 4_000
-    assert [record.offset for record in everything(path)] == list(range(journal.first, 320))
-    journal.close()
-    journal = opened(path)
-    assert len(everything(path)) == 320 - journal.first
+        assert journal.size_bytes <= 50_000
+    assert journal.next == 4_800
+    assert journal.size_bytes > 40_000
+    assert journal.size_bytes == sum(file.stat().st_size for file in segments(path))
+    assert [record.offset for record in everything(path)] == list(range(journal.first, 4_800))
     journal.close()
 
 
 @pytest.mark.usefixtures("small")
 def test_retention_by_age(path: Path) -> None:
-    """A block goes when its newest record is too old; times are looked at while nothing is written, too."""
-    journal = opened(path, retention=Retention(1 << 50, 60_000_000))
+    """A segment goes when its newest record is too old; times are looked at while nothing is written, too."""
+    journal = opened(path, retention=Retention(1 << 50, 60_000_000), segment_bytes=1)
     fill(journal, 16, 16, 16, 16)  # at 0, 16, 32 and 48 s
     assert journal.first == 0
     journal.commit(now_us=AT_US + 61_000_000)
@@ -464,44 +659,16 @@ def test_retention_by_age(path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.usefixtures("small")
-def test_the_newest_block_stays(path: Path) -> None:
-    """However old or large: it says which offset is next."""
-    journal = opened(path, retention=Retention(1, 1))
-    fill(journal, 16, 16)
-    journal.commit(now_us=AT_US + 10**12)
-    assert (journal.first, journal.next) == (16, 32)
-    journal.close()
-    journal = opened(path)
-    assert (journal.first, journal.next) == (16, 32)
-    journal.close()
-
-
-@pytest.mark.usefixtures("small")
-def test_much_goes_in_several_commits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that none takes long."""
-    monkeypatch.setattr(store_module, "_DELETED_PER_COMMIT", 3)
-    journal = opened(path)
-    fill(journal, 160)
-    journal.close()
-    journal = opened(path, retention=Retention(1, 1 << 60))
-    firsts = []
-    for _ in range(4):
-        journal.commit(now_us=AT_US)
-        firsts.append(journal.first)
-    assert firsts == [48, 96, 144, 144]
-    journal.close()
-
-
-@pytest.mark.usefixtures("small")
-def test_a_tail_that_is_deleted_is_not_merged(path: Path) -> None:
-    """Small blocks may be too old as well."""
-    journal = opened(path, retention=Retention(1 << 50, 60_000_000))
-    fill(journal, 3, 3, 3)
-    journal.commit(now_us=AT_US + 64_000_000)
-    assert journal.first == 6
+def test_a_segment_that_cannot_be_deleted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again; what was committed is committed."""
+    journal = opened(path, retention=Retention(4_000, 1 << 60))
+    with failing(monkeypatch, "unlink", error=PermissionError(1, "Operation not permitted")):
+        while not journal._is_overdue:
+            fill(journal, 16)
+    assert journal.size_bytes > 4_000
     fill(journal, 16)
-    assert [record.offset for record in everything(path)] == list(range(6, 25))
+    assert journal.size_bytes <= 4_000
+    assert [record.offset for record in everything(path)] == list(range(journal.first, journal.next))
     journal.close()
 
 
@@ -550,48 +717,122 @@ def test_an_empty_commit_writes_nothing(path: Path) -> None:
     """So that looking after retention costs nothing on an idle hub."""
     journal = opened(path)
     fill(journal, 1)
-    size = Path(f"{path}-wal").stat().st_size
+    size = segments(path)[0].stat().st_size
     journal.commit(now_us=AT_US)
-    assert Path(f"{path}-wal").stat().st_size == size
+    assert segments(path)[0].stat().st_size == size
     journal.close()
 
 
-def test_blocks_are_checked_by_their_rows(path: Path) -> None:
-    """What stands in the file is what `Block.parse` takes."""
-    journal: Store = opened(path, retention=ALL)
-    fill(journal, 3)
-    ((block,),) = journal._connection.execute("SELECT block FROM data").fetchall()
-    assert Block.parse(block).count == 3
-    journal.close()
-
-
-@pytest.mark.parametrize("gone", ["journal.db", "journal.db-wal"])
-def test_a_file_that_is_gone(tmp_path: Path, gone: str) -> None:
+@pytest.mark.parametrize("gone", ["folder", "segment"])
+def test_what_is_gone(path: Path, gone: str) -> None:
     """What nobody would find again is not said to be committed."""
-    journal = opened(tmp_path / "journal.db")
+    journal = opened(path)
     fill(journal, 5)
-    (tmp_path / gone).unlink()
+    if gone == "folder":
+        shutil.rmtree(path)
+    else:
+        segments(path)[0].unlink()
     with pytest.raises(JournalUnavailableError, match="deleted or moved while the hub had it open"):
         fill(journal, 1)
     assert journal.next == 5
+    with pytest.raises(JournalUnavailableError):
+        journal.probe()
     journal.close()
 
 
-def test_a_file_that_was_replaced(tmp_path: Path) -> None:
-    """Another file of that name is not this journal; nothing is written there until that is put right."""
-    path = tmp_path / "journal.db"
+def test_a_folder_that_was_replaced(tmp_path: Path) -> None:
+    """Another folder of that name is not this journal; nothing is written there until that is put right."""
+    path = tmp_path / "journal"
     journal = opened(path)
     fill(journal, 5)
-    path.rename(tmp_path / "away.db")
-    path.write_bytes(b"")
+    path.rename(tmp_path / "away")
+    path.mkdir()
     with pytest.raises(JournalUnavailableError):
         fill(journal, 1)
     with pytest.raises(JournalUnavailableError):
         journal.probe()
-    assert path.read_bytes() == b""
-    path.unlink()
-    (tmp_path / "away.db").rename(path)
+    assert list(path.iterdir()) == []
+    path.rmdir()
+    (tmp_path / "away").rename(path)
     journal.probe()
     fill(journal, 5)
     assert journal.next == len(everything(path))
+    journal.close()
+
+
+# Tidying.
+
+
+def trickle(path: Path, commits: int, *, segment_bytes: int) -> list[int]:
+    """Commit single records; return how long each segment was when it was sealed, in records."""
+    journal = opened(path, segment_bytes=segment_bytes)
+    fill(journal, *[1] * commits)
+    journal.close()
+    return [len(block_rows_of(file)) for file in segments(path)]
+
+
+def block_rows_of(file: Path) -> list[object]:
+    """The blocks of one segment."""
+    segment = Segment(str(file.parent), int(file.stem))
+    segment.close()
+    return list(segment.rows)
+
+
+def test_what_trickles_is_tidied(path: Path) -> None:
+    """Small blocks become large ones, and small segments one; every record stays where it is."""
+    trickle(path, 1_000, segment_bytes=20_000)
+    assert [record.offset for record in everything(path)] == list(range(1_000))
+    *sealed, newest = segments(path)
+    assert len(sealed) < 10
+    assert sum(len(block_rows_of(file)) for file in sealed) < 40
+    assert sum(file.stat().st_size for file in sealed) < 60_000
+    assert newest.stat().st_size <= 21_000
+    journal = opened(path, segment_bytes=20_000)
+    assert (journal.first, journal.next) == (0, 1_000)
+    assert journal.size_bytes == sum(file.stat().st_size for file in segments(path))
+    journal.close()
+
+
+@pytest.mark.parametrize("call", ["rename", "fsync", "unlink"])
+def test_tidying_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """What is there stays, and is read once; it is no failure of the commit."""
+    journal = opened(path, segment_bytes=5_000)
+    true, calls = getattr(os, call), []
+
+    def fail(*arguments: object) -> object:
+        """Fail where a segment is joined: renaming, syncing and deleting serve sealing, too."""
+        calls.append(arguments)
+        if sys._getframe(1).f_code.co_name in {"join", "_join"}:
+            raise OSError(5, "Input/output error")
+        return true(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        fill(journal, *[1] * 200)
+    assert calls
+    assert [record.offset for record in everything(path)] == list(range(200))
+    assert not list(path.glob("*.new"))
+    fill(journal, *[1] * 200)
+    assert [record.offset for record in everything(path)] == list(range(400))
+    journal.close()
+    journal = opened(path)
+    assert journal.next == 400
+    assert [record.offset for record in everything(path)] == list(range(400))
+    journal.close()
+
+
+def test_a_crash_while_segments_are_joined(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is covered is deleted when the journal is opened."""
+    journal = opened(path, segment_bytes=5_000)
+    with failing(monkeypatch, "unlink", error=OSError(5, "Input/output error")):
+        count = 0
+        while len(segments(path)) < 3:
+            fill(journal, 1)
+            count += 1
+    copy = crashed(path, path.with_name("copy"))
+    journal.close()
+    before = len(segments(copy))
+    journal = opened(copy)
+    assert len(segments(copy)) == before - 1
+    assert [record.offset for record in everything(copy)] == list(range(count))
     journal.close()

@@ -1,21 +1,36 @@
-"""Reading a journal's file: ranges, filters, times; what is damaged is an error that names the place."""
+"""Reading a journal's folder: ranges, filters, times; what is damaged is an error that names the place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block
+from hub.journal.segment.mark import Write
 from hub.policy.grants import allows_by
 from peers.journal import view as view_module
-from peers.journal.schema import Write
+from peers.journal.segments import segment as segment_module
 from peers.journal.store import Retention
 from peers.journal.view import LARGE_FACTOR, Extent, View
-from tests.journal.files import AT_US, block_rows, change, fill, frames, numbered, opened, records, small_blocks
+from tests.journal.files import (
+    AT_US,
+    block_rows,
+    crashed,
+    everything,
+    fill,
+    flip,
+    frames,
+    hurt_block,
+    hurt_head,
+    numbered,
+    opened,
+    records,
+    segments,
+    small_blocks,
+)
 
 LOTS = 1 << 30
 ALL = ("",)
@@ -24,16 +39,16 @@ SECOND_US = 1_000_000
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Blocks of 16 records, tails of 5 blocks."""
+    """Blocks of 16 records."""
     with small_blocks(monkeypatch):
         yield
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A journal with records 0 to 69, blocks at 0, 16, 32, 48 and 64, a second for each record that begins one."""
-    path = tmp_path / "journal.db"
-    journal = opened(path)
+@pytest.fixture(params=["one segment", "several"])
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A journal with records 0 to 69, blocks at 0, 16, 32, 48, 64 and 68, a second for each record that begins one."""
+    path = tmp_path / "journal"
+    journal = opened(path, segment_bytes=1 << 30 if request.param == "one segment" else 1_000)
     fill(journal, 16, 16, 16, 16, 4, 2)
     journal.close()
     return path
@@ -64,8 +79,8 @@ def test_extent(view: View) -> None:
 
 def test_an_empty_journal(tmp_path: Path) -> None:
     """There is nothing to read, and nothing wrong."""
-    journal = opened(tmp_path / "empty.db")
-    view = View(str(tmp_path / "empty.db"))
+    journal = opened(tmp_path / "empty")
+    view = View(str(tmp_path / "empty"))
     assert view.extent == Extent(0, 0)
     assert list(view.rows()) == []
     assert view.fetch(0, None, ALL, LOTS) == (0, 0, (0, 0), [])
@@ -79,11 +94,11 @@ def test_an_empty_journal(tmp_path: Path) -> None:
 def test_no_journal(tmp_path: Path) -> None:
     """Reading makes none, and what is none is said to be none, as often as one asks."""
     with pytest.raises(JournalUnavailableError, match="there is no such journal"):
-        View(str(tmp_path / "none.db"))
+        View(str(tmp_path / "none"))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text").write_text("text" * 10_000)
     for _ in range(2):
-        with pytest.raises(JournalCorruptError, match="not a journal"):
+        with pytest.raises(JournalCorruptError, match="a journal is a folder"):
             View(str(tmp_path / "text"))
 
 
@@ -91,22 +106,109 @@ def test_sees_what_is_committed_meanwhile(path: Path, view: View) -> None:
     """Each answer is of the newest state."""
     journal = opened(path)
     fill(journal, 1)
+    assert view.extent == Extent(0, 70), "one state until the next look"
+    view.refresh()
     assert view.extent == Extent(0, 71)
     journal.commit([Write("q", 1, 0, 1)], now_us=AT_US)
+    view.refresh()
     assert view.writes == [Write("q", 1, 0, 1)]
+    assert offsets(view.fetch(69, None, ALL, LOTS).blocks) == [69, 70]
     journal.close()
 
 
-def test_a_snapshot_is_one_state(path: Path, view: View) -> None:
-    """What is merged and deleted meanwhile is seen as it was."""
-    journal = opened(path, retention=Retention(1, 1 << 60))
-    with view.snapshot():
-        before = list(view.rows())
-        fill(journal, 16)
-        assert journal.first == 70
-        assert list(view.rows()) == before
-        assert [view.block(row).first for row in before] == [0, 16, 32, 48, 64, 68]
-    assert view.extent == Extent(70, 86)
+def test_what_is_open_stays_readable(path: Path, view: View) -> None:
+    """What is deleted meanwhile is seen as it was, until the next look."""
+    journal = opened(path, retention=Retention(1, 1 << 60), segment_bytes=1)
+    before = list(view.rows())
+    fill(journal, 8, 8)
+    assert journal.first > 0
+    assert list(view.rows()) == before
+    assert [view.block(row).first for row in before] == [0, 16, 32, 48, 64, 68]
+    view.refresh()
+    assert view.extent == Extent(journal.first, 86)
+    with pytest.raises(GoneError):
+        view.fetch(0, None, ALL, LOTS)
+    journal.close()
+
+
+def test_a_segment_that_was_deleted_since_the_look(path: Path) -> None:
+    """It is told to be tried again, and then that it is gone."""
+    view = View(str(path))
+    view.refresh()
+    journal = opened(path, retention=Retention(1, 1 << 60), segment_bytes=1)
+    fill(journal, 1, 1)
+    if len(view.catalog.firsts) > 1:
+        with pytest.raises(JournalUnavailableError, match="No such file"):
+            list(view.rows())
+    with pytest.raises(GoneError):
+        view.fetch(0, None, ALL, LOTS)
+    view.close()
+    journal.close()
+
+
+def test_segments_that_are_joined_meanwhile(tmp_path: Path) -> None:
+    """Who has them open goes on without a gap, by offset and by time."""
+    path = tmp_path / "joined"
+    journal = opened(path, segment_bytes=5_000)
+    fill(journal, 1)
+    view = View(str(path))
+    joins = 0
+    for _ in range(200):
+        before = set(segments(path))
+        fill(journal, 1)
+        joins += not before <= set(segments(path))
+        found = view.fetch(0, None, ALL, LOTS)
+        assert offsets(found.blocks) == list(range(journal.next))
+        assert view.offset_at(AT_US + (journal.next - 1) * 1_000_000) == journal.next - 1
+    assert joins > 3
+    view.close()
+    journal.close()
+
+
+def test_a_segment_that_is_joined_just_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone; where its records stand now is looked up once more."""
+    path = tmp_path / "joined"
+    journal = opened(path, segment_bytes=5_000)
+    while len(segments(path)) < 3:
+        fill(journal, 1)
+    view, looks = View(str(path)), 0
+    _, second, _ = view.catalog.firsts
+    refresh = view.refresh
+
+    def look() -> None:
+        """Look, and have the second segment joined with the first after the first look."""
+        nonlocal looks
+        refresh()
+        looks += 1
+        while segments(path)[1].stem == f"{second:020}":
+            fill(journal, 1)
+
+    monkeypatch.setattr(view, "refresh", look)
+    assert offsets(view.fetch(second, None, ALL, LOTS).blocks)[:2] == [second, second + 1]
+    assert looks == 2
+    view.close()
+    journal.close()
+
+
+def test_what_is_being_written_is_not_seen(path: Path, view: View) -> None:
+    """A commit is seen once its mark stands there; what is taken back leaves nothing."""
+    journal = opened(path)
+    file = segments(path)[-1]
+    copy = crashed(path, path.with_name("copy"))
+    whole = opened(copy)
+    fill(whole, 5, 5)
+    added = segments(copy)[-1].read_bytes()[file.stat().st_size :]
+    whole.close()
+    start = file.read_bytes()
+    for size in range(0, len(added), 8):
+        file.write_bytes(start + added[:size])
+        view.refresh()
+        assert view.extent.next == (70 if size < len(added) // 2 else 75)
+    file.write_bytes(start)
+    fill(journal, 3)
+    reader = View(str(path))
+    assert offsets(reader.fetch(70, None, ALL, LOTS).blocks) == [70, 71, 72]
+    reader.close()
     journal.close()
 
 
@@ -142,13 +244,14 @@ def test_behind_the_end(view: View, start: int, text: str) -> None:
 
 def test_what_was_deleted(path: Path, view: View) -> None:
     """Told with the oldest that is left."""
-    journal = opened(path, retention=Retention(1100, 1 << 60))
-    journal.commit(now_us=AT_US)
-    assert journal.first in {32, 48}
-    with pytest.raises(GoneError, match=f"offset 20 was deleted; the oldest that is kept is {journal.first}") as caught:
+    journal = opened(path, retention=Retention(4_000, 1 << 60))
+    fill(journal, 16, 16, 16)
+    first = journal.first
+    assert first > 20
+    with pytest.raises(GoneError, match=f"offset 20 was deleted; the oldest that is kept is {first}") as caught:
         view.fetch(20, None, ALL, LOTS)
-    assert caught.value.first == journal.first
-    assert offsets(view.fetch(journal.first, None, ALL, LOTS).blocks) == list(range(journal.first, 70))
+    assert caught.value.first == first
+    assert offsets(view.fetch(first, None, ALL, LOTS).blocks) == list(range(first, 118))
     journal.close()
 
 
@@ -177,10 +280,10 @@ def test_nothing_but_the_state(view: View) -> None:
 
 def test_a_large_block_is_cut(tmp_path: Path) -> None:
     """An answer is not much more than was asked for, and all of them together are everything."""
-    journal = opened(tmp_path / "large.db")
+    journal = opened(tmp_path / "large")
     fill(journal, 3, padding=3)
     fill(journal, 16, padding=100)
-    view = View(str(tmp_path / "large.db"))
+    view = View(str(tmp_path / "large"))
     for limit in (1, 100, 300, 1000):
         found: list[int] = []
         start = 0
@@ -197,11 +300,11 @@ def test_a_large_block_is_cut(tmp_path: Path) -> None:
 
 def test_a_large_record_comes_alone(tmp_path: Path) -> None:
     """So that who takes the largest message gets it whatever stands beside it."""
-    journal = opened(tmp_path / "large.db")
+    journal = opened(tmp_path / "large")
     journal.add([(AT_US, numbered(range(5)) + frames("/t/large", b"x" * 10_000) + numbered(range(6, 9)))])
     journal.commit(now_us=AT_US)
-    view = View(str(tmp_path / "large.db"))
-    assert len(block_rows(tmp_path / "large.db")) == 2
+    view = View(str(tmp_path / "large"))
+    assert len(block_rows(tmp_path / "large")) == 2
     found = [offsets(view.fetch(start, None, ALL, 500).blocks) for start in (0, 5, 6)]
     assert found == [[0, 1, 2, 3, 4], [5], [6, 7, 8]]
     view.close()
@@ -210,9 +313,9 @@ def test_a_large_record_comes_alone(tmp_path: Path) -> None:
 
 def test_a_large_block_is_cut_between_what_is_wanted(tmp_path: Path) -> None:
     """Reading goes on at the next record that is wanted."""
-    journal = opened(tmp_path / "large.db")
+    journal = opened(tmp_path / "large")
     fill(journal, 16, padding=100)
-    view = View(str(tmp_path / "large.db"))
+    view = View(str(tmp_path / "large"))
     start, found = 0, []
     while start < 16:
         piece = view.fetch(start, 15, ("/t/1",), 100)
@@ -306,10 +409,10 @@ def test_times(view: View, second: float, offset: int) -> None:
 
 def test_times_within_a_block(tmp_path: Path) -> None:
     """Each record has its own."""
-    journal = opened(tmp_path / "journal.db")
+    journal = opened(tmp_path / "journal")
     journal.add([(AT_US + number, frames("/a", number)) for number in range(10)])
     journal.commit(now_us=AT_US)
-    view = View(str(tmp_path / "journal.db"))
+    view = View(str(tmp_path / "journal"))
     assert [view.offset_at(AT_US + number) for number in (0, 4, 9, 10)] == [0, 4, 9, 10]
     view.close()
     journal.close()
@@ -317,13 +420,13 @@ def test_times_within_a_block(tmp_path: Path) -> None:
 
 def test_times_where_the_clock_was_set_back(tmp_path: Path) -> None:
     """The first record that is not older, in the order of offsets, as a look at each of them finds it."""
-    journal = opened(tmp_path / "journal.db")
+    journal = opened(tmp_path / "journal")
     seconds = [0, 10, 20, 5, 6, 30, 25, 26, 40, 1]
     for first, second in enumerate(seconds):
         journal.add([(AT_US + second, frames("/a", *[first] * 9))])
         journal.commit(now_us=AT_US)
-    view = View(str(tmp_path / "journal.db"))
-    assert len(block_rows(tmp_path / "journal.db")) > 5
+    view = View(str(tmp_path / "journal"))
+    assert len(block_rows(tmp_path / "journal")) > 5
     for time in range(-1, 45):
         expected = next((place * 9 for place, second in enumerate(seconds) if second >= time), 90)
         assert view.offset_at(AT_US + time) == expected
@@ -336,156 +439,131 @@ def test_all_times_that_the_wire_takes(view: View) -> None:
     assert view.offset_at(2**63 - 1) == 70
 
 
-# Damage.
+# Damage. All of the journal had been on the disk: it was closed, and opened again.
 
 
-DAMAGE = [
-    ("UPDATE blocks SET next = next - 1 WHERE first = 32", "the index is damaged at offset 32"),
-    ("UPDATE blocks SET topics = '/x' WHERE first = 32", "the index is damaged at offset 32"),
-    ("DELETE FROM blocks WHERE first = 32", "the index is damaged at offset 32"),
-    ("DELETE FROM data WHERE first = 32", "offsets 32 to 47: the block is missing"),
-    ("UPDATE data SET block = zeroblob(length(block)) WHERE first = 32", "offsets 32 to 47: the block is damaged"),
-    (
-        "UPDATE data SET block = (SELECT block FROM data WHERE first = 16) WHERE first = 32",
-        "offsets 32 to 47: another block is there, with offsets 16 to 31",
-    ),
-]
+@pytest.fixture
+def synced(path: Path) -> Path:
+    """The journal, with another record in a commit of its own."""
+    journal = opened(path)
+    fill(journal, 1)
+    journal.close()
+    return path
 
 
-@pytest.mark.parametrize(("statement", "text"), DAMAGE)
-def test_damage_is_told_where_it_is_met(path: Path, view: View, statement: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("hurt", "text"),
+    [
+        (hurt_block, "offsets 32 to 47: the block is damaged: its checksum does not match"),
+        (
+            hurt_head,
+            "offset 32 is missing|offsets 32 to 47: the block is damaged: the checksum of an entry's head does not",
+        ),
+    ],
+)
+def test_damage_is_told_where_it_is_met(synced: Path, hurt: Callable[[Path, int], None], text: str) -> None:
     """What stands before it is read, and what stands behind it, too."""
-    change(path, statement)
+    hurt(synced, 40)
+    view = View(str(synced))
     found = view.fetch(20, 60, ALL, LOTS)
     assert (offsets(found.blocks), found.next) == (list(range(20, 32)), 32)
     with pytest.raises(JournalCorruptError, match=text):
         view.fetch(32, 60, ALL, LOTS)
     assert offsets(view.fetch(0, 32, ALL, LOTS).blocks) == list(range(32))
-    assert offsets(view.fetch(48, None, ALL, LOTS).blocks) == list(range(48, 70))
-
-
-EDGES = [
-    ("UPDATE blocks SET next = 2000 WHERE first = 68", (0, 68), "the index is damaged at offset 68"),
-    ("UPDATE blocks SET latest_us = 0 WHERE first = 0", (16, 70), "the index is damaged at offset 0"),
-    ("UPDATE blocks SET first = 5, next = 16 WHERE first = 0", (16, 70), "the index is damaged at offset 5"),
-    ("DELETE FROM blocks WHERE first = 0", (16, 70), "the index is damaged at offset 0"),
-    ("DELETE FROM blocks WHERE first = 68", (0, 68), "the index is damaged at offset 68"),
-    ("DELETE FROM data WHERE first = 0", (16, 70), "offsets 0 to 15: the block is missing"),
-    ("DELETE FROM data WHERE first = 68", (0, 68), "offsets 68 to 69: the block is missing"),
-    ("UPDATE data SET block = x'00' WHERE first = 68", (0, 68), "offsets 68 to 69: the block is damaged"),
-]
-
-
-@pytest.mark.parametrize(("statement", "sound", "text"), EDGES)
-def test_a_damaged_edge(path: Path, view: View, statement: str, sound: tuple[int, int], text: str) -> None:
-    """How far the journal reaches is told by what is sound there, of row and block; what is not is an error."""
-    change(path, statement)
-    assert view.extent == Extent(0, 70)
-    start, end = sound
-    found: list[int] = []
-    while start < end:
-        piece = view.fetch(start, end, ALL, LOTS)
-        found += offsets(piece.blocks)
-        start = piece.next
-    assert found == list(range(*sound))
-    damaged = 0 if sound[0] else sound[1]
-    with pytest.raises(JournalCorruptError, match=text):
-        view.fetch(damaged, None, ALL, LOTS)
-    found_damage = view.damage_at(damaged)
-    assert found_damage is not None
-    assert found_damage.first == damaged
-    assert found_damage.next in ({5, 16} if sound[0] else {70})
-
-
-def test_a_newest_block_of_which_nothing_is_sound(path: Path, view: View) -> None:
-    """One record at least was there: it is an error, and what is behind it is not said to be no more."""
-    change(path, "UPDATE blocks SET next = 2000 WHERE first = 68")
-    change(path, "UPDATE data SET block = x'00' WHERE first = 68")
-    assert view.extent == Extent(0, 69)
-    for start in (68, 70, 1000):
-        with pytest.raises(JournalCorruptError, match="the index is damaged at offset 68"):
-            view.fetch(start, None, ALL, LOTS)
-    assert view.damage_at(68) == (68, None, "their row in the index is damaged")
-
-
-def test_edges_that_name_what_was_not_there(path: Path, view: View) -> None:
-    """What stands at another place than it was written for tells nothing, in the index or among the blocks."""
-    for table in ("blocks", "data"):
-        with view.snapshot():
-            change(path, f"UPDATE {table} SET first = 5000 WHERE first = 68")  # noqa: S608 -- one of two
-        assert view.extent == Extent(0, 70)
-        change(path, f"UPDATE {table} SET first = 68 WHERE first = 5000")  # noqa: S608 -- one of two
-    assert view.extent == Extent(0, 70)
-
-
-def test_nothing_that_is_sound(path: Path, view: View) -> None:
-    """How far such a journal reaches cannot be told."""
-    change(path, "UPDATE blocks SET crc = crc + 1")
-    change(path, "UPDATE data SET block = x'00'")
-    change(path, "UPDATE data SET first = first + 1")
-    with pytest.raises(JournalCorruptError, match="do not agree"):
-        _ = view.extent
-
-
-@pytest.mark.parametrize(("start", "damage"), [(0, None), (31, None), (40, (40, 48)), (48, None)])
-def test_where_damage_ends(path: Path, view: View, start: int, damage: tuple[int, int] | None) -> None:
-    """From the offset on that was asked for, to the end of its block."""
-    change(path, "UPDATE data SET block = x'00' WHERE first = 32")
-    found = view.damage_at(start)
-    assert (found and found[:2]) == damage
-
-
-def test_an_unknown_id(path: Path) -> None:
-    """Who only wants what is readable gets it."""
-    change(path, "UPDATE meta SET value = x'00'")
-    with pytest.raises(JournalCorruptError, match="the id of the journal is missing or damaged"):
-        View(str(path))
-    view = View(str(path), is_rescue=True)
-    assert view.id == b""
-    assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(70))
+    assert offsets(view.fetch(48, None, ALL, LOTS).blocks) == list(range(48, 71))
+    assert [bool(view.damage_at(offset)) for offset in (0, 31, 32, 40, 47, 48, 70)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    damage = view.damage_at(40)
+    assert damage is not None
+    assert damage[:2] == (40, 48)
     view.close()
 
 
-@pytest.mark.parametrize(("change_us", "second"), [(-(10**9), 17), (10**9, 40)])
-def test_a_damaged_index_of_times(path: Path, view: View, change_us: int, second: int) -> None:
-    """It may not lead past a record: what it says is compared with the rows."""
-    change(path, "UPDATE blocks SET latest_us = latest_us + ? WHERE first = 32", change_us)
-    with pytest.raises(JournalCorruptError, match="the index is damaged at offset 32"):
-        view.offset_at(AT_US + second * SECOND_US)
+def test_another_block(synced: Path) -> None:
+    """One that stands in the place of another is not taken for it."""
+    view = View(str(synced))
+    rows = list(view.rows())
+    view.close()
+    files = {row.segment: synced / f"{row.segment:020}.seg" for row in rows}
+    first, other = rows[1], rows[2]
+    entry = files[first.segment].read_bytes()[first.row.place :][: first.row.stored_bytes]
+    assert first.row.stored_bytes == other.row.stored_bytes
+    view = View(str(synced))
+    list(view.rows())
+    with files[other.segment].open("r+b") as file:
+        file.seek(other.row.place)
+        file.write(entry)
+    with pytest.raises(JournalCorruptError, match="offsets 32 to 47: another block is there, with offsets 16 to 31"):
+        view.block(other)
+    view.close()
 
 
-@pytest.mark.parametrize("first", [0, 32, 68])
-def test_times_where_a_row_is_missing(path: Path, view: View, first: int) -> None:
-    """What stands behind it is not taken for it."""
-    change(path, "DELETE FROM blocks WHERE first = ?", first)
-    with pytest.raises(JournalCorruptError, match=r"damaged|do not agree"):
-        view.offset_at(AT_US + first * SECOND_US)
+def test_a_damaged_footer(tmp_path: Path) -> None:
+    """The blocks are found without it."""
+    path = tmp_path / "journal"
+    journal = opened(path, segment_bytes=1_000)
+    fill(journal, 16, 16, 16, 16, 16)
+    journal.close()
+    whole = everything(path)
+    first = segments(path)[0]
+    flip(first, first.stat().st_size - 60)
+    assert everything(path) == whole
+    flip(first, first.stat().st_size - 20)
+    assert everything(path) == whole, "also where nothing says where it is"
 
 
-def test_an_index_that_names_what_is_not_there(path: Path, view: View) -> None:
-    """The index of times may be damaged where the blocks are not."""
-    connection = apsw.Connection(str(path))
-    (index,) = connection.execute("SELECT * FROM sqlite_schema WHERE name = 'blocks_by_time'").fetchall()
-    connection.pragma("writable_schema", value=True)
-    connection.execute("DELETE FROM sqlite_schema WHERE name = 'blocks_by_time'")
-    connection.close()
-    change(path, "DELETE FROM blocks WHERE first IN (0, 16)")
-    change(path, "DELETE FROM data WHERE first IN (0, 16)")
-    connection = apsw.Connection(str(path))
-    connection.pragma("writable_schema", value=True)
-    connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", index)
-    connection.close()
-    assert offsets(view.fetch(32, None, ALL, LOTS).blocks) == list(range(32, 70))
-    with pytest.raises(JournalCorruptError, match="the index of times is damaged"):
-        view.offset_at(AT_US)
+@pytest.mark.parametrize("place", [0, 20, 40])
+def test_a_damaged_header(synced: Path, place: int) -> None:
+    """Who only wants what is readable gets it; the id is told by another segment, or not at all."""
+    known = View(str(synced)).id
+    files = segments(synced)
+    flip(files[0], place)
+    view = View(str(synced))
+    assert view.id == (b"" if len(files) == 1 else known)
+    assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(71))
+    view.close()
+
+
+def test_a_segment_that_is_missing(tmp_path: Path) -> None:
+    """It is told as such, and how far."""
+    path = tmp_path / "journal"
+    journal = opened(path, segment_bytes=1)
+    fill(journal, 16, 16, 16)
+    journal.close()
+    segments(path)[1].unlink()
+    view = View(str(path))
+    assert view.extent == Extent(0, 48)
+    assert offsets(view.fetch(0, None, ALL, LOTS).blocks) == list(range(16))
+    with pytest.raises(JournalCorruptError, match="offset 16 is missing"):
+        view.fetch(16, None, ALL, LOTS)
+    damage = view.damage_at(20)
+    assert damage == (20, 32, "no block has them")
+    assert offsets(view.fetch(32, None, ALL, LOTS).blocks) == list(range(32, 48))
+    view.close()
+
+
+def test_a_block_that_nobody_knows_how_to_read(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A codec of another version is named, and not called damage."""
+    row = next(iter(view.rows()))
+    known = segment_module.read_head
+    monkeypatch.setattr(segment_module, "read_head", lambda data: known(data)._replace(codec=99))
+    with pytest.raises(JournalUnavailableError, match="codec 99: not known to this version"):
+        view.block(row)
 
 
 def test_a_closed_view(view: View) -> None:
     """Closing twice is harmless; reading then is an error."""
     view.close()
     view.close()
-    with pytest.raises(JournalUnavailableError):
-        _ = view.extent
+    with pytest.raises(JournalUnavailableError, match="closed"):
+        view.fetch(0, None, ALL, LOTS)
 
 
 def test_blocks_parse(view: View) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalUnavailableError, StorageError
-from peers.journal import store as store_module
+from hub.journal.segment.mark import Write
 from peers.journal import writer as writer_module
-from peers.journal.schema import Write
 from peers.journal.store import Retention
 from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress, Writer
-from tests.journal.files import AT_US, everything, fill, frames, opened, small_blocks
+from tests.journal.files import AT_US, everything, fill, frames, opened
 
 PATIENCE_S = 60.0
 
@@ -278,22 +277,20 @@ def test_a_bug_is_a_failure(writer: Writer, store: FakeStore, told: Told) -> Non
 def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """And tells what it has let go; not while it fails, nor in the middle of a batch."""
     monkeypatch.setattr(writer_module, "_IDLE_S", 0.001)
-    monkeypatch.setattr(store_module, "_DELETED_PER_COMMIT", 1)
-    with small_blocks(monkeypatch):
-        path = tmp_path / "journal.db"
-        store = opened(path, retention=Retention(1 << 50, 60_000_000))
-        fill(store, 16, 16, 4)
-        writer = Writer(store, 0.0, lambda: AT_US + 10**9)
-        writer.start(told)
-        assert told.next()[1][:2] == (16, 36)
-        assert told.next()[1][:2] == (32, 36)
-        writer.submit(Entry(0, 0, b"", opens=1))
-        writer.submit(Entry(0, AT_US, frames("/a", *range(20))))
-        writer.submit(Entry(0, 0, b"", opens=-1))
-        assert told.next()[1][:2] == (36, 56)
-        assert told.next()[1][:2] == (52, 56)
-        writer.stop()
-        assert [record.offset for record in everything(path)] == list(range(52, 56))
+    path = tmp_path / "journal"
+    store = opened(path, retention=Retention(1 << 50, 60_000_000), segment_bytes=1)
+    fill(store, 16, 16, 4)
+    writer = Writer(store, 0.0, lambda: AT_US + 10**9)
+    writer.start(told)
+    assert told.next()[1][:2] == (36, 36)
+    writer.submit(Entry(0, 0, b"", opens=1))
+    writer.submit(Entry(0, AT_US, frames("/a", *range(20))))
+    writer.submit(Entry(0, 0, b"", opens=-1))
+    assert told.next()[1][:2] == (56, 56)
+    writer.submit(Entry(0, AT_US + 10**9, frames("/a", 1)))
+    assert told.next()[1][:2] == (56, 57)
+    writer.stop()
+    assert [record.offset for record in everything(path)] == [56]
 
 
 def test_retention_that_fails_is_a_failure(
@@ -311,7 +308,7 @@ def test_retention_that_fails_is_a_failure(
 
 def test_stopping_writes_what_was_submitted(tmp_path: Path, told: Told) -> None:
     """And closes the file; without waiting for the time to collect."""
-    path = tmp_path / "journal.db"
+    path = tmp_path / "journal"
     writer = Writer(opened(path), 3600.0)
     writer.start(told)
     for number in range(100):
@@ -323,7 +320,7 @@ def test_stopping_writes_what_was_submitted(tmp_path: Path, told: Told) -> None:
 
 def test_stopping_in_the_middle_of_a_batch(tmp_path: Path, told: Told) -> None:
     """Nothing of it stands."""
-    path = tmp_path / "journal.db"
+    path = tmp_path / "journal"
     writer = Writer(opened(path), 0.0)
     writer.start(told)
     writer.submit(Entry(0, AT_US, frames("/a", 1)))

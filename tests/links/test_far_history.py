@@ -33,7 +33,7 @@ async def chain(start_hub: StartHub, tmp_path: Path) -> Chain:
     """Start hubs in a row, hub-0, hub-1, ...: each dials the next one, and the last one has a journal."""
 
     async def start(count: int, *, of: str = "", limits: Limits | None = None, **journal: Any) -> list[Hub]:
-        path = str(tmp_path / "journal.db")
+        path = str(tmp_path / "journal")
         recording = JournalSettings(path=path, **({"commit_s": 0.001} | journal))
         plain = Settings(limits=limits or Limits())
         rows = [Settings(journal=JournalSettings(of=of)), *[plain] * (count - 2)]
@@ -199,7 +199,7 @@ async def test_no_such_hub(chain: Chain) -> None:
 async def test_a_name_that_two_hubs_have(chain: Chain, start_hub: StartHub, tmp_path: Path) -> None:
     """Both ids are told, and each reads its own; one that is gone does not count."""
     hubs = await chain(2)
-    settings = Settings(journal=JournalSettings(path=str(tmp_path / "other.db"), commit_s=0.001))
+    settings = Settings(journal=JournalSettings(path=str(tmp_path / "other"), commit_s=0.001))
     twin = await start_hub(name="hub-1", settings=settings)
     hubs[0].dial(twin)
     await known([hubs[0], twin])
@@ -306,7 +306,7 @@ async def test_another_journal_under_the_same_name(chain: Chain, start_hub: Star
         stream = client.subscribe("/n", from_offset=0, hub="hub-1")
         async with stream as messages:
             assert [(await anext(messages)).value for _ in range(2)] == [0, 1]
-            settings = Settings(journal=JournalSettings(path=str(tmp_path / "other.db"), commit_s=0.001))
+            settings = Settings(journal=JournalSettings(path=str(tmp_path / "other"), commit_s=0.001))
             other = await start_hub(name="hub-1", settings=settings)
             await record(other, "a", "b", "c")
             await hubs[0].stop_dialling()
@@ -349,7 +349,7 @@ async def test_the_hub_that_is_named_comes_later(start_hub: StartHub, tmp_path: 
         assert error.text == "journal.of: no hub of the mesh has the name or the id 'core', as far as this hub knows"
         stream = client.subscribe("/n", from_offset=0)
         opening = asyncio.ensure_future(stream.open())
-        recording = Settings(journal=JournalSettings(path=str(tmp_path / "journal.db"), commit_s=0.001))
+        recording = Settings(journal=JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001))
         core = await start_hub(name="core", settings=recording)
         await record(core, 1)
         near.dial(core)

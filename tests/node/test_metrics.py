@@ -84,7 +84,7 @@ async def node() -> Node:
 @pytest.fixture
 async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
     """The node's journal."""
-    made = node.journal = Journal(node.core, JournalSettings(path=str(tmp_path / "journal.db")), node.settings.limits)
+    made = node.journal = Journal(node.core, JournalSettings(path=str(tmp_path / "journal")), node.settings.limits)
     yield made
     await made.stop()
 

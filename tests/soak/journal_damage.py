@@ -2,9 +2,9 @@
 
     python tests/soak/journal_damage.py [--times 300] [--seed 1]
 
-Half of the journal is in the database, half in its write-ahead log; or all is in the database. Of each way to hurt it
-so many copies are made, each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1:
-something was read that had not been written there, or something was raised that is no error of the storage.
+Half of the journal is known to be on the disk, or all of it. Of each way to hurt it so many copies are made, each hurt
+in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1: something was read that had not
+been written there, or something was raised that is no error of the storage.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tests.faults.damage import Found, Sample, cut_wal, examine, flip_anywhere, flip_headers, zero_sector
+from hub.journal.segment.entry import read_head
+from hub.journal.segment.header import HEADER_BYTES
+from tests.faults.damage import Found, Sample, cut_end, examine, flip_anywhere, flip_headers, zero_sector
 
 Hurt = Callable[[Path, Random], str]
 
 
 def _tear(path: Path, random: Random) -> str:
-    """Cut the end off the log, anywhere."""
-    missing_bytes = random.randrange(Path(f"{path}-wal").stat().st_size)
-    cut_wal(path, missing_bytes)
-    return f"log without its last {missing_bytes} bytes"
+    """Cut the end off the newest segment, anywhere behind its first mark, with which it is made and synced."""
+    data = max(path.iterdir()).read_bytes()
+    made_bytes = HEADER_BYTES + read_head(data, HEADER_BYTES).size_bytes
+    missing_bytes = random.randrange(len(data) - made_bytes + 1)
+    cut_end(path, missing_bytes)
+    return f"newest segment without its last {missing_bytes} bytes"
 
 
 class _Way(NamedTuple):
@@ -39,18 +43,18 @@ class _Way(NamedTuple):
 
     name: str
     hurt: Hurt
-    with_log: bool
-    """Whether half of the journal is in the log."""
+    is_settled: bool
+    """Whether all of the journal is known to be on the disk."""
 
 
 _WAYS = [
-    _Way("log cut off", _tear, True),
-    _Way("bit flipped anywhere", flip_anywhere, True),
-    _Way("bit flipped in a header", flip_headers, True),
-    _Way("sector of zeroes", zero_sector, True),
-    _Way("no log, bit flipped anywhere", flip_anywhere, False),
-    _Way("no log, bit flipped in a header", flip_headers, False),
-    _Way("no log, sector of zeroes", zero_sector, False),
+    _Way("end cut off", _tear, False),
+    _Way("bit flipped anywhere", flip_anywhere, False),
+    _Way("bit flipped in a head", flip_headers, False),
+    _Way("sector of zeroes", zero_sector, False),
+    _Way("closed, bit flipped anywhere", flip_anywhere, True),
+    _Way("closed, bit flipped in a head", flip_headers, True),
+    _Way("closed, sector of zeroes", zero_sector, True),
 ]
 
 
@@ -59,7 +63,7 @@ def _try(way: _Way, sample: Sample, times: int, random: Random, failures: list[s
     name, hurt, _ = way
     found: Counter[Found] = Counter()
     for _ in track(range(times), name, console=Console(stderr=True), transient=True):
-        copy = sample.copy(sample.folder / "copy.db")
+        copy = sample.copy(sample.folder / "copy")
         where = hurt(copy, random)
         try:
             found[examine(copy, sample, is_torn=hurt is _tear)] += 1
@@ -82,7 +86,7 @@ def main() -> int:
         settled = sample.settled(Path(folder) / "settled")
         for way in _WAYS:
             before = len(failures)
-            found = _try(way, sample if way.with_log else settled, chosen.times, random, failures)
+            found = _try(way, settled if way.is_settled else sample, chosen.times, random, failures)
             counts = [str(found[each]) for each in Found]
             table.add_row(way.name, str(chosen.times), *counts, str(len(failures) - before))
     console = Console(width=None if sys.stdout.isatty() else 150)

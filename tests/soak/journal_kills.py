@@ -53,7 +53,7 @@ class _Row:
         """Kill so many hubs."""
         with tempfile.TemporaryDirectory(prefix="journal-kills-") as folder:
             random = Random(f"{self.name} {seed}")  # noqa: S311 -- to be repeated
-            lives = Lives(Path(folder) / "j.db", self._sync, random, writes=self._writes)
+            lives = Lives(Path(folder) / "journal", self._sync, random, writes=self._writes)
             try:
                 for _ in track(range(kills), self.name, console=Console(stderr=True), transient=True):
                     self._lives.append(await lives.live())
@@ -77,7 +77,7 @@ class _Row:
         yield f"{max((life.records for life in lives), default=0):,}"
         yield f"{self._confirmed:,}"
         yield f"{self._batches:,} ({self._again} again)"
-        yield f"{max((life.wal_bytes for life in lives), default=0) / _MIB:.0f}"
+        yield f"{max((life.growing_bytes for life in lives), default=0) / _MIB:.0f}"
         yield f"{median(opened):.1f} / {max(opened):.1f}" if opened else "-"
         yield f"{median(life.up_s for life in lives):.2f} / {max(life.up_s for life in lives):.2f}" if lives else "-"
         yield "failed" if self.failure else "all sound"
@@ -86,7 +86,7 @@ class _Row:
 async def _bare_start_s() -> float:
     """How long a hub takes to come up on a journal that is not there yet."""
     with tempfile.TemporaryDirectory() as folder:
-        async with running_hub(Path(folder) / "j.db") as hub:
+        async with running_hub(Path(folder) / "journal") as hub:
             return hub.up_s
 
 

@@ -124,7 +124,7 @@ def kill_stream(folder: Path, kills: int, messages: int, seed: int, say: Say = p
 @contextmanager
 def _filled_hub(folder: Path, messages: int) -> Iterator[HubWithJournal]:
     folder.mkdir(parents=True)
-    with HubWithJournal(folder / "hub.db") as hub:
+    with HubWithJournal(folder / "journal") as hub:
         hub.fill_numbers(messages)
         yield hub
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub of one test."""
-    with HubWithJournal(tmp_path / "hub.db", "--journal-topics", "/,plain") as hub:
+    with HubWithJournal(tmp_path / "journal", "--journal-topics", "/,plain") as hub:
         yield hub
 
 

@@ -19,7 +19,7 @@ from tests.spark.hubs import HubWithJournal
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub of one test."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
+    with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
 
@@ -42,7 +42,7 @@ def test_there_and_back(hub: HubWithJournal, tmp_path: Path, capsys: pytest.Capt
     assert run("archive", "--url", hub.url, "--to", path, "--topics", "/n/0,/n/1", "--compact") == 0
     told = figures(capsys.readouterr().out)
     assert (told["messages messages"], told["to offset"], told["left in the hub offsets"]) == ("500", "1,000", "0")
-    with HubWithJournal(tmp_path / "other.db") as other:
+    with HubWithJournal(tmp_path / "other") as other:
         assert run("replay", path, "--url", other.url, "--full-speed", "--topics", "/n/1") == 0
         told = figures(capsys.readouterr().out)
         assert (told["published messages"], told["to offset"]) == ("250", "998")

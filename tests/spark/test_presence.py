@@ -30,7 +30,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub that records."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
+    with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
 

@@ -32,7 +32,7 @@ COUNT = 60
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub of one test, with a journal to see what came."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
+    with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
 
@@ -134,7 +134,7 @@ def test_what_no_hub_takes_is_counted(run: Run, path: Path, tmp_path: Path) -> N
     """Too large a value, or a topic that is the hub's own; the others come."""
     refused = [Archived(5, NOON_US, "/a", encode_value("x" * 100_000)), Archived(6, NOON_US, "$hub/x", encode_value(1))]
     write_archive(path, refused, 7)
-    with HubWithJournal(tmp_path / "small.db", "--limits-frame-bytes", "65536") as small:
+    with HubWithJournal(tmp_path / "small", "--limits-frame-bytes", "65536") as small:
         done = run(url=small.url)
         assert (done.published.refused, done.published.messages, done.ending) == (2, COUNT, "")
         assert len(small.records()) == COUNT

@@ -113,7 +113,7 @@ def test_python_is_forked_for_these_tests(spark: SparkSession, tmp_path: Path) -
     (row,) = spark.range(1).mapInArrow(of_workers, "command BINARY").collect()
     assert b"tests.forked.server" in row.command
     running: list[str] = []
-    with HubWithJournal(tmp_path / "hub.db") as hub:
+    with HubWithJournal(tmp_path / "journal") as hub:
         hub.fill_numbers(1)
         options = {"url": hub.url, "startingOffsets": "earliest"}
         run_stream(

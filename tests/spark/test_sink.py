@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub of one test."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
+    with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
 
@@ -138,7 +138,7 @@ class TestRefusals:
     def test_values_that_the_hub_does_not_take(self, spark: SparkSession, tmp_path: Path) -> None:
         """The text names the limit."""
         frame = spark.range(1).selectExpr("'/a' AS topic", "repeat('x', 100000) AS value")
-        with HubWithJournal(tmp_path / "small.db", "--limits-frame-bytes", "65536") as small:
+        with HubWithJournal(tmp_path / "small", "--limits-frame-bytes", "65536") as small:
             written = frame.write.format("hub").options(url=small.url, encode="text").mode("append")
             with pytest.raises(PySparkException, match=r"the hub takes \d+ at most"):
                 written.save()

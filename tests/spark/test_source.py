@@ -25,7 +25,7 @@ MANY = 25_000
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
     """A hub with 25,000 records of 4 topics."""
-    with HubWithJournal(tmp_path_factory.mktemp("source") / "hub.db") as hub:
+    with HubWithJournal(tmp_path_factory.mktemp("source") / "journal") as hub:
         hub.fill_numbers(MANY)
         yield hub
 
@@ -33,7 +33,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
 @pytest.fixture
 def own_hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub of one test."""
-    with HubWithJournal(tmp_path / "own.db") as hub:
+    with HubWithJournal(tmp_path / "own") as hub:
         yield hub
 
 
@@ -307,7 +307,7 @@ class TestStream:
         own_hub.fill_numbers(3)
         run()
         own_hub.stop()
-        own_hub.path = tmp_path / "another.db"
+        own_hub.path = tmp_path / "another"
         own_hub.start()
         own_hub.fill_numbers(5)
         with pytest.raises(PySparkException) as caught:

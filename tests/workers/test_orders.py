@@ -19,7 +19,7 @@ GIVEN = {
     "queue": {"messages": 7},
     "mesh": {"advertise": ["tcp://hub.example.org:7400"], "degree": 2, "hubs": 77},
     "access": {"peer_token": "/etc/token", "anonymous": "member"},
-    "journal": {"path": "/var/journal.db"},
+    "journal": {"path": "/var/journal"},
     "drain": {"clients_per_s": 100},
 }
 SETTINGS, _ = merge([("a test", GIVEN)])

@@ -56,7 +56,7 @@ async def test_clients_of_all_workers_are_together(start_workers: StartWorkers, 
 
 async def test_history_is_that_of_the_core(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
     """Clients of each worker read what clients of both have published; to confirm it is for those of the core."""
-    hub = await start_workers("--journal", str(tmp_path / "journal.db"))
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
     both = await spread(hub.endpoints[0].location)
     for client in both:
         await client.publish("/a", 1)

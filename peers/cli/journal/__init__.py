@@ -1,13 +1,15 @@
-"""`hub journal`: look into a journal's file, read records out of it, check it. Needs no hub, and does not disturb one.
+"""`hub journal`: look into a journal, read records out of it, check it. Needs no hub, and does not disturb one.
 
 ```
 ls ───▶ tallies ┐                                    tables, bar ─▶ terminal
 stat ─▶ tallies ├─▶ reading ─▶ peers.journal.view
 export ▶ forms ─┘                                    target ─▶ file, pipe
-verify ─▶ survey ─▶ the database, row by row        consumers ─▶ a hub that runs
+verify ─▶ survey ─▶ peers.journal.view              consumers ─▶ a hub that runs
+take-over ─▶ peers.journal.earlier
 ```
 
-All of them only read; `consumers` alone asks a hub. Each command is a module, loaded when it is called.
+All of them only read, but for `take-over`, which makes a new one; `consumers` alone asks a hub. Each command is a
+module, loaded when it is called.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from cyclopts import App
 
 __all__ = ["app"]
 
-app = App(name="journal", help="Look into a journal's file, export its records, check it.")
+app = App(name="journal", help="Look into a journal, export its records, check it.")
 app.command("peers.cli.journal.ls:ls", name="ls", help="List the blocks of a journal, or its topics.")
 app.command("peers.cli.journal.stat:stat", name="stat", help="How much a journal holds, from when to when.")
 app.command("peers.cli.journal.export:export", name="export", help="Write records as JSON lines, msgpack or frames.")
 app.command("peers.cli.journal.consumers:consumers", name="consumers", help="How far named consumers are, for admins.")
+app.command(
+    "peers.cli.journal.take_over:take_over", name="take-over", help="Make a journal of one of an earlier version."
+)
 app.command("peers.cli.journal.verify:verify", name="verify", help="Read everything and look for damage.")

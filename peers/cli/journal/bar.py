@@ -1,6 +1,6 @@
 """A progress bar on standard error while a journal is read, where that is a terminal; rich is loaded only then.
 
-It draws itself, in a thread of its own, so that it moves also while SQLite works. Owner: one command.
+It draws itself, in a thread of its own, so that it moves also while a disk is slow. Owner: one command.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ from peers.cli.journal.tallies import Tally, tallies
 from peers.cli.moments import moment
 from peers.cli.ranges import check_count
 from peers.journal.damage import Damage
-from peers.journal.schema import BlockRow
-from peers.journal.view import View
+from peers.journal.view import BlockRow, View
 
 __all__ = ["ls"]
 
@@ -55,13 +54,12 @@ def ls(
 def _list_blocks(view: View, damages: Damages, limit: int | None, *, json: bool) -> None:
     rows: deque[BlockRow] = deque(maxlen=limit or (None if json else _SHOWN_ROWS))
     count = 0
-    with view.snapshot():
-        for row in index(view):
-            if isinstance(row, Damage):
-                damages.add(row)
-            else:
-                rows.append(row)
-                count += 1
+    for row in index(view):
+        if isinstance(row, Damage):
+            damages.add(row)
+        else:
+            rows.append(row)
+            count += 1
     if json:
         print_json(*map(_block_object, rows))
         return

@@ -17,15 +17,14 @@ from hub.journal.block import Block
 from peers.cli.errors import FlagError
 from peers.cli.moments import time_us_of
 from peers.journal.damage import Damage
-from peers.journal.schema import BlockRow
-from peers.journal.view import Fetched, View
+from peers.journal.view import BlockRow, Fetched, View
 
 __all__ = ["JournalPath", "Piece", "Span", "index", "opened", "pieces", "span_of"]
 
 _PIECE_BYTES = 1024 * 1024
 """How much is read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
 
-JournalPath = Annotated[str, Parameter(help="File of the journal.")]
+JournalPath = Annotated[str, Parameter(help="Folder of the journal.")]
 
 
 class Span(NamedTuple):
@@ -49,13 +48,13 @@ class Piece(NamedTuple):
 
 @contextmanager
 def opened(path: str) -> Iterator[View]:
-    """Open a journal for as long as the block lasts, also where its id is damaged.
+    """Open a journal for as long as the block lasts.
 
     Raises:
-        JournalCorruptError: The file is no journal.
+        JournalCorruptError: It is no journal.
         JournalUnavailableError: There is none, or it cannot be read.
     """
-    with closing(View(path, is_rescue=True)) as view:
+    with closing(View(path)) as view:
         yield view
 
 
@@ -105,8 +104,9 @@ def pieces(view: View, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterato
             deleted = Span(position, min(error.first, span.end))
             piece = Piece([], deleted.end, deleted=deleted)
         except StorageError:
-            damage = _damage_at(view, position)
-            if damage is None:  # a hub that writes may have mended it: what is merged is written anew
+            view.refresh()
+            damage = view.damage_at(position)
+            if damage is None:  # a hub that writes may have deleted it, or written it anew
                 if doubted == position:
                     raise
                 doubted = position
@@ -121,23 +121,16 @@ def _piece(fetched: Fetched) -> Piece:
     return Piece([Block.parse(block, verify=False) for block in fetched.blocks], fetched.next)
 
 
-def _damage_at(view: View, position: int) -> Damage | None:
-    with view.snapshot():
-        return view.damage_at(position)
-
-
 def index(view: View) -> Iterator[BlockRow | Damage]:
-    """Yield what is known of each block, and where nothing is, why; to be exhausted within one `View.snapshot`.
+    """Yield what is known of each block, and where nothing is, why, of one state of the journal.
 
     Raises:
         StorageError: It cannot be read, for another reason than damage in some place.
     """
     position, end = view.extent
     while position < end:
-        with suppress(StorageError), closing(view.rows(position)) as rows:
-            for row in rows:
-                if row.first > position:
-                    break
+        with suppress(StorageError):
+            for row in view.rows(position):
                 yield row
                 position = row.next
         if position < end:

@@ -12,13 +12,13 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
-from hub.errors import JournalCorruptError
 from peers.cli.journal.damages import Damages
 from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import tallies
 from peers.cli.moments import moment
 from peers.journal.damage import Damage
+from peers.journal.segments.folder import segment_path
 from peers.journal.view import View
 
 __all__ = ["stat"]
@@ -66,9 +66,7 @@ def _show(found: dict[str, Any]) -> None:
 def _object(view: View, damages: Damages, *, tells_ranges: bool) -> dict[str, Any]:
     if not view.id:
         damages.note("the id of the journal is missing or damaged")
-    with view.snapshot():  # all of one state
-        totals = _totals(view, damages if tells_ranges else Damages("stat"))
-        writes = _writes(view, damages)
+    totals = _totals(view, damages if tells_ranges else Damages("stat"))
     oldest, newest = map(moment, totals.times) if totals.times else (None, None)
     return {
         "path": view.path,
@@ -78,21 +76,12 @@ def _object(view: View, damages: Damages, *, tells_ranges: bool) -> dict[str, An
         "records": totals.next - totals.first,
         "blocks": totals.blocks,
         "block_bytes": totals.size_bytes,
-        "file_bytes": _size_bytes(view.path),
-        "wal_bytes": _size_bytes(f"{view.path}-wal"),
+        "segments": len(view.catalog.firsts),
+        "file_bytes": sum(_size_bytes(segment_path(view.path, first)) for first in view.catalog.firsts),
         "oldest": oldest,
         "newest": newest,
-        "writes": writes,
+        "writes": [write._asdict() for write in view.writes],
     }
-
-
-def _writes(view: View, damages: Damages) -> list[dict[str, Any]] | None:
-    """Return the last batch of each writer, None if that is damaged."""
-    try:
-        return [write._asdict() for write in view.writes]
-    except JournalCorruptError:
-        damages.note("what writers have committed is damaged")
-        return None
 
 
 def _totals(view: View, damages: Damages) -> _Totals:
@@ -112,7 +101,7 @@ def _totals(view: View, damages: Damages) -> _Totals:
 
 
 def _size_bytes(path: str) -> int:
-    """Return the size of a file, 0 if there is none: the log goes when the last program closes the journal."""
+    """Return the size of a file, 0 if there is none: a hub may have deleted it."""
     try:
         return Path(path).stat().st_size
     except OSError:
@@ -130,5 +119,5 @@ def _figures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "oldest record", "UTC", found["oldest"] or "none"
     yield "newest record", "UTC", found["newest"] or "none"
     yield "blocks", "KiB", kib(found["block_bytes"])
-    yield "file", "KiB", kib(found["file_bytes"])
-    yield "write-ahead log", "KiB", kib(found["wal_bytes"])
+    yield "segments", "files", amount(found["segments"])
+    yield "segments", "KiB", kib(found["file_bytes"])

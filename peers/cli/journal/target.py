@@ -17,9 +17,6 @@ from hub.errors import UsageError
 
 __all__ = ["Target", "stoppable"]
 
-_OWN_FILES = ("", "-wal", "-shm", ".lock")
-"""The files of a journal: its path, with each of these behind it."""
-
 
 class Target:
     """An open descriptor that is written to."""
@@ -44,7 +41,7 @@ class Target:
             sys.stdout.flush()
             yield cls(sys.stdout.fileno(), "standard output")
             return
-        if any(_is_same(path, journal + tail) for tail in _OWN_FILES):
+        if _is_within(path, journal):
             raise UsageError(f"{path}: that is a file of the journal; choose another one")
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -77,9 +74,12 @@ class Target:
             raise UsageError(f"{self._name}: {error.strerror}") from error
 
 
-def _is_same(path: str, other: str) -> bool:
+def _is_within(path: str, journal: str) -> bool:
+    """Return whether a file is one of a journal's, or would be, by whatever way it is named."""
     try:
-        return Path(path).samefile(other)
+        if Path(path).resolve().parent.samefile(journal):
+            return True
+        return any(os.path.samestat(os.stat(path), each.stat()) for each in os.scandir(journal))  # noqa: PTH116
     except OSError:  # one of them does not exist
         return False
 

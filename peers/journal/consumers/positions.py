@@ -1,4 +1,4 @@
-"""`Positions`: how far each named consumer has come, kept on the disk beside the journal.
+"""`Positions`: how far each named consumer has come, kept on the disk in the folder of the journal.
 
 ```
 put, put, forget ... ─▶ waiting ── every SAVE_S, in a thread ─▶ one transaction ─▶ SQLite
@@ -71,8 +71,8 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
 def positions_path(journal_path: str) -> str:
-    """Return where the positions of the consumers of a journal are: within its folder, or beside its file."""
-    return f"{journal_path}/consumers.db" if Path(journal_path).is_dir() else f"{journal_path}-consumers"
+    """Return where the positions of the consumers of a journal are: within its folder."""
+    return f"{journal_path}/consumers.db"
 
 
 class Positions:

@@ -31,7 +31,7 @@ _LIVE_MESSAGES = 3_000_000
 _WRITTEN_MESSAGES = 6_000_000
 _READ_MESSAGES = 2_000_000
 _VALUES = 500
-_FLAGS = ("--journal=journal.db",)
+_FLAGS = ("--journal=journal",)
 _WIDE = QueueWish(messages=65_536)
 _TOPIC = "/bench/journal"
 _RATE_PER_S = 10_000

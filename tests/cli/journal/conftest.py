@@ -12,7 +12,7 @@ from tests.cli.journal.journals import AT_US, commit, fill, opened
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where a journal may be made."""
-    return tmp_path / "journal.db"
+    return tmp_path / "journal"
 
 
 @pytest.fixture

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from hub.batch import Batch
-from peers.journal.schema import Write
-from peers.journal.store import Retention, Store
+from hub.journal.segment.mark import Write
+from peers.journal.store import Retention, Segmenting, Store
 from tests.cli.programs import hub
 
 AT_US = 1_700_000_000_000_000
@@ -23,9 +21,9 @@ FULL_RECORDS = 8_192
 """Records of a full block."""
 
 
-def opened(path: Path, retention: Retention = ALL) -> Store:
+def opened(path: Path, retention: Retention = ALL, *, segment_bytes: int = 1 << 30) -> Store:
     """A journal, open for writing."""
-    return Store(str(path), full_sync=False, retention=retention)
+    return Store(str(path), full_sync=False, retention=retention, segmenting=Segmenting(segment_bytes, 1 << 60))
 
 
 def commit(store: Store, *messages: tuple[str, Any], at_us: int = AT_US, writes: Sequence[Write] = ()) -> None:
@@ -64,13 +62,6 @@ def complaint(*arguments: str | Path, code: int = 1) -> str:
     assert result.stderr.startswith(b"hub: ")
     assert result.stderr.count(b"\n") == 1
     return result.stderr.decode()
-
-
-def change(path: Path, statement: str, *values: Any) -> None:
-    """Do to a journal what no hub does."""
-    connection = apsw.Connection(str(path))
-    connection.execute(statement, values)
-    connection.close()
 
 
 def cells(text: str) -> list[list[str]]:

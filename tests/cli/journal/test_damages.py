@@ -7,29 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hub.batch import Batch
+from hub.journal.segment.mark import Write
 from peers.cli.journal.damages import Damages
 from peers.journal.damage import Damage
-from peers.journal.schema import PAGE_BYTES, Write
-from tests.cli.journal.journals import AT_US, FULL_RECORDS, commit, complaint, lines, opened, run
+from tests.cli.journal.journals import commit, complaint, lines, opened, run
 from tests.cli.programs import hub
-from tests.faults.damage import altered
+from tests.journal.files import damaged_by, flip, segments
 
-HURT = "UPDATE data SET block = zeroblob(length(block)) WHERE first = {}"
 CHECKSUM = "the block is damaged: its checksum does not match"
-BAD_ROW = "their row in the index is damaged"
+MISSING = "no block has them"
 ALL = range(40961)
-
-INTERIOR, LEAF = 5, b"\x0d"
-"""How pages of a table begin in SQLite's file: those with the numbers of others, and those with its rows."""
-
-
-def hurt(path: Path, *statements: str) -> Path:
-    """Do to a journal what no hub does."""
-    with altered(path) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    return path
 
 
 def told(*arguments: str | Path, code: int = 3) -> tuple[list[str], list[str]]:
@@ -53,22 +40,18 @@ def without(*gaps: tuple[int, int]) -> list[int]:
 
 
 EDGES = [
-    (HURT.format(0), (0, 8192), CHECKSUM),
-    (HURT.format(40960), (40960, 40961), CHECKSUM),
-    ("DELETE FROM data WHERE first = 0", (0, 8192), "the block is missing"),
-    ("DELETE FROM data WHERE first = 40960", (40960, 40961), "the block is missing"),
-    ("DELETE FROM blocks WHERE first = 0", (0, 8192), "no row of the index has them"),
-    ("DELETE FROM blocks WHERE first = 40960", (40960, 40961), "no row of the index has them"),
-    ("UPDATE blocks SET next = 77 WHERE first = 0", (0, 8192), BAD_ROW),
-    ("UPDATE blocks SET crc = 0 WHERE first = 32768", (32768, 40960), BAD_ROW),
+    ("block", (0, 8192), CHECKSUM),
+    ("block", (40960, 40961), CHECKSUM),
+    ("head", (0, 8192), MISSING),
+    ("head", (32768, 40960), MISSING),
 ]
 
 
-@pytest.mark.parametrize(("statement", "damaged", "cause"), EDGES)
-def test_a_journal_with_a_damaged_end(full: Path, statement: str, damaged: tuple[int, int], cause: str) -> None:
+@pytest.mark.parametrize(("what", "damaged", "cause"), EDGES)
+def test_a_damaged_journal(full: Path, what: str, damaged: tuple[int, int], cause: str) -> None:
     """Everything else is exported and counted; the one line names offsets and cause; exit code 3."""
-    hurt(full, statement)
     first, following = damaged
+    damaged_by(full, (what, first))
     line = f"passed over offsets {first} to {following - 1}: {cause}"
     rows, complaints = told("export", full, "--skip-damaged")
     assert exported(rows) == without(damaged)
@@ -83,12 +66,12 @@ def test_a_journal_with_a_damaged_end(full: Path, statement: str, damaged: tuple
     assert complaints == [line]
 
 
-@pytest.mark.parametrize(("statement", "damaged", "cause"), EDGES)
-def test_the_index_alone(full: Path, statement: str, damaged: tuple[int, int], cause: str) -> None:
-    """`stat` and `ls` without --topics look at no block: they tell of rows only, and show all that are sound."""
-    hurt(full, statement)
+@pytest.mark.parametrize(("what", "damaged", "cause"), EDGES)
+def test_the_index_alone(full: Path, what: str, damaged: tuple[int, int], cause: str) -> None:
+    """`stat` and `ls` without --topics look at no block: they tell of heads only, and show all that are sound."""
     first, following = damaged
-    in_index = "block" not in cause
+    damaged_by(full, (what, first))
+    in_index = what == "head"
     complaints = [f"passed over offsets {first} to {following - 1}: {cause}"] if in_index else []
     rows, said = told("ls", full, "--json", code=3 if in_index else 0)
     assert said == complaints
@@ -101,7 +84,7 @@ def test_the_index_alone(full: Path, statement: str, damaged: tuple[int, int], c
 
 def test_export_stops_at_damage_and_says_how_to_go_on(full: Path, tmp_path: Path) -> None:
     """What stands before is written; what is beside damage can be had; blocks without a wanted topic are not met."""
-    hurt(full, HURT.format(8192))
+    damaged_by(full, ("block", 8192))
     result = hub("journal", "export", str(full))
     assert result.returncode == 1
     assert exported(result.stdout.decode().splitlines()) == [*range(8192)]
@@ -117,18 +100,18 @@ def test_export_stops_at_damage_and_says_how_to_go_on(full: Path, tmp_path: Path
 
 def test_several_damages(full: Path, tmp_path: Path) -> None:
     """Neighbours with the same cause are one line; a range is cut where the export ends; nothing is told twice."""
-    hurt(full, HURT.format(0), HURT.format(8192), "DELETE FROM data WHERE first = 16384", HURT.format(32768))
+    damaged_by(full, ("block", 0), ("block", 8192), ("block", 32768), ("head", 16384))
     rows, complaints = told("export", full, "--skip-damaged")
     assert exported(rows) == without((0, 24576), (32768, 40960))
     assert complaints == [
         f"passed over offsets 0 to 16383: {CHECKSUM}",
-        "passed over offsets 16384 to 24575: the block is missing",
+        f"passed over offsets 16384 to 24575: {MISSING}",
         f"passed over offsets 32768 to 40959: {CHECKSUM}",
     ]
     rows, complaints = told("export", full, "--skip-damaged", "--start", "24000", "--end", "32770")
     assert exported(rows) == [*range(24576, 32768)]
     assert complaints == [
-        "passed over offsets 24000 to 24575: the block is missing",
+        f"passed over offsets 24000 to 24575: {MISSING}",
         f"passed over offsets 32768 to 32769: {CHECKSUM}",
     ]
     out, complaints = told("export", full, "--skip-damaged", "-o", tmp_path / "out")
@@ -141,66 +124,21 @@ def test_sound_journals_are_exported_alike(full: Path) -> None:
     assert run("export", full, "--skip-damaged") == run("export", full)
 
 
-def test_an_end_that_nobody_knows(full: Path) -> None:
-    """The row and the block are damaged: where it began is known, and that there was something."""
-    hurt(full, HURT.format(40960), "UPDATE blocks SET next = 7 WHERE first = 40960")
-    rows, complaints = told("export", full, "--skip-damaged")
-    assert exported(rows) == [*range(40960)]
-    assert complaints == [f"passed over offsets 40960 to ?: {BAD_ROW}"]
-    assert told("ls", full)[1] == complaints
-
-
 def test_what_belongs_to_no_block(path: Path) -> None:
-    """A damaged id, or list of writers, keeps nobody from the records; `stat` tells of both."""
+    """A damaged header keeps nobody from the records; `stat` tells of it."""
     store = opened(path)
     commit(store, ("/a", 1), writes=[Write("q", 1, 0, 1)])
     store.close()
-    hurt(path, "UPDATE meta SET value = x'00'", "UPDATE writes SET batch = 5")
+    flip(segments(path)[0], 20)
     assert [row["value"] for row in lines("export", path)] == [1]
     assert len(lines("ls", path, "--json")) == 1
     ((row,), complaints) = told("stat", path, "--json")
-    assert (json.loads(row)["id"], json.loads(row)["writes"]) == (None, None)
-    assert complaints == ["the id of the journal is missing or damaged", "what writers have committed is damaged"]
+    assert json.loads(row)["id"] is None
+    assert json.loads(row)["writes"] == [{"query": "q", "batch": 1, "first": 0, "next": 1}]
+    assert complaints == ["the id of the journal is missing or damaged"]
     table, complaints = told("stat", path)
     assert any("damaged" in line for line in table)
-    assert len(complaints) == 2
-
-
-@pytest.mark.parametrize("table", ["blocks", "data"])
-@pytest.mark.parametrize("place", ["first", "last"])
-def test_damaged_pages(path: Path, table: str, place: str) -> None:
-    """Where SQLite itself cannot go on, at an end of either table: all that `verify` calls readable is exported."""
-    store = opened(path)
-    topics = [f"/{number:04}/{'x' * 200}" for number in range(60)]  # long listings, so that the index has several pages
-    for _ in range(20):
-        frames = b"".join(Batch.of(topics[number % 60], [number]).frames for number in range(FULL_RECORDS))
-        store.add([(AT_US, frames)])
-        store.commit(now_us=AT_US)
-    store.close()
-    _spoil(path, table, place)
-    said = run("verify", path, code=3)
-    readable = [line.split()[:3] for line in said.split("readable offsets")[1].splitlines()[1:]]
-    offsets = [offset for first, _, last in readable for offset in range(int(first), int(last) + 1)]
-    rows, complaints = told("export", path, "--skip-damaged")
-    assert exported(rows) == offsets
-    assert complaints
-    assert told("ls", path, "--topics")[1] == complaints
-    assert told("stat", path, "--topics")[1] == complaints
-
-
-def _spoil(path: Path, table: str, place: str) -> None:
-    """Overwrite the first or the last leaf of a table."""
-    with altered(path) as connection:
-        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).get
-    data = path.read_bytes()[(page - 1) * PAGE_BYTES : page * PAGE_BYTES]
-    assert data[0] == INTERIOR
-    cell = int.from_bytes(data[12:14])
-    leaf = int.from_bytes(data[cell : cell + 4]) if place == "first" else int.from_bytes(data[8:12])
-    with path.open("r+b") as file:
-        file.seek((leaf - 1) * PAGE_BYTES)
-        assert file.read(1) == LEAF
-        file.seek((leaf - 1) * PAGE_BYTES)
-        file.write(b"\x55" * 64)
+    assert len(complaints) == 1
 
 
 def test_lines_have_a_limit(capsys: pytest.CaptureFixture[str]) -> None:

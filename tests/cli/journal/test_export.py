@@ -77,12 +77,12 @@ def test_export_raw_can_be_published_again(full: Path, tmp_path: Path) -> None:
     """Frames, joined to batches; recorded again they give the same records."""
     result = hub("journal", "export", str(full), "--format", "raw", "--start", "100", "--prefix", "/t/2")
     assert {frame.flags for frame in iterate_frames(result.stdout)} == {FLAG_BATCH}
-    again = opened(tmp_path / "again.db")
+    again = opened(tmp_path / "again")
     again.add([(AT_US, result.stdout)])
     again.commit(now_us=AT_US)
     again.close()
     values = [row["value"] for row in lines("export", full, "--start", "100", "--prefix", "/t/2")]
-    assert [row["value"] for row in lines("export", tmp_path / "again.db")] == values
+    assert [row["value"] for row in lines("export", tmp_path / "again")] == values
 
 
 def test_export_to_a_file(full: Path, tmp_path: Path) -> None:
@@ -221,6 +221,7 @@ def test_what_is_deleted_meanwhile_is_told(path: Path) -> None:
     store = opened(path, Retention(bytes=1, age_us=1 << 60))
     total = store.next
     commit(store, ("/late", 1))
+    commit(store, ("/late", 2))
     store.close()
     out, error = process.communicate(timeout=PATIENCE_S)
     offsets = [json.loads(line)["offset"] for line in (begun + out).splitlines()]
@@ -320,9 +321,11 @@ def test_deleted_offsets_are_a_mistake(full: Path) -> None:
     """What is no longer there is not passed over in silence."""
     store = opened(full, Retention(bytes=1, age_us=1 << 60))
     commit(store, ("/late", 1))
+    commit(store, ("/late", 2))
     first = store.first
     store.close()
-    assert f"--start 0: the journal has offsets {first} to 40961" in complaint("export", full, "--start", "0")
+    assert first == 40962
+    assert f"--start 0: the journal has offsets {first} to 40962" in complaint("export", full, "--start", "0")
 
 
 def test_export_of_an_empty_journal(path: Path) -> None:
@@ -333,8 +336,13 @@ def test_export_of_an_empty_journal(path: Path) -> None:
 
 
 def test_the_journal_is_never_written_over(full: Path, tmp_path: Path) -> None:
-    """Nor is it through a link."""
-    link = tmp_path / "link"
-    link.symlink_to(full)
-    assert "that is a file of the journal" in complaint("export", full, "-o", link)
+    """Nor is it through a link, nor is anything written into its folder."""
+    (segment,) = full.iterdir()
+    to_folder, to_segment, same = tmp_path / "folder", tmp_path / "segment", tmp_path / "same"
+    to_folder.symlink_to(full)
+    to_segment.symlink_to(segment)
+    same.hardlink_to(segment)
+    for target in (segment, full / "new.ndjson", to_folder / segment.name, to_folder / "new", to_segment, same):
+        assert "that is a file of the journal" in complaint("export", full, "-o", target)
+    assert list(full.iterdir()) == [segment]
     assert run("verify", full).startswith("sound: ")

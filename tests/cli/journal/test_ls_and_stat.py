@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
+from hub.journal.segment.mark import Write
 from peers.cli.moments import moment, time_us_of
-from peers.journal.schema import Write
 from peers.journal.view import View
 from tests.cli.journal.journals import (
     AT_US,
     cells,
-    change,
     commit,
     complaint,
     lines,
@@ -95,7 +95,8 @@ def test_stat(full: Path) -> None:
     journal_id = view.id.hex()
     view.close()
     (found,) = lines("stat", full, "--topics", "--json")
-    assert found.pop("block_bytes") <= found.pop("file_bytes") == full.stat().st_size
+    size = sum(file.stat().st_size for file in full.iterdir())
+    assert found.pop("block_bytes") <= found.pop("file_bytes") == size
     assert found == {
         "path": str(full),
         "id": journal_id,
@@ -103,7 +104,7 @@ def test_stat(full: Path) -> None:
         "next": 40961,
         "records": 40961,
         "blocks": 6,
-        "wal_bytes": 0,
+        "segments": 1,
         "oldest": "2023-11-14T22:13:20.000000Z",
         "newest": "2023-11-14T22:14:20.000000Z",
         "writes": [],
@@ -115,12 +116,11 @@ def test_stat(full: Path) -> None:
 
 
 def test_stat_while_it_is_written(path: Path) -> None:
-    """What is committed is seen at once, the last batch of each writer with it; the log on the disk is counted."""
+    """What is committed is seen at once, the last batch of each writer with it."""
     store = opened(path)
     commit(store, ("/a", 1), ("/a", 2), writes=[Write("query-1", 7, 0, 2)])
     (found,) = lines("stat", path, "--json")
     assert found["writes"] == [{"query": "query-1", "batch": 7, "first": 0, "next": 2}]
-    assert found["wal_bytes"] > 0
     rows = cells(run("stat", path))
     assert rows[-2:] == [["query", "last batch", "first offset", "next offset"], ["query-1", "7", "0", "2"]]
     store.close()
@@ -142,19 +142,25 @@ def test_mistakes_of_ls_are_one_line(full: Path, flag: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "stat", "export", "verify"])
 def test_what_is_no_journal(command: str, tmp_path: Path) -> None:
-    """No file, no database, another database, another format: one line each, and nothing is made or changed."""
-    missing = tmp_path / "missing.db"
+    """Nothing, a file, one of an earlier version, another folder, another format: one line, and nothing is changed."""
+    missing = tmp_path / "missing"
     assert "there is no such journal" in complaint(command, missing)
     assert not missing.exists()
-    text = tmp_path / "text.db"
-    text.write_text("no database\n" * 100)
-    assert "not a journal" in complaint(command, text)
-    other = tmp_path / "other.db"
-    change(other, "CREATE TABLE a(b)")
-    assert "not a journal; choose another file" in complaint(command, other)
-    later = tmp_path / "later.db"
+    text = tmp_path / "text"
+    text.write_text("no journal\n" * 100)
+    assert "a journal is a folder" in complaint(command, text)
+    text.write_bytes(b"SQLite format 3\0" + bytes(100))
+    assert f"`hub journal take-over {text} FOLDER`" in complaint(command, text)
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "a folder, but not a journal" in complaint(command, other)
+    later = tmp_path / "later"
     opened(later).close()
-    change(later, "PRAGMA user_version = 9")
+    (file,) = later.iterdir()
+    data = bytearray(file.read_bytes())
+    data[8] = 9
+    data[4:8] = crc32(data[8:64]).to_bytes(4, "little")
+    file.write_bytes(data)
     assert "format 9, this version reads format 1" in complaint(command, later)
 
 

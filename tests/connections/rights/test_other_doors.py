@@ -125,7 +125,7 @@ async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
 @pytest.fixture
 async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
     """A hub with a journal of everything, in which there is a message under every topic."""
-    settings = JournalSettings(path=str(tmp_path / "journal.db"), commit_s=0.001, topics=FIRST)
+    settings = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, topics=FIRST)
     journal = guarded.hub.node.journal = Journal(guarded.core, settings, Limits())
     async with connect(guarded.tcp.location, name="free") as client:
         for topic in RECORDED:

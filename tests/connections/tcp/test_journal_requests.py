@@ -454,7 +454,7 @@ LIMITS: dict[str, Any] = {"ping_after_s": 3600.0}
 async def hub(start_hub: StartHub, tmp_path: Path) -> AsyncIterator[Hub]:
     """A hub with a journal that holds little before it is behind."""
     hub = await start_hub(settings=settings_of(**LIMITS))
-    defaults = JournalSettings(path=str(tmp_path / "journal.db"), commit_s=0.001, buffer_bytes=100_000)
+    defaults = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, buffer_bytes=100_000)
     journal = Journal(hub.node.core, defaults, Limits())
     hub.node.journal = journal
     yield hub

@@ -40,7 +40,7 @@ def start_recording(start_hub: StartHub, tmp_path: Path) -> StartRecording:
     """Start hubs with a journal."""
 
     async def start(*topics: str) -> Hub:
-        path = str(tmp_path / "journal.db")
+        path = str(tmp_path / "journal")
         return await start_hub(
             settings=Settings(journal=JournalSettings(path=path, topics=topics or ("/",), commit_s=0.001))
         )

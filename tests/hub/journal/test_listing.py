@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.journal.listing import LISTED_LIMIT, listed_texts, listing, merged
+from hub.errors import JournalCorruptError
+from hub.journal.listing import LISTED_LIMIT, listed_texts, listing
 
 components = st.sampled_from(("", "a", "b", "ab", "é", "zeek", "x" * 40))
 topics = st.lists(components, min_size=1, max_size=7).map("/".join).filter(bool)
@@ -30,12 +31,10 @@ def test_each_topic_begins_with_a_text(topics: list[str]) -> None:
     assert all(topic.startswith(tuple(texts)) for topic in topics)
 
 
-@given(st.lists(many_topics, min_size=1, max_size=4))
-def test_merging_loses_nothing(groups: list[list[str]]) -> None:
-    """The listing of several blocks lists what each of them holds."""
-    texts = tuple(listed_texts(merged([listing(topics) for topics in groups])))
-    assert len(texts) <= LISTED_LIMIT
-    assert all(topic.startswith(texts) for topics in groups for topic in topics)
+def test_what_is_no_text_is_none() -> None:
+    """It is told as damage."""
+    with pytest.raises(JournalCorruptError, match="no text"):
+        listed_texts(b"/a\n\xff")
 
 
 def test_few_topics_are_listed_as_they_are() -> None:

@@ -14,6 +14,6 @@ from tests.spark.hubs import HubWithJournal
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
     """A hub of one test; what the process has kept of connections is closed behind it."""
-    with HubWithJournal(tmp_path / "hub.db") as hub:
+    with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
     close_all()

@@ -138,7 +138,7 @@ class TestReading:
         hub.fill_numbers(10)
         journal = connection.state().id
         hub.stop()
-        hub.path = tmp_path / "another.db"
+        hub.path = tmp_path / "another"
         with pytest.raises(JournalReplacedError, match=f"the offsets are those of journal {journal.hex()}"):
             self.read(connection, 0, 10, journal)
         with pytest.raises(JournalReplacedError):
@@ -170,7 +170,7 @@ class TestReading:
 def test_another_hub(tmp_path: Path) -> None:
     """Its journal is read as that of a hub that names it, or by its name; its id is the one that is compared."""
     with (
-        HubWithJournal(tmp_path / "journal.db", "--name", "recording") as hub,
+        HubWithJournal(tmp_path / "journal", "--name", "recording") as hub,
         HubWithJournal(None, "--peer", hub.url, "--name", "near", "--journal-of", "recording") as near,
     ):
         hub.fill_numbers(50)

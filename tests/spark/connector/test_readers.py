@@ -146,7 +146,7 @@ class TestStream:
         end = start | {"offset": 3}
         (share,) = reader.partitions(start, end)
         hub.stop()
-        hub.path = tmp_path / "another.db"
+        hub.path = tmp_path / "another"
         hub.start()
         hub.fill_numbers(9)
         with pytest.raises(JournalReplacedError):

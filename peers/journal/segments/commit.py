@@ -1,0 +1,144 @@
+"""`Commit`: what is to be committed together, as entries of a segment. No file.
+
+Owner: the store. Cost: packing (`hub.journal.packing`), and 10 µs a block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from hub.journal.block import Block, pack
+from hub.journal.listing import listed_texts, listing
+from hub.journal.segment.entry import Head, Kind, encode
+from hub.journal.segment.footer import TOPICS_LIMIT, Footer, Row
+from hub.journal.segment.mark import Mark, Write
+
+__all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "footer_of", "mark_entry"]
+
+BLOCK_RECORDS = 8_192
+"""Records of a full block. Reading is quickest with 1,000 to 16,000; see docs/performance.md."""
+
+BLOCK_BYTES = 1024 * 1024
+"""Values of a full block, bytes."""
+
+Parts = list[tuple[int, bytes]]
+"""When messages came, µs since 1970, and whole MESSAGES frames."""
+
+
+class Commit:
+    """A commit that is being made.
+
+    Args:
+        place: Where its first entry will stand in the segment.
+        following: The offset that its first record gets.
+    """
+
+    def __init__(self, place: int, following: int) -> None:
+        self.next = following
+        """The offset behind its last record."""
+        self.rows: list[Row] = []
+        """Its blocks."""
+        self.topics: Counter[str] = Counter()
+        """How many records each topic has."""
+        self.entries: list[bytes] = []
+        """What is not in the file yet."""
+        self.entries_bytes = 0
+        self.place = place
+        """Where the next entry will stand."""
+
+    def add(self, parts: Parts) -> None:
+        """Add records.
+
+        Raises:
+            ValueError: They are no such frames; some may have been added.
+        """
+        in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
+        for piece in _pieces(parts):
+            for block in pack(piece, self.next, BLOCK_RECORDS, BLOCK_BYTES):
+                self.add_block(block, in_order=in_order)
+
+    def add_block(self, data: bytes, *, in_order: bool = False) -> None:
+        """Add a block, which begins where the one before it ends.
+
+        Args:
+            data: The block.
+            in_order: Whether its times only grow: then the first and the last say it all, and none is looked at.
+
+        Raises:
+            ValueError: It begins elsewhere.
+        """
+        block = Block.parse(data, verify=False)
+        if block.first != self.next:
+            raise ValueError(f"a block that begins at {block.first}, the one before it ends at {self.next}")
+        times = block.times
+        earliest, latest = (times[0], times[-1]) if in_order else (min(times), max(times))
+        listed = listing(block.topics)
+        head = Head(Kind.BLOCK, 0, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
+        entry = encode(head, data)
+        self.rows.append(Row(self.place, len(entry), len(data), block.first, block.next, earliest, latest, listed))
+        for number, count in Counter(block.topic_nos).items():
+            self.topics[block.topics[number]] += count
+        self.next = block.next
+        self._put(entry)
+
+    def end(self, mark: Mark) -> None:
+        """Add the mark: with it, all of this has happened."""
+        self._put(mark_entry(mark, self.next))
+
+    def _put(self, entry: bytes) -> None:
+        self.entries.append(entry)
+        self.entries_bytes += len(entry)
+        self.place += len(entry)
+
+    def take(self) -> list[bytes]:
+        """Return what is not in the file yet, to be written there."""
+        entries, self.entries, self.entries_bytes = self.entries, [], 0
+        return entries
+
+
+def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write]) -> Footer:
+    """Return the footer of a segment.
+
+    Args:
+        rows: Its blocks.
+        topics: How many records each topic has.
+        writes: The last batch of each writer.
+    """
+    is_whole = len(topics) <= TOPICS_LIMIT
+    return Footer(rows, sorted((topics if is_whole else _in_short(topics)).items()), is_whole, writes)
+
+
+def _in_short(topics: Counter[str]) -> Counter[str]:
+    """Return what too many topics begin with, and how many records each of these has."""
+    texts = listed_texts(listing(topics))
+    counts: Counter[str] = Counter()
+    for topic, count in topics.items():
+        counts[next(text for text in texts if topic.startswith(text))] += count
+    return counts
+
+
+def mark_entry(mark: Mark, following: int) -> bytes:
+    """Return a mark as an entry of a segment.
+
+    Args:
+        mark: What it says.
+        following: The offset behind the last record before it.
+    """
+    payload = mark.encode()
+    return encode(Head(Kind.MARK, 0, 0, 0, len(payload), 0, following, following, 0, 0, b""), payload)
+
+
+def _pieces(parts: Parts) -> Iterator[Parts]:
+    """Yield about a block's worth at a time: packing several at once is half as quick, for lack of cache."""
+    piece: Parts = []
+    size = 0
+    for part in parts:
+        piece.append(part)
+        size += len(part[1])
+        if size >= BLOCK_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece

@@ -1,0 +1,186 @@
+"""`Folder`: where the segments of a journal stand, and who may write there.
+
+```
+journal/  00000000000000000000.seg   sealed, never changed again, deleted whole
+          00000000000001048576.seg
+          00000000000002097152.seg   the newest: appended to
+```
+
+The name of a segment is the offset of its first record. A file whose name ends with `.new` is being made, and nobody
+reads it; what a crash has left of one is deleted when the folder is taken.
+
+The lock (`flock`) is on the folder itself, for as long as the process lives: one hub has a journal, others are told so.
+A folder is made for its owner alone, and so are the files: they hold what everybody has said.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hub.errors import JournalCorruptError, JournalUnavailableError
+
+__all__ = ["FILE_MODE", "MAKING", "Folder", "check_is_folder", "firsts", "segment_path", "translated"]
+
+FILE_MODE = 0o600
+
+_FOLDER_MODE = 0o700
+
+_SUFFIX = ".seg"
+
+MAKING = ".new"
+"""Behind the name of a file that is being made."""
+
+_DIGITS = 20
+"""So many that names sort as their numbers do: offsets have 19 at most."""
+
+_HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consumers.db-shm"})
+"""What may stand in a folder that becomes a journal: what the root of a file system has, and positions of consumers,
+which belong to the journal whose segments somebody has deleted."""
+
+_SQLITE = b"SQLite format 3\0"
+
+_held: set[tuple[int, int]] = set()
+"""Folders that this process has taken, by device and inode."""
+
+
+class Folder:
+    """A journal's folder, taken for this process until `release`.
+
+    Args:
+        path: Path of the folder, which is made if it is absent.
+
+    Raises:
+        JournalUnavailableError: Another process has it, or it cannot be opened.
+        JournalCorruptError: It is something else than a journal.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if Path(path).is_file():
+            raise _no_folder(path)
+        with translated(path):
+            Path(path).mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            # Open for as long as the folder is taken: it bears the lock.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._id = _id(os.fstat(self._descriptor))
+            self._lock()
+            self._check_contents()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        _held.add(self._id)
+
+    def _lock(self) -> None:
+        in_use = f"{self.path}: another hub has this journal open; give each its own folder"
+        if self._id in _held:
+            raise JournalUnavailableError(in_use)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise JournalUnavailableError(in_use) from error
+
+    def _check_contents(self) -> None:
+        """See to it that this is a journal, or can become one; delete what a crash has left half made."""
+        names = set(os.listdir(self.path)) - _HARMLESS  # noqa: PTH208 -- names alone
+        for name in [name for name in names if name.endswith(_SUFFIX + MAKING)]:
+            os.unlink(f"{self.path}/{name}")  # noqa: PTH108
+            names.discard(name)
+        if names and not any(name.endswith(_SUFFIX) for name in names):
+            raise JournalCorruptError(f"{self.path}: a folder, but not a journal; choose another, or an empty one")
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the folder that was taken still stands where it stood."""
+        try:
+            return _id(os.stat(self.path)) == self._id  # noqa: PTH116 -- at every commit
+        except OSError:
+            return False
+
+    def sync(self) -> None:
+        """Wait until the names in the folder are on the disk.
+
+        Raises:
+            OSError: They cannot be written.
+        """
+        os.fsync(self._descriptor)
+
+    def release(self) -> None:
+        """Leave the folder to others."""
+        if self._descriptor >= 0:
+            _held.discard(self._id)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _id(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _no_folder(path: str) -> JournalUnavailableError | JournalCorruptError:
+    """Return what is to be said of a file that stands where the folder should be."""
+    try:
+        with Path(path).open("rb") as file:
+            is_database = file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        is_database = False
+    if is_database:
+        text = (
+            f"{path}: a journal of an earlier version; `hub journal take-over {path} FOLDER` makes one of today of it"
+        )
+        return JournalUnavailableError(text)
+    return JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
+
+
+def check_is_folder(path: str) -> None:
+    """Check that there is a journal, for who reads it.
+
+    Raises:
+        JournalUnavailableError: There is none, or it is one of an earlier version.
+        JournalCorruptError: It is something else.
+    """
+    place = Path(path)
+    if place.is_file():
+        raise _no_folder(path)
+    if not place.is_dir():
+        raise JournalUnavailableError(f"{path}: there is no such journal")
+    with translated(path):
+        if not firsts(path):
+            raise JournalCorruptError(f"{path}: a folder, but not a journal: it holds no segment")
+
+
+def firsts(path: str) -> list[int]:
+    """Return the first offset of each segment, ascending, as their names say.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    names = os.listdir(path)  # noqa: PTH208 -- names alone
+    stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
+    return sorted(int(stem) for stem in stems if len(stem) == _DIGITS and stem.isdecimal())
+
+
+def segment_path(path: str, first: int) -> str:
+    """Return the path of a segment."""
+    return f"{path}/{first:0{_DIGITS}}{_SUFFIX}"
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn what the operating system raises into an error that names the place.
+
+    Raises:
+        JournalUnavailableError: It cannot be opened, read or written now.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = error.filename if isinstance(error.filename, str) else path
+        if error.errno == errno.ENOSPC:
+            raise JournalUnavailableError(f"{place}: the disk is full") from error
+        raise JournalUnavailableError(f"{place}: {error.strerror or error}") from error

@@ -1,0 +1,110 @@
+"""Tidying: what sealed segments become when their blocks are small.
+
+```
+[3][1][40][3] ... [7]  commits of single messages   ─merged─▶  [8192][8192][611]   one file, put in its place
+```
+
+Under load blocks are full when they are written, and nothing is written twice. What trickles in by single messages is
+written again when its segment is sealed, and once more whenever two neighbours of like size become one: a byte is
+written as often as the number of segments that fill a full one has digits, in base two.
+
+Invariant: the new file is whole, and on the disk, before it stands in the place of the first of those that it is made
+of; the others are deleted then. A crash in between leaves a segment that the one before it covers.
+
+Owner: the store. Cost: reading from memory mostly, 20 ns a record, and one write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import BinaryIO
+
+from hub.errors import JournalCorruptError
+from hub.journal.block import merge
+from hub.journal.segment.footer import Row, encode_footer
+from hub.journal.segment.header import HEADER_BYTES
+from hub.journal.segment.mark import Mark
+from peers.journal.segments import commit as sizes
+from peers.journal.segments.commit import Commit, footer_of
+from peers.journal.segments.folder import FILE_MODE, MAKING, segment_path
+from peers.journal.segments.segment import Segment
+
+__all__ = ["is_untidy", "join"]
+
+_FULL_SHARE = 2
+"""A block is small while it is less than one part in so many of a full one."""
+
+_SMALL_LIMIT = 16
+"""So many small blocks in a segment are worth no second writing."""
+
+
+def is_untidy(rows: Sequence[Row]) -> bool:
+    """Return whether a segment with these blocks is worth being written again."""
+    return sum(map(_is_small, rows)) > _SMALL_LIMIT
+
+
+def _is_small(row: Row) -> bool:
+    records, size_bytes = row.next - row.first, row.size_bytes
+    return records < sizes.BLOCK_RECORDS // _FULL_SHARE and size_bytes < sizes.BLOCK_BYTES // _FULL_SHARE
+
+
+def join(folder: str, segments: Sequence[Segment]) -> int:
+    """Make one segment of neighbours, and put it in the place of the first; return its length, bytes.
+
+    Args:
+        folder: Path of the journal.
+        segments: Sealed ones, whole, that follow one another.
+
+    Raises:
+        StorageError: One is damaged; nothing has changed.
+        OSError: It cannot be written; nothing has changed.
+    """
+    path = segment_path(folder, segments[0].first)
+    descriptor = os.open(path + MAKING, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123
+            size_bytes = _write(file, segments)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(path + MAKING, path)  # noqa: PTH104
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path + MAKING)  # noqa: PTH108
+        raise
+    return size_bytes
+
+
+def _write(file: BinaryIO, segments: Sequence[Segment]) -> int:
+    header, writes = segments[0].header, segments[-1].writes()
+    if header is None:
+        raise JournalCorruptError(segments[0].flaw)
+    file.write(header.encode())
+    commit = Commit(HEADER_BYTES, header.first)
+    for block in _blocks(segments):
+        commit.add_block(block)
+        file.writelines(commit.take())
+    # All of it is on the disk before the file has its name; so what is damaged in it was damaged later.
+    commit.end(Mark(commit.place, tuple(writes)))
+    file.writelines(commit.take())
+    file.write(encode_footer(footer_of(commit.rows, commit.topics, writes), commit.place, commit.next))
+    return file.tell()
+
+
+def _blocks(segments: Sequence[Segment]) -> Iterator[bytes]:
+    """Yield all blocks, neighbours merged as long as they make no more than a full one."""
+    waiting: list[bytes] = []
+    records = size = 0
+    for segment in segments:
+        for row in segment.rows:
+            count = row.next - row.first
+            is_over = records + count > sizes.BLOCK_RECORDS or size + row.size_bytes > sizes.BLOCK_BYTES
+            if waiting and is_over:
+                yield merge(waiting)
+                waiting, records, size = [], 0, 0
+            waiting.append(bytes(segment.block(row).data))
+            records += count
+            size += row.size_bytes
+    if waiting:
+        yield merge(waiting)
