@@ -8,6 +8,9 @@ offset BIGINT, timestamp TIMESTAMP (UTC, µs), topic STRING, value BINARY (msgpa
 date DATE, root STRING, batch BIGINT                                                  from the folders' names
 ```
 
+In a decoded archive, `value` is not there: `_bytes`, its size, the columns of its fields and `_rest` are, and
+`event_time` where there is one, whose date then names the folders (`peers.spark.archiving.typed_rows`).
+
 `root` is the first component of a topic without slashes: `zeek` of `/zeek/dns`, and of a topic without a leading slash
 the text up to its first one. Names of folders have an end, so longer roots are cut (`ROOT_LIMIT_CHARACTERS`).
 
@@ -29,12 +32,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
+from peers.spark.archiving.state import DecodedState, load
+from peers.spark.archiving.typed_columns import EVENT_TIME, SIZE
 from peers.spark.selection import EVERYTHING, Selection, microseconds
 
-__all__ = ["COLUMNS", "NO_ROOT", "PARTITIONS", "ROOT_LIMIT_CHARACTERS", "read_archive", "root_of"]
+__all__ = ["COLUMNS", "NO_ROOT", "PARTITIONS", "ROOT_LIMIT_CHARACTERS", "decoded_state", "read_archive", "root_of"]
 
 COLUMNS = "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"
 """In the files."""
+
+_DECODED_COLUMNS = f"offset BIGINT, timestamp TIMESTAMP, topic STRING, {SIZE} INT"
+"""In those of a decoded archive, beside the columns of fields."""
 
 PARTITIONS = "date DATE, root STRING, batch BIGINT"
 """In the names of folders, outermost first. Given to Spark, for it would take a root such as 007 for a number."""
@@ -55,7 +63,9 @@ def root_of(topic: Column) -> Column:
 
 
 def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHING) -> DataFrame:
-    """Return the messages of an archive, with the columns `COLUMNS` and `PARTITIONS`.
+    """Return the messages of an archive, with the columns `COLUMNS` and `PARTITIONS`, and `size`, that of the value.
+
+    Those of a decoded archive have no `value`. A selection by time is one by event time where folders bear its date.
 
     Args:
         spark: The session.
@@ -65,18 +75,37 @@ def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHI
     Raises:
         UsageError: There is no archive, or it needs a package that is not installed.
     """
-    frame = _whole(spark, path).withColumn("root", F.coalesce("root", F.lit(NO_ROOT)))
+    decoded = decoded_state(path)
+    frame = _whole(spark, path, decoded).withColumn("root", F.coalesce("root", F.lit(NO_ROOT)))
+    frame = frame.withColumn("size", F.octet_length("value") if decoded is None else F.col(SIZE))
+    time = F.col("timestamp") if decoded is None or not decoded.event_time else F.coalesce(EVENT_TIME, "timestamp")
     if selection.prefixes:
         frame = frame.where(reduce(or_, map(_begins, selection.prefixes)))
     if selection.start is not None:
-        frame = frame.where(_at(selection.start) <= F.col("timestamp")).where(_day(selection.start) <= F.col("date"))
+        frame = frame.where(_at(selection.start) <= time).where(_day(selection.start) <= F.col("date"))
     if selection.end is not None:
-        frame = frame.where(_at(selection.end) > F.col("timestamp")).where(_day(selection.end) >= F.col("date"))
+        frame = frame.where(_at(selection.end) > time).where(_day(selection.end) >= F.col("date"))
     return frame
 
 
-def _whole(spark: SparkSession, path: str) -> DataFrame:
-    schema = f"{COLUMNS}, {PARTITIONS}"
+def decoded_state(path: str) -> DecodedState | None:
+    """Return what the columns of a decoded archive are; None of one whose values stand as they came.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    state = None if "://" in path else load(Path(path))
+    return None if state is None else state.decoded
+
+
+def _columns(decoded: DecodedState | None) -> str:
+    if decoded is None:
+        return COLUMNS
+    return f"{_DECODED_COLUMNS}, {EVENT_TIME} TIMESTAMP" if decoded.event_time else _DECODED_COLUMNS
+
+
+def _whole(spark: SparkSession, path: str, decoded: DecodedState | None) -> DataFrame:
+    schema = f"{_columns(decoded)}, {PARTITIONS}"
     try:
         files = _files(path)
         if not files:

@@ -47,6 +47,7 @@ def test_everything_in_it(spark: SparkSession, archive: Path) -> None:
         ("date", "date"),
         ("root", "string"),
         ("batch", "bigint"),
+        ("size", "int"),
     ]
     rows = frame.withColumn("time_us", F.unix_micros("timestamp")).orderBy("offset").collect()
     assert [row.topic for row in rows] == TOPICS

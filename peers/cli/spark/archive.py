@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
@@ -17,6 +18,7 @@ from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
 from peers.cli.shown_token import TokenFile, text_or_path
 from peers.cli.spark.engine import Engine
+from peers.cli.spark.files import read_text
 from peers.cli.texts import escaped
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
 from peers.spark.archiving.state import ArchiveOrder
@@ -37,6 +39,9 @@ EXIT_INCOMPLETE = 2
 
 _WHAT = Group("Messages", sort_key=1)
 _HOW = Group("Archive", sort_key=2)
+
+_NAMED = 20
+"""Most columns that are named when they are new."""
 
 _SHORTEST = timedelta(milliseconds=100)
 
@@ -80,7 +85,31 @@ class How:
     ] = None
     format: Annotated[Literal["parquet", "delta"], _help("Folders of Parquet files, or a Delta table.")] = "parquet"
     compact: Annotated[bool, _help("Merge small files.")] = False
+    decode: Annotated[bool, _help("Make typed columns of the fields of messages, in place of their values.")] = False
+    schema: Annotated[
+        Path | None, _help("File with these columns, such as query STRING, rtt DOUBLE; looked up without it.")
+    ] = None
+    event_time: Annotated[
+        str, _help("Field with the time of a message: its date names the folders, in place of the hub's.")
+    ] = ""
     max_offsets: Annotated[int | None, _help("Offsets of one batch, at most; default 500,000.")] = None
+
+    def check(self) -> None:
+        """Check what can be checked before Java is started.
+
+        Raises:
+            FlagError: A flag has no meaning beside the others.
+        """
+        if not self.decode and (self.schema is not None or self.event_time):
+            raise FlagError("--schema, --event-time: --decode is needed, too")
+
+    def columns(self) -> str:
+        """Return the text of the file with the columns, empty without one.
+
+        Raises:
+            UsageError: It cannot be read, or is empty.
+        """
+        return "" if self.schema is None else read_text(self.schema)
 
 
 def archive(  # noqa: PLR0913 -- one group of flags each
@@ -99,10 +128,12 @@ def archive(  # noqa: PLR0913 -- one group of flags each
     One job at a time writes an archive.
     """
     what, how, files = what or What(), how or How(), tls or TlsFiles()
+    how.check()
     topics = None if what.topics is None else _prefixes(what.topics)
     every_s = _every_s(how.every)
     what.check()
     check_count("--max-offsets", how.max_offsets)
+    schema = how.columns()
     token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
     _meet(Access(url, token, ca=files.ca, certificate=files.certificate, key=files.key, token_file=token_path), every_s)
@@ -118,6 +149,9 @@ def archive(  # noqa: PLR0913 -- one group of flags each
             format=how.format,
             compact=how.compact,
             max_offsets=how.max_offsets,
+            decode=how.decode,
+            schema=schema,
+            event_time=how.event_time,
             lossy=what.allow_loss,
             token=token,
             token_file=token_path,
@@ -175,4 +209,19 @@ def _show(done: Archived) -> None:
         ("elapsed", "s", f"{done.elapsed_s:.1f}"),
         ("archived", "messages/s", rate(tally.messages, done.elapsed_s)),
     ]
-    show(figures(rows))
+    show(figures([*rows, *_decoded(done)]))
+    if done.decoded is not None:
+        for what, columns in (("new columns", done.decoded.added), ("wider columns", done.decoded.widened)):
+            if columns:
+                show(escaped(f"* {what}: {', '.join(columns[:_NAMED])}{' and more' if len(columns) > _NAMED else ''}"))
+
+
+def _decoded(done: Archived) -> list[Figure]:
+    if done.decoded is None:
+        return []
+    return [
+        ("new columns", "columns", amount(len(done.decoded.added))),
+        ("wider columns", "columns", amount(len(done.decoded.widened))),
+        ("not all of it in columns, see _rest", "messages", amount(done.decoded.rest)),
+        ("without event time", "messages", amount(done.decoded.undated)),
+    ]

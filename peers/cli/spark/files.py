@@ -8,7 +8,22 @@ from pathlib import Path
 
 from hub.errors import UsageError
 
-__all__ = ["check_folder", "write_csv", "write_text"]
+__all__ = ["check_folder", "read_text", "write_csv", "write_text"]
+
+
+def read_text(path: Path) -> str:
+    """Read a text that is not empty from a file.
+
+    Raises:
+        UsageError: It cannot be read, or is empty.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    if not text.strip():
+        raise UsageError(f"{path}: it is empty")
+    return text
 
 
 def check_folder(archive: str) -> None:

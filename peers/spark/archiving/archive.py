@@ -25,13 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import StructType
+
 from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
+from peers.spark.archiving.decoding import Decoded
 from peers.spark.archiving.delta import check_delta
 from peers.spark.archiving.folders import batches, repair, roots
 from peers.spark.archiving.parquet import WRITERS
 from peers.spark.archiving.query import CHEAP_CHECKPOINTS, Watching, run_query
-from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, load, locked, store
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, DecodedState, load, locked, store
 from peers.spark.archiving.watch import Tally
 from peers.spark.archiving.writing import Writing
 
@@ -55,6 +58,8 @@ class Archived:
     compacted: Compacted
     stopped: bool
     """Whether it was told to."""
+    decoded: Decoded | None = None
+    """What was decoded; None of an archive of values as they came."""
 
 
 def archive(
@@ -80,16 +85,22 @@ def archive(
         check_delta()
     if order.compact and not order.is_local:
         raise UsageError("--compact: only archives on a local disk are compacted")
+    if (order.schema or order.event_time) and not order.decode:
+        raise UsageError("--schema, --event-time: --decode is needed, too")
+    if order.decode and not order.is_local:
+        raise UsageError("--decode: only archives on a local disk are decoded")
     begun_s = time.monotonic()
     watching = Watching(Tally(), every, stop or threading.Event())
     with locked(Path(order.path)) if order.is_local else nullcontext():
-        writing = Writing(order, _prepared(order))
+        state = _prepared(order)
+        writing = Writing(job.spark, order, state)
         with _conf(job, WRITERS | (CHEAP_CHECKPOINTS if order.is_local else {})):
             run_query(job, order, writing, watching)
         if order.compact and order.every_s is None and not watching.stop.is_set():
             job.progress.tell("merging small files")
             writing.compact(_last_finished(order.path), _WORTH_MERGING)
-    return Archived(watching.tally, time.monotonic() - begun_s, writing.compacted, watching.stop.is_set())
+    decoded = None if state.decoded is None else writing.decoded()
+    return Archived(watching.tally, time.monotonic() - begun_s, writing.compacted, watching.stop.is_set(), decoded)
 
 
 def _prepared(order: ArchiveOrder) -> ArchiveState:
@@ -98,7 +109,8 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
     Raises:
         UsageError: It is of another kind, or its checkpoint is missing.
     """
-    fresh = ArchiveState(order.format, order.topics or ("",))
+    decoded = DecodedState(StructType().jsonValue(), {}, order.event_time) if order.decode else None
+    fresh = ArchiveState(order.format, order.topics or ("",), decoded=decoded)
     if not order.is_local:
         return fresh
     path = Path(order.path)
@@ -114,7 +126,22 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
     if order.topics not in {None, state.topics}:
         held = ",".join(state.topics) or "of all prefixes"
         raise UsageError(f"{path} holds the topics {held}: give others a folder of their own")
+    if order.decode:
+        _check_decoded(order, state)
     return state
+
+
+def _check_decoded(order: ArchiveOrder, state: ArchiveState) -> None:
+    """See to it that an archive is decoded in the way that is asked for.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if state.decoded is None:
+        raise UsageError(f"{order.path} holds values as they came: decode to a folder of its own")
+    if order.event_time not in {"", state.decoded.event_time}:
+        held = state.decoded.event_time or "of the hub"
+        raise UsageError(f"--event-time: the folders of {order.path} bear dates by the time {held}")
 
 
 def _check_empty(path: Path) -> None:

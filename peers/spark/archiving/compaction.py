@@ -126,29 +126,53 @@ def _make(root: Path, found: dict[int, Path], merging: Iterable[list[int]]) -> N
 
 
 def merge(sources: list[Path], target: Path) -> None:
-    """Write the rows of some files into one, in their order, and have it on the disk."""
+    """Write the rows of some files into one, in their order, and have it on the disk.
+
+    Those of a decoded archive may differ in their columns: the file has all of them, each as wide as its widest.
+    """
+    schema = _schema_of(sources)
     with target.open("wb") as file:
         with pq.ParquetWriter(
             file,
-            pq.read_schema(sources[0]),
+            schema,
             compression="zstd",
             compression_level=_ZSTD_LEVEL,
             use_dictionary=[_TOPIC],
         ) as writer:
-            for rows in _row_groups(sources):
+            for rows in _row_groups(sources, schema):
                 writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _row_groups(sources: Iterable[Path]) -> Iterator[pa.Table]:
+def _schema_of(sources: list[Path]) -> pa.Schema:
+    schemas = [pq.read_schema(source) for source in sources]
+    if all(schema.equals(schemas[0]) for schema in schemas[1:]):
+        return schemas[0]
+    plain = [schema.remove_metadata() for schema in schemas]  # Spark's says which columns there are
+    return pa.unify_schemas(plain, promote_options="permissive")
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with all columns of a schema."""
+    if batch.schema.names == schema.names:
+        return batch.cast(schema) if not batch.schema.equals(schema) else batch
+    present = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in present else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _row_groups(sources: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of files, so many at a time."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for source in sources:
         with pq.ParquetFile(source) as file:
             for batch in file.iter_batches():
-                held.append(batch)
+                held.append(_fitted(batch, schema))
                 rows += batch.num_rows
                 if rows >= _ROW_GROUP_ROWS:
                     yield pa.Table.from_batches(held)

@@ -60,6 +60,7 @@ class DeltaBatches:
             self._path,
             partitioned(frame).toArrow(),
             mode="append",
+            schema_mode="merge",  # columns of a decoded archive that are new
             partition_by=["date", "root"],
             writer_properties=deltalake.WriterProperties(compression="ZSTD"),
             commit_properties=deltalake.CommitProperties(app_transactions=[deltalake.Transaction(query, batch)]),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.archive_files import root_of
+from peers.spark.archiving.typed_columns import EVENT_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,15 +30,9 @@ WRITERS = {"spark.sql.maxConcurrentOutputFileWriters": "32"}
 
 
 def partitioned(frame: DataFrame) -> DataFrame:
-    """Return records with the columns that name their folders."""
-    return frame.select(
-        "offset",
-        "timestamp",
-        "topic",
-        "value",
-        F.to_date("timestamp").alias("date"),
-        root_of(F.col("topic")).alias("root"),
-    )
+    """Return records with the columns that name their folders: the date of the event time, where there is one."""
+    time = F.coalesce(EVENT_TIME, "timestamp") if EVENT_TIME in frame.columns else F.col("timestamp")
+    return frame.select("*", F.to_date(time).alias("date"), root_of(F.col("topic")).alias("root"))
 
 
 class ParquetBatches:

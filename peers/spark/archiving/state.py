@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from hub.errors import BusyError, UsageError
 
-__all__ = ["CHECKPOINT", "HUB", "ArchiveOrder", "ArchiveState", "Format", "load", "locked", "store"]
+__all__ = ["CHECKPOINT", "HUB", "ArchiveOrder", "ArchiveState", "DecodedState", "Format", "load", "locked", "store"]
 
 HUB = "_hub"
 """Folder of all this; readers skip names that begin with an underscore."""
@@ -52,6 +52,12 @@ class ArchiveOrder:
     format: Format = "parquet"
     compact: bool = False
     max_offsets: int | None = None
+    decode: bool = False
+    """Whether fields of messages become typed columns."""
+    schema: str = ""
+    """Of these, in Spark's DDL or JSON, where they are written down; empty where they are looked up."""
+    event_time: str = ""
+    """Field by whose date folders are named; empty for the time of the hub."""
     lossy: bool = False
     """Whether the job goes on where records were deleted before they were archived."""
     token: str = field(default="", repr=False)
@@ -67,6 +73,17 @@ class ArchiveOrder:
         return "://" not in self.path
 
 
+class DecodedState(msgspec.Struct, frozen=True):
+    """What the columns of a decoded archive are; see `peers.spark.archiving.typed_columns`."""
+
+    schema: dict[str, Any]
+    """Of the fields, as Spark writes a schema in JSON."""
+    fields: dict[str, str]
+    """The field of each column."""
+    event_time: str = ""
+    """Field of the event time, by which folders are named; empty where they are named by the time of the hub."""
+
+
 class ArchiveState(msgspec.Struct, frozen=True):
     """What an archive is."""
 
@@ -74,6 +91,8 @@ class ArchiveState(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     compacted: int = -1
     """Batches up to this one may have been merged: if Spark repeats one, it is there already."""
+    decoded: DecodedState | None = None
+    """None where values stand as they came."""
 
 
 def load(archive: Path) -> ArchiveState | None:

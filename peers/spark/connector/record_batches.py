@@ -27,7 +27,7 @@ from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
 from peers.spark.connector.options import Decode
 
-__all__ = ["BATCH_LEAST_ROWS", "RecordBatches"]
+__all__ = ["BATCH_LEAST_ROWS", "RecordBatches", "arrow_schema"]
 
 BATCH_LEAST_ROWS = 4_096
 """Smaller blocks are joined until they have as many: half a full block."""
@@ -46,7 +46,7 @@ class RecordBatches:
 
     def __init__(self, schema: StructType, decode: Decode) -> None:
         self.troubles = Troubles()
-        self._schema = _arrow_schema(schema)
+        self._schema = arrow_schema(schema)
         self._names = [column.name for column in schema.fields]
         self._decode = decode
         fields = [column for column in schema.fields if is_field(column)]
@@ -107,7 +107,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def _arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the schema that Spark compares batches with; what it calls UTC has changed its name between versions."""
     known = inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, timezone="UTC") if "timezone" in known else to_arrow_schema(schema)

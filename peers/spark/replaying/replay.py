@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
-from hub.errors import PeerError
+from hub.errors import PeerError, UsageError
 from peers.client import connect
 from peers.client.token_file import read_token
-from peers.spark.archive_files import read_archive
+from peers.spark.archive_files import decoded_state, read_archive
 from peers.spark.replaying.pace import FullSpeed, Pace
 from peers.spark.replaying.publishing import Published, Publishing, StoppedError, Watching
 from peers.spark.replaying.windows import Extent, extent_of, windows
@@ -80,10 +80,12 @@ def replay(
         stop: Set when it is to end.
 
     Raises:
-        UsageError: There is no such archive.
+        UsageError: There is no such archive, or it is a decoded one.
         PeerError: There is no connection to the hub.
         PySparkException: Spark gave up.
     """
+    if decoded_state(order.path) is not None:
+        raise UsageError(f"{order.path} was archived with --decode: its messages are not there as they came")
     frame = read_archive(job.spark, order.path, order.selection).where(F.col("offset") >= order.from_offset)
     job.progress.tell("counting")
     extent = extent_of(frame)

@@ -41,7 +41,7 @@ class Extent(NamedTuple):
 
 def extent_of(frame: DataFrame) -> Extent:
     """Return how much there is; nothing is from 0 to -1."""
-    (counted,) = frame.agg(F.count("*"), F.sum(F.octet_length("value")), F.min("offset"), F.max("offset")).collect()
+    (counted,) = frame.agg(F.count("*"), F.sum("size"), F.min("offset"), F.max("offset")).collect()
     messages, size, first, last = counted
     return Extent(messages, size or 0, first or 0, -1 if last is None else last)
 

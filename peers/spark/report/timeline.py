@@ -42,7 +42,7 @@ class Timeline:
             (time - F.pmod(time, F.lit(bucket_us))).alias("start_us"),
             _whole(F.pmod(time, F.lit(bucket_us)), max(1, bucket_us // cells)).alias("cell"),
             time.alias("time_us"),
-            F.octet_length("value").alias("size"),
+            "size",
         )
         self._cells = (
             cut.groupBy("root", "talker", "start_us", "cell")

@@ -28,7 +28,7 @@ class TopicTable:
         time = F.unix_micros("timestamp")
         sums = {
             "messages": F.count("*"),
-            "bytes": F.sum(F.octet_length("value")),
+            "bytes": F.sum("size"),
             "first_us": F.min(time),
             "last_us": F.max(time),
         }

@@ -28,10 +28,10 @@ def sum_topics(messages: DataFrame, *, sized: bool) -> DataFrame:
     """Return `topic, messages, bytes`, one row a topic.
 
     Args:
-        messages: With `topic` and `value`.
+        messages: With `topic` and `size`.
         sized: Whether bytes are wanted, which are the bulk of what is read; 0 if not.
     """
-    size = F.sum(F.octet_length("value")).cast("long") if sized else F.lit(0).cast("long")
+    size = F.sum("size").cast("long") if sized else F.lit(0).cast("long")
     return messages.groupBy("topic").agg(F.count("*").alias("messages"), size.alias("bytes"))
 
 

@@ -36,7 +36,7 @@ def ends_by_prefix(messages: DataFrame, matcher: Matcher) -> DataFrame:
 
 def totals_by_prefix(messages: DataFrame, matcher: Matcher) -> list[tuple[int, int]]:
     """Return messages and bytes that have each prefix."""
-    sized = messages.select("topic", F.octet_length("value").cast("long").alias("size"))
+    sized = messages.select("topic", F.col("size").cast("long"))
     summed = _joined(sized, matcher, "size").groupBy("number").agg(F.count("*"), F.sum("size"))
     found = {number: (count, size) for number, count, size in summed.collect()}
     return [found.get(number, (0, 0)) for number in range(len(matcher.prefixes))]

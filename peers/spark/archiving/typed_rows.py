@@ -1,0 +1,187 @@
+"""`TypedRows`: records of the journal as rows with typed columns; what a task of `hub spark archive --decode` does.
+
+```
+offset, timestamp, topic, value ──▶ offset, timestamp, topic, event_time, _bytes, one column a field ..., _rest
+```
+
+Invariant: nothing of a message is lost. What is in no column stands in `_rest` as JSON: an object with the fields that
+have none or do not fit; the message itself where it is no map; `{"$msgpack": "<base64>"}` where JSON cannot say it.
+
+Owner: one task; what it counts is added to the job's counts when it ends. Cost: 2 µs a message and 0.15 µs a column.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from peers.spark.archiving.typed_columns import EVENT_TIME, REST, SIZE, TypedColumns
+from peers.spark.connector.decoding import UNREADABLE, message_of
+from peers.spark.connector.fields import Fit, MisfitError, fit_of, json_text
+from peers.spark.connector.inference import Inference
+from peers.spark.connector.record_batches import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+
+__all__ = ["Counts", "TypedRows", "look", "moments", "typed_schema"]
+
+_EARLIEST_US, _BEYOND_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""The years 1 to 9999: what a date can be."""
+
+
+class Counts(NamedTuple):
+    """What is told of all tasks together."""
+
+    rest: Accumulator[int]
+    """Messages of which something stands in `_rest`."""
+    undated: Accumulator[int]
+    """Messages without an event time."""
+
+
+def typed_schema(columns: TypedColumns, event_time: str) -> StructType:
+    """Return the columns of the files.
+
+    Args:
+        columns: Of the fields.
+        event_time: Field of the event time; empty for none.
+    """
+    dated = [StructField(EVENT_TIME, TimestampType())] if event_time else []
+    return StructType(
+        [
+            StructField("offset", LongType()),
+            StructField("timestamp", TimestampType()),
+            StructField("topic", StringType()),
+            *dated,
+            StructField(SIZE, IntegerType()),
+            *columns.schema.fields,
+            StructField(REST, StringType()),
+        ]
+    )
+
+
+def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield, as one row of JSON in a column `seen`, which kinds the fields of the messages in `value` are of."""
+    seen = Inference()
+    for batch in batches:
+        for body in batch.column("value").to_pylist():
+            seen.add(message_of(body))
+    yield pa.record_batch({"seen": [msgspec.json.encode(seen.seen).decode()]})
+
+
+def moments(bodies: Iterable[bytes | None], name: str) -> list[int | None]:
+    """Return the times, µs since 1970 UTC, that a field of messages holds."""
+    fit = fit_of(name, TimestampType())
+    return [_moment(message, name, fit) for message in map(_map_of, bodies)]
+
+
+class TypedRows:
+    """Makes rows.
+
+    Args:
+        columns: Of the fields.
+        event_time: Field of the event time; empty for none.
+        counts: Are added to.
+    """
+
+    def __init__(self, columns: TypedColumns, event_time: str, counts: Counts) -> None:
+        self._columns = columns
+        self._event_time = event_time
+        self._counts = counts
+
+    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of batches of records."""
+        schema = arrow_schema(typed_schema(self._columns, self._event_time))
+        named = self._columns.schema.fields
+        fits = [(self._columns.fields[one.name], fit_of(one.name, one.dataType)) for one in named]
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays(self._arrays(batch, schema, fits), schema=schema)
+
+    def _arrays(self, batch: pa.RecordBatch, schema: pa.Schema, fits: Sequence[tuple[str, Fit]]) -> list[pa.Array]:
+        bodies: list[bytes | None] = batch.column("value").to_pylist()
+        messages = list(map(message_of, bodies))
+        maps = [message if type(message) is dict else {} for message in messages]
+        rests: dict[int, dict[Any, Any]] = {}
+        made: dict[str, Any] = {name: batch.column(name) for name in ("offset", "timestamp", "topic")}
+        made[SIZE] = pc.fill_null(pc.binary_length(batch.column("value")), 0)
+        if self._event_time:
+            made[EVENT_TIME] = self._event_times(maps, schema)
+        for column, (name, fit) in zip(self._columns.schema.names, fits, strict=True):
+            made[column] = pa.array(_fitting(maps, name, fit, rests), schema.field(column).type)
+        _add_unknown(maps, frozenset(name for name, _ in fits), rests)
+        made[REST] = pa.array(self._texts(bodies, messages, rests), pa.string())
+        return [made[field.name].cast(field.type) for field in schema]
+
+    def _event_times(self, maps: list[dict[Any, Any]], schema: pa.Schema) -> pa.Array:
+        fit = fit_of(self._event_time, TimestampType())
+        found = [_moment(message, self._event_time, fit) for message in maps]
+        self._counts.undated.add(found.count(None))
+        return pa.array(found, schema.field(EVENT_TIME).type)
+
+    def _texts(
+        self, bodies: list[bytes | None], messages: list[Any], rests: dict[int, dict[Any, Any]]
+    ) -> list[str | None]:
+        """Return what stands in `_rest`."""
+        texts: list[str | None] = [None] * len(messages)
+        for number, message in enumerate(messages):
+            if type(message) is not dict:
+                texts[number] = _text(message, bodies[number])
+        for number, rest in rests.items():
+            texts[number] = _text(rest, bodies[number])
+        self._counts.rest.add(len(texts) - texts.count(None))
+        return texts
+
+
+def _map_of(body: bytes | None) -> dict[Any, Any]:
+    message = message_of(body)
+    return message if type(message) is dict else {}
+
+
+def _moment(message: dict[Any, Any], name: str, fit: Callable[[Any], Any]) -> int | None:
+    value = message.get(name)
+    if value is None:
+        return None
+    try:
+        time_us: int = fit(value)
+    except MisfitError:
+        return None
+    return time_us if _EARLIEST_US <= time_us < _BEYOND_US else None
+
+
+def _fitting(maps: list[dict[Any, Any]], name: str, fit: Fit, rests: dict[int, dict[Any, Any]]) -> list[Any]:
+    """Return the values of a field; what does not fit is added to the rest of its message."""
+    values = [message.get(name) for message in maps]
+    for number, value in enumerate(values):
+        if value is not None:
+            try:
+                values[number] = fit(value)
+            except MisfitError:
+                values[number] = None
+                rests.setdefault(number, {})[name] = value
+    return values
+
+
+def _add_unknown(maps: list[dict[Any, Any]], known: frozenset[str], rests: dict[int, dict[Any, Any]]) -> None:
+    """Add the fields that have no column to the rest of their message; those that are nil say nothing."""
+    for number, message in enumerate(maps):
+        if not message.keys() <= known:
+            unknown = {name: value for name, value in message.items() if name not in known and value is not None}
+            if unknown:
+                rests.setdefault(number, {}).update(unknown)
+
+
+def _text(rest: Any, body: bytes | None) -> str | None:
+    if body is None:
+        return None
+    if rest is not UNREADABLE:
+        try:
+            return json_text(rest)
+        except MisfitError:
+            pass
+    return json_text({"$msgpack": base64.b64encode(body).decode()})

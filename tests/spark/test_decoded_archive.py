@@ -1,0 +1,170 @@
+"""`hub spark archive --decode`: typed columns that Spark, DuckDB, pandas and delta-rs read; with a real hub."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from hub.errors import UsageError
+from peers.spark.archive_files import read_archive
+from peers.spark.archiving.archive import Archived, archive
+from peers.spark.archiving.state import ArchiveOrder
+from peers.spark.progress import JobProgress
+from peers.spark.replaying.replay import ReplayOrder, replay
+from peers.spark.selection import Selection
+from peers.spark.session import Job
+from tests.spark.hubs import HubWithJournal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", DOCUMENT.partition("archive --decode")[2], re.DOTALL | re.MULTILINE)
+"""Of DuckDB, pandas and Spark SQL, for an archive in a folder of that name."""
+
+TS = datetime(2018, 3, 5, 12, tzinfo=UTC).timestamp()
+
+FIRST = [
+    ("/zeek/conn", {"ts": TS, "uid": "C1", "id.orig_p": 80, "n": 1, "tags": ["a"], "topic": "mine"}),
+    ("/zeek/conn", {"ts": TS + 86_400, "uid": "C2", "id.orig_p": "http", "n": 2, "nested": {"a": [1]}}),
+    ("/app/x", 5),
+]
+SECOND = [
+    ("/zeek/dns", {"ts": TS, "uid": "C3", "n": 2**40, "query": "a.example", "UID": 1}),
+    ("/zeek/dns", {"uid": 7, "n": 1, "id.orig_p": 1.5}),
+]
+
+Run = Callable[..., Archived]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub of one test."""
+    with HubWithJournal(tmp_path / "hub.db") as hub:
+        yield hub
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the archive is."""
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
+    """Archive what the hub has."""
+
+    def run(**order: Any) -> Archived:
+        given = {"url": hub.url, "path": str(path), "decode": True, "event_time": "ts", **order}
+        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given))
+
+    return run
+
+
+def in_duckdb(path: Path) -> duckdb.DuckDBPyRelation:
+    """The archive, as DuckDB has it."""
+    return duckdb.read_parquet(str(path / "date=*/**/*.parquet"), hive_partitioning=True, union_by_name=True)
+
+
+def test_columns_grow_and_widen(run: Run, hub: HubWithJournal, path: Path, spark: SparkSession) -> None:
+    """New fields are new columns, integers become larger or reals, and what does not fit stands in `_rest`."""
+    hub.fill(FIRST)
+    first = run().decoded
+    assert first is not None
+    assert first.added == ["ts", "uid", "id.orig_p", "n", "tags", "field_topic", "nested"]
+    assert (first.rest, first.undated) == (2, 1)
+    hub.fill(SECOND)
+    second = run(compact=True).decoded
+    assert second is not None
+    assert (second.added, second.widened) == (["query"], ["n", "id.orig_p"])
+    assert (second.rest, second.undated) == (2, 1)
+
+    expected = [
+        (0, "C1", 80.0, 1, "mine", None, None, None),
+        (1, "C2", None, 2, None, '{"a":[1]}', None, {"id.orig_p": "http"}),
+        (2, None, None, None, None, None, None, 5),
+        (3, "C3", None, 2**40, None, None, "a.example", {"UID": 1}),
+        (4, None, 1.5, 1, None, None, None, {"uid": 7}),
+    ]
+    columns = ["offset", "uid", "id.orig_p", "n", "field_topic", "nested", "query", "_rest"]
+
+    def checked(rows: list[Any]) -> None:
+        assert [(*row[:-1], None if row[-1] is None else json.loads(row[-1])) for row in rows] == expected
+
+    table = in_duckdb(path).order('"offset"')
+    checked(table.select(*(duckdb.ColumnExpression(name) for name in columns)).fetchall())
+    dates = table.filter("root = 'zeek'").select("CAST(date AS VARCHAR)").fetchall()
+    assert dates[:3] == [("2018-03-05",), ("2018-03-06",), ("2018-03-05",)]
+
+    frame = spark.read.parquet(str(path))
+    checked([tuple(row) for row in frame.select(*(f"`{name}`" for name in columns)).orderBy("offset").collect()])
+    assert frame.where("root = 'zeek' AND date = DATE '2018-03-05'").count() == 2
+
+    table_of_pandas = pd.read_parquet(path, schema=pq.read_schema(path / "_common_metadata")).sort_values("offset")
+    assert table_of_pandas["n"].dropna().tolist() == [1, 2, 2**40, 1]
+    assert table_of_pandas["root"].tolist() == ["zeek", "zeek", "app", "zeek", "zeek"]
+
+    names_of_examples: dict[str, Any] = {"spark": spark}
+    for example in EXAMPLES:
+        exec(re.sub(r"(?<=['\"])archive\b", str(path), example), names_of_examples)  # noqa: S102 -- our own
+    assert names_of_examples["by_root"] == [("app", 1, None), ("zeek", 4, 2**40 + 4)]
+    assert names_of_examples["per_root"].to_dict() == {"app": 1, "zeek": 4}
+    assert sorted(row.uid for row in names_of_examples["conns"].collect()) == ["C1", "C2", "C3"]
+
+    selected = read_archive(spark, str(path), Selection(("/zeek/",), datetime(2018, 3, 6, tzinfo=UTC)))
+    assert sorted(row.offset for row in selected.collect()) == [1, 4]
+    with pytest.raises(UsageError, match="was archived with --decode"):
+        replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=hub.url, path=str(path)))
+    with pytest.raises(UsageError, match="bear dates by the time ts"):
+        run(event_time="other")
+
+
+def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Path) -> None:
+    """Are those of the archive; nothing else becomes one, until they are written anew."""
+    hub.fill(FIRST)
+    first = run(schema="uid STRING, n INT, nested STRUCT<a: ARRAY<INT>>").decoded
+    assert first is not None
+    assert (first.added, first.rest) == (["uid", "n", "nested"], 3)
+    rows = in_duckdb(path).order("uid").select("uid", "nested", "_rest").fetchall()
+    assert rows[1][:2] == ("C2", {"a": [1]})
+    assert json.loads(rows[1][2]) == {"ts": TS + 86_400, "id.orig_p": "http"}
+    for schema, said in (
+        ("uid INT", "column uid is STRING in this archive and cannot become INT"),
+        ("topic STRING", "'topic' cannot be the name"),
+        ("uid DECIMAL(5,2)", "a message has no values of type"),
+        ("uid TEXTS", "columns expected such as"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            run(schema=schema)
+    again = run(schema="uid STRING, n BIGINT, more BOOLEAN").decoded
+    assert again is not None
+    assert (again.added, again.widened) == (["more"], ["n"])
+
+
+def test_a_delta_table(run: Run, hub: HubWithJournal, path: Path) -> None:
+    """Gets new columns; its types stay, and integers are wide from the start."""
+    hub.fill(FIRST)
+    run(format="delta")
+    hub.fill(SECOND)
+    second = run(format="delta").decoded
+    assert second is not None
+    assert (second.added, second.widened) == (["query"], [])
+    rows = DeltaTable(path).to_pyarrow_table().sort_by("offset").to_pylist()
+    assert [(row["n"], row["query"]) for row in rows[:2] + rows[3:]] == [
+        (1, None),
+        (2, None),
+        (2**40, "a.example"),
+        (1, None),
+    ]
+    assert json.loads(rows[4]["_rest"]) == {"uid": 7, "id.orig_p": 1.5}
