@@ -25,6 +25,7 @@ class Way:
         self._open.set()
         self._pipes: list[asyncio.Task[None]] = []
         self._writers: list[asyncio.StreamWriter] = []
+        self._answering = 0  # how many have come for whom the hub has not answered yet
         self.accepted = 0
         self.passed_bytes = 0
         self.endpoint: Endpoint
@@ -38,7 +39,15 @@ class Way:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        far_reader, far_writer = await asyncio.open_connection(self._target.host, self._target.port, limit=_PIECE_BYTES)
+        self._answering += 1
+        try:
+            host, port = self._target.host, self._target.port
+            far_reader, far_writer = await asyncio.open_connection(host, port, limit=_PIECE_BYTES)
+        except OSError:  # the hub has gone
+            writer.transport.abort()
+            return
+        finally:
+            self._answering -= 1
         self._writers += (writer, far_writer)
         for source, sink in ((reader, far_writer), (far_reader, writer)):
             self._pipes.append(asyncio.ensure_future(self._pass(source, sink, self._open)))
@@ -80,5 +89,6 @@ class Way:
     async def stop(self) -> None:
         """Leave nothing behind."""
         self._server.close()
+        await eventually(lambda: not self._answering)
         self.cut()
         await eventually(lambda: all(task.done() for task in self._pipes))
