@@ -73,7 +73,7 @@ def _write_next(sink: Sink, waiting: Waiting) -> None:
     else:
         batches = _take_granted(sink, waiting, sink.share)
     if batches:
-        sink.delivered_bytes += sum(batch.size_bytes for batch in batches)
+        sink.delivered_bytes += sum(batch.frames_bytes for batch in batches)
         sink.outlet.send(batches)
 
 

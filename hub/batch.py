@@ -86,7 +86,7 @@ class Message(NamedTuple):
 class Batch:
     """One or more frames of one route."""
 
-    __slots__ = ("_forms", "_is_sound", "frames", "messages", "origin", "size_bytes")
+    __slots__ = ("_forms", "_is_sound", "frames", "frames_bytes", "messages", "origin", "size_bytes")
 
     frames: bytes
     """Whole MESSAGES frames, ready for the wire."""
@@ -94,13 +94,17 @@ class Batch:
     messages: int
     """How many values they hold together, 1 or more."""
 
+    frames_bytes: int
+    """The length of `frames`, for which they need not be made."""
+
     size_bytes: int
     """What a queue is charged for it, bytes."""
 
     def __init__(self, frames: bytes, messages: int) -> None:
         self.frames = frames
         self.messages = messages
-        self.size_bytes = len(frames) + BATCH_OVERHEAD_BYTES
+        self.frames_bytes = frames_bytes = len(frames)
+        self.size_bytes = frames_bytes + BATCH_OVERHEAD_BYTES
         # Where it has entered the mesh; None for a batch that goes to no peer hub. The core sets it before it is
         # offered to anybody.
         self.origin: Origin | None = None

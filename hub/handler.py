@@ -155,7 +155,8 @@ class Handler:
         # The turnover of upstreams when this origin was last found to be taken from it; -1 before.
         self.accepted_at = -1
         self.published_messages = 0  # how many were taken from it; the core counts them
-        self.delivered_bytes = 0  # of messages, requests and replies that the outlet was given
+        # Of the frames of messages, and the bodies of requests and replies, that the outlet was given.
+        self.delivered_bytes = 0
         # Of the dropped messages, those that had no form in what the far side reads.
         self.unreadable_messages = 0
         # How many messages it was offered, without those that were thrown away with the connection.
@@ -280,7 +281,7 @@ class Handler:
             return
         self._offered_messages += batch.messages
         self._pending.append(batch)
-        self._pending_bytes += batch.size_bytes
+        self._pending_bytes += batch.frames_bytes
         if not self._dirty:
             self._dirty = True
             on_dirty = self._on_dirty  # what is called right where it is looked up in a slot is looked up the slow way

@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from hub.batch import BATCH_OVERHEAD_BYTES
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
 from hub.stretch import Run
 from hub.tags.rule import Rule, check_rule
@@ -180,7 +179,7 @@ class Subscriptions:
     def receive(self, run: Run[Route]) -> None:
         """Hand messages to those who want them."""
         self.received_messages += run.messages
-        self.received_bytes += run.size_bytes - BATCH_OVERHEAD_BYTES
+        self.received_bytes += run.frames_bytes
         for sink in run.route.sinks:
             sink.put(run)
 

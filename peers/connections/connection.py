@@ -96,6 +96,7 @@ class Connection(asyncio.Protocol):
         "lost",
         "node",
         "pacing",
+        "read_bytes",
         "reason",
         "session",
         "share",
@@ -141,6 +142,8 @@ class Connection(asyncio.Protocol):
         """Whether that was done."""
         self.after_read: Callable[[], None] | None = None
         """Called behind every read, if the conversation wants that."""
+        self.read_bytes = 0
+        """How much has come, bytes, whatever has become of it; without TLS."""
         self.handler: Handler | None = None
         """Set by the conversation when the far side has become a part of the hub; None again once all is over."""
         self.has_joined = False
@@ -176,13 +179,14 @@ class Connection(asyncio.Protocol):
         self._liveness.heard_s = now_s()
         try:
             self.session.feed(data)
-            cost = len(data) // BYTES_PER_EVENT
-            if cost:
-                self.share.work_at_much(cost)
+            size_bytes = len(data)
+            self.read_bytes += size_bytes
+            if size_bytes >= BYTES_PER_EVENT:
+                self.share.work_at_much(size_bytes // BYTES_PER_EVENT)
             elif not (self.unread_for and self.unread_for & UNACTED):
                 self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
             if self.pacing is not None and self.pacing.rate.is_limited:
-                self.charging.count(len(data))
+                self.charging.count(size_bytes)
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self.fail(error, data)
 

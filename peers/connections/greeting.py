@@ -213,9 +213,18 @@ class Greeting:
             left_s = connection.watch.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, node), self._tell_unread) if self._is_chosen else None
-        write = connection.writer.write
-        link_id, cost = self._link_id, self._cost
-        link = Link(node, handler, conversation.session, write, hello, link_id, proof, cost=cost)
+        write, link_id = connection.writer.write, self._link_id
+        link = Link(
+            node,
+            handler,
+            conversation.session,
+            write,
+            lambda: connection.read_bytes,
+            hello,
+            link_id,
+            proof,
+            cost=self._cost,
+        )
         conversation.link = link
         if link.news is not None:
             link.onward = conversation.tell_origins(link.news)

@@ -286,7 +286,8 @@ class TcpConversation:
 
     def tell_origins(self, news: MeshNews) -> Onward:
         """Tell the far side, a hub of the mesh, where messages have entered it; return what was told."""
-        onward = self._onward = Onward(self.render_plainly, news)
+        render = self.render_plainly
+        onward = self._onward = Onward(None if render is as_they_came else render, news)
         self.render = onward.render
         return onward
 
@@ -372,7 +373,7 @@ class TcpConversation:
         if self._shared is not None:
             return self._shared.render_items(items)
         pieces = render_items(items)
-        return pieces if self._onward is None else self._onward.count(pieces)
+        return pieces if self._onward is None else self._onward.post(items, pieces)
 
     def render_gap(self, lost_messages: int) -> bytes:
         """Tell the far side how many of its messages were lost."""

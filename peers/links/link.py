@@ -61,6 +61,7 @@ class Link:
         handler: Of the peer; attached here.
         session: Of the link.
         write: Writes frames behind what the session has to say.
+        read_bytes: Returns how much has come from the peer.
         hello: What the peer has said of itself.
         link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
         proof: What this hub shows to the peer; None where the peer has dialled.
@@ -77,6 +78,8 @@ class Link:
         "_node",
         "_outbox",
         "_proof",
+        "_read_before_bytes",
+        "_read_bytes",
         "_reports",
         "_session",
         "_told_arrived",
@@ -116,6 +119,7 @@ class Link:
         handler: Handler,
         session: Session[Route],
         write: Callable[[list[bytes]], object],
+        read_bytes: Callable[[], int],
         hello: Hello,
         link_id: bytes,
         proof: LinkProof | None = None,
@@ -127,6 +131,8 @@ class Link:
         self.onward = None
         self._session = session
         self._write = write
+        self._read_bytes = read_bytes
+        self._read_before_bytes = read_bytes()  # HELLO, most of all
         self.peer = Peer(hello.id, hello.name, handler.address)
         self._id = link_id
         self._proof = proof
@@ -262,9 +268,9 @@ class Link:
         handler = self._handler
         return Carried(
             received_messages=self._arrived,
-            received_bytes=self._session.fed_bytes,
+            received_bytes=self._read_bytes() - self._read_before_bytes,
             sent_messages=handler.delivered_messages,
-            sent_bytes=handler.delivered_bytes if self.onward is None else self.onward.written_bytes,
+            sent_bytes=handler.delivered_bytes + (0 if self.onward is None else self.onward.beside_bytes),
             queue_full=handler.dropped_messages - handler.unreadable_messages,
             too_large=handler.unreadable_messages,
             path_changes=self._node.core.mesh.upstreams.moves(handler),

@@ -7,8 +7,9 @@ news of the mesh by which they were routed, and which are not told yet  ─▶  
 
 Without the news the far side might not know yet that the messages are to go on from there: they would be lost.
 
-Owner: one connection. Invariant: the far side knows the origin of everything that it is sent. Cost: two comparisons a
-write, and a frame of 28 bytes where the origin changes; messages are written as they came. A write is counted in 70 ns.
+Owner: one connection. Invariant: the far side knows the origin of everything that it is sent. Cost: a few comparisons a
+write, and a frame of 28 bytes where the origin changes; messages are written as they came, and what is written as it
+came is not counted here, as the handler has counted it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from operator import attrgetter
 
 from hub.batch import Batch
 from hub.origin import Origin
+from hub.request_frame import Item
 from peers.links.mesh_news import MeshNews
 from peers.wire.origin import encode_origin
 
@@ -31,38 +33,37 @@ class Onward:
     """What was said of origins on one link.
 
     Args:
-        render: Returns batches as frames that the far side takes.
+        fit: Returns batches as frames that the far side takes; None where it takes them as they came.
         news: What the far side is told of the mesh.
     """
 
-    __slots__ = ("_news", "_render", "_said", "written_bytes")
+    __slots__ = ("_fit", "_news", "_said", "beside_bytes")
 
-    def __init__(self, render: Callable[[list[Batch]], list[bytes]], news: MeshNews) -> None:
-        self._render = render
+    def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None, news: MeshNews) -> None:
+        self._fit = fit
         self._news = news
         # What the far side takes for the origin of what comes next; None before the first.
         self._said: Origin | None = None
-        self.written_bytes = 0
-        """Of messages, with ORIGIN; and of what else `count` was told."""
+        self.beside_bytes = 0
+        """How much more was written than the handler has counted: ORIGIN, news in front of messages, and heads of
+        requests and replies, without what the far side was not sent, as it is too large for it."""
 
-    def count(self, frames: list[bytes]) -> list[bytes]:
-        """Return the same frames, which are about to be written."""
-        self.written_bytes += sum(map(len, frames))
+    def post(self, items: list[Item], frames: list[bytes]) -> list[bytes]:
+        """Return the frames of requests and replies, which are about to be written."""
+        self.beside_bytes += sum(map(len, frames)) - sum(item.size_bytes for item in items)
         return frames
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as frames, with ORIGIN where it changes."""
-        is_behind = self._news.is_due
-        if len(batches) == 1 and batches[0].origin is self._said and not is_behind:  # most often
-            frames = self._render(batches)
-            if len(frames) == 1:  # as `count`, which is a call
-                self.written_bytes += len(frames[0])
-                return frames
-            return self.count(frames)
+        is_behind, fit = self._news.is_due, self._fit
+        if len(batches) == 1 and batches[0].origin is self._said and not is_behind and fit is None:  # most often
+            return [batches[0].frames]
         frames = [self._news.take_turn()] if is_behind else []
         for origin, some in groupby(batches, _origin):
             if origin != self._said:
                 frames.append(encode_origin(origin))
                 self._said = origin
-            frames += self._render(list(some))
-        return self.count(frames)
+            same = list(some)
+            frames += [batch.frames for batch in same] if fit is None else fit(same)
+        self.beside_bytes += sum(map(len, frames)) - sum(batch.frames_bytes for batch in batches)
+        return frames

@@ -81,7 +81,7 @@
 | `hub_messages_delivered_total` | counter | | messages written, once for each handler |
 | `hub_messages_dropped_total` | counter | `overflow`: the policy | messages lost: full queue, or no form |
 | `hub_messages_unreadable_total` | counter | | of these, those without a form that the far side reads, or too large |
-| `hub_delivered_bytes_total` | counter | | bytes of batches handed to transports, overhead included |
+| `hub_delivered_bytes_total` | counter | | bytes of messages, requests and replies handed to transports |
 | `hub_queued_messages`, `hub_queued_bytes` | gauge | | what waits for slow handlers |
 | `hub_rules` | gauge | | pairs of rule and handler |
 | `hub_refused_for_limits_total` | counter | `what`: `prefixes`, `rules`, `services` | one handler had too many |

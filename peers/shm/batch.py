@@ -22,7 +22,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
 from peers.shm import memory
 from peers.shm.descriptor import Descriptor
 from peers.shm.segments import Lease
-from peers.wire.shared import Handle
+from peers.wire.shared import Handle, plain_bytes
 
 __all__ = ["Memfd", "Shared", "SharedBatch", "SharedValues"]
 
@@ -65,7 +65,8 @@ class SharedBatch(Batch):
 
     def __init__(self, frame: Frame, shared: Shared) -> None:
         self.messages = frame.messages
-        self.size_bytes = len(frame.key) + shared.handle.size_bytes + BATCH_OVERHEAD_BYTES
+        self.frames_bytes = plain_bytes(frame, shared.handle.size_bytes)
+        self.size_bytes = self.frames_bytes + BATCH_OVERHEAD_BYTES
         self.shared = shared
         self.shared_frame = encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_SHARED)
         self._forms = None

@@ -15,6 +15,7 @@ from hub.errors import BlockGoneError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
 from hub.stretch import Run
 from peers.shm.views import Received, View, payload_of
+from peers.wire.shared import plain_bytes
 
 __all__ = ["SharedRun", "ViewValues", "copied", "is_bytes"]
 
@@ -36,7 +37,8 @@ class SharedRun(Run[R]):
     def __init__(self, route: R, frame: Frame, received: Received, *, views: bool) -> None:
         self.route = route
         self.messages = frame.messages
-        self.size_bytes = len(frame.key) + received.size_bytes + BATCH_OVERHEAD_BYTES
+        self.frames_bytes = plain_bytes(frame, received.size_bytes)
+        self.size_bytes = self.frames_bytes + BATCH_OVERHEAD_BYTES
         self.origin = None
         self._forms = None
         self._is_sound = False

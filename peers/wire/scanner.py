@@ -114,7 +114,7 @@ class FrameBuffer:
         frame_limit_bytes: Longest body. The owner may change it between frames.
     """
 
-    __slots__ = ("_held", "_later", "_needed_bytes", "data", "fed_bytes", "frame_limit_bytes", "has_more", "position")
+    __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "has_more", "position")
 
     _header_bytes: ClassVar[int]
     """How many bytes at the beginning of a frame tell how long it is."""
@@ -140,8 +140,6 @@ class FrameBuffer:
         frame is complete."""
         self._needed_bytes = 0
         """Size of the held frame, or of a header while the header is incomplete; without a meaning if none is held."""
-        self.fed_bytes = 0
-        """How much was fed by `feed_counted`."""
 
     def _frame_size(self, data: bytes, position: int) -> int:
         """Return the size of the frame at `position`, or of a header while the header is incomplete.
@@ -164,15 +162,6 @@ class FrameBuffer:
 
     def feed(self, data: bytes) -> None:
         """Take what was read."""
-        if self.data or self._later or self._held:
-            self._later.append((data, 0))
-        else:
-            self.data = data
-        self.has_more = True
-
-    def feed_counted(self, data: bytes) -> None:
-        """Take what was read, and count it: 45 ns more for each read, which is why others than links do not pay it."""
-        self.fed_bytes += len(data)
         if self.data or self._later or self._held:
             self._later.append((data, 0))
         else:

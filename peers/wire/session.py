@@ -297,11 +297,6 @@ class Session(Generic[R]):
         return self._scanner.held_bytes
 
     @property
-    def fed_bytes(self) -> int:
-        """How many bytes a peer hub has sent since its HELLO, whatever they say; 0 for others: nobody asks for that."""
-        return self._scanner.fed_bytes
-
-    @property
     def unfinished(self) -> int:
         """None: every message here is one frame."""
         return 0
@@ -460,8 +455,6 @@ class Session(Generic[R]):
         else:
             self.phase = Phase.WITH_LINK if self.far.role == "hub" else Phase.WITH_CLIENT
         self._scanner.frame_limit_bytes = self._frame_limit_bytes
-        if self.phase is Phase.WITH_LINK:
-            self.feed = self._scanner.feed_counted
         return hello
 
     def _token(self, frame: Frame) -> Event | None:

@@ -29,7 +29,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, Frame, encode_frame
 from peers.wire.kinds import Kind
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "decode_segment",
     "encode_released",
     "encode_segment",
+    "plain_bytes",
     "shared_messages",
 ]
 
@@ -120,6 +121,17 @@ def decode_handle(values: bytes, flags: int) -> Handle:
 def shared_messages(frame: Frame) -> SharedMessages:
     """Take a MESSAGES frame with SHARED apart; raises what `decode_handle` raises."""
     return SharedMessages(frame._replace(flags=frame.flags & ~FLAG_SHARED), decode_handle(frame.body, frame.flags))
+
+
+def plain_bytes(frame: Frame, values_bytes: int) -> int:
+    """Return how long a frame is with its values in place of their handle.
+
+    Args:
+        frame: The frame.
+        values_bytes: How many bytes the values take.
+    """
+    count_bytes = BATCH_COUNT.size if frame.flags & FLAG_BATCH else 0
+    return HEADER_BYTES + len(frame.key) + count_bytes + values_bytes
 
 
 def encode_segment(segment: Segment) -> bytes:

@@ -293,7 +293,7 @@ class Bench:
         place_after(self.outlet.told, 0)
         seen = self.handler.statistics()
         assert seen.delivered_messages == len(numbers_of(self.outlet.batches))
-        assert seen.delivered_bytes == sum(batch.size_bytes for batch in self.outlet.batches)
+        assert seen.delivered_bytes == sum(batch.frames_bytes for batch in self.outlet.batches)
         held = seen.queued_messages + self.pending_messages
         assert self.offered == seen.delivered_messages + seen.dropped_messages + held
 

@@ -28,7 +28,8 @@ def cuts_of(batch: Batch) -> list[tuple[int, Batch, Batch | None]]:
 def test_a_batch_is_charged_for_its_frames_and_itself() -> None:
     """The bound of a queue is real memory, so small batches are not free."""
     batch = Batch.of("/a", [1])
-    assert batch.size_bytes == len(batch.frames) + BATCH_OVERHEAD_BYTES
+    assert batch.frames_bytes == len(batch.frames)
+    assert batch.size_bytes == batch.frames_bytes + BATCH_OVERHEAD_BYTES
     assert repr(batch) == "<Batch of 1 messages, 11 bytes>"
     assert Message("/a", 1) == ("/a", 1)
 

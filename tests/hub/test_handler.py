@@ -422,7 +422,7 @@ def test_statistics_name_everything() -> None:
         sample=("/0", "/1", "/2", "/3", "/4"),
         published_messages=11,
         delivered_messages=2,
-        delivered_bytes=Batch.of("/a", [1, 2]).size_bytes,
+        delivered_bytes=Batch.of("/a", [1, 2]).frames_bytes,
         queued_messages=2,
         queued_bytes=queued.size_bytes + Batch.of("/a", [4]).size_bytes + 4,
         dropped_messages=1,

@@ -45,7 +45,7 @@ def test_present_handlers_are_summed_up() -> None:
         routing=ROUTING,
         published_messages_total=70,
         delivered_messages_total=3,
-        delivered_bytes_total=3 * Batch.of("/a", [0]).size_bytes,
+        delivered_bytes_total=3 * Batch.of("/a", [0]).frames_bytes,
         dropped_messages_total={"drop-oldest": 6, "drop-newest": 3},
         unreadable_messages_total=0,
         queued_messages=6,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import msgpack
+import pytest
 
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame
+from peers.shm.batch import Memfd, SharedBatch
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.shared import DESCRIPTORS, Handle, encode_released
@@ -39,6 +41,14 @@ async def test_several_values_in_one_frame(hub: SharingHub) -> None:
     await publisher.hand_over(frame, memfd(values))
     assert await reader.shared_values() == ("/a", values)
     assert await plain.values(2) == [("/a", b"x" * 200_000), ("/a", "second")]
+
+
+@pytest.mark.parametrize(("flags", "count"), [(0, b""), (FLAG_BATCH, BATCH_COUNT.pack(1))])
+def test_it_is_known_how_much_it_is_as_bytes(flags: int, count: bytes) -> None:
+    """To the byte, without reading the memory."""
+    handle = Handle(len(LARGE))
+    batch = SharedBatch(Frame(KIND_MESSAGES, flags, b"/a", count + handle.encode()), Memfd(memfd(LARGE), handle))
+    assert batch.frames_bytes == len(batch.frames)
 
 
 async def test_nothing_is_lost_at_the_hand_over(hub: SharingHub) -> None:
