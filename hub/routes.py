@@ -123,7 +123,7 @@ class Ways(NamedTuple):
 class Route:
     """The handlers that get the messages of some routing keys."""
 
-    __slots__ = ("__weakref__", "_of_way", "_ways", "domains", "handlers", "leads_on", "near", "sender", "source")
+    __slots__ = ("__weakref__", "_ways", "by_way", "domains", "handlers", "leads_on", "near", "sender", "source")
 
     handlers: tuple[Handler, ...]
     """Who gets these messages where they enter the mesh here: all handlers that want them, and the links that lead to
@@ -144,6 +144,9 @@ class Route:
     domains: Domains | None
     """What decides who may publish these messages; None while the hub has no policy."""
 
+    by_way: dict[Way | None, tuple[Handler, ...]]
+    """Who gets what came over a link, from the first such message on; `of_way` says it for all ways."""
+
     def __init__(
         self,
         handlers: tuple[Handler, ...],
@@ -157,8 +160,7 @@ class Route:
         self.leads_on = self.near is not handlers
         # Where the messages lead beyond this hub; None: nowhere.
         self._ways = ways
-        # Who gets what came by a way; from the first such message on.
-        self._of_way: dict[Way, tuple[Handler, ...]] = {}
+        self.by_way = {}
         self.sender = sender
         self.source = source
         self.domains = domains
@@ -182,11 +184,11 @@ class Route:
         """
         if way is None or self._ways is None:
             return self.near
-        found = self._of_way.get(way)
+        found = self.by_way.get(way)
         if found is None:
-            if len(self._of_way) >= _WAYS_LIMIT:
-                self._of_way.clear()
-            found = self._of_way[way] = self.near + self._ways.links(way)
+            if len(self.by_way) >= _WAYS_LIMIT:
+                self.by_way.clear()
+            found = self.by_way[way] = self.near + self._ways.links(way)
         return found
 
     def may_bring(self, source: Handler) -> bool:

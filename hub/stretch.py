@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from hub.batch import Batch
+from hub.batch import BATCH_OVERHEAD_BYTES, Batch
 
 try:
     from hub._runs import find_runs, join_runs
@@ -48,7 +48,14 @@ class Run(Batch, Generic[R]):
     __slots__ = ("route",)
 
     def __init__(self, route: R, frames: bytes, messages: int) -> None:
-        Batch.__init__(self, frames, messages)
+        # As `Batch` does: a call less for each read, since most bring one run.
+        self.frames = frames
+        self.messages = messages
+        self.frames_bytes = frames_bytes = len(frames)
+        self.size_bytes = frames_bytes + BATCH_OVERHEAD_BYTES
+        self.origin = None
+        self._forms = None
+        self._is_sound = False
         self.route = route
 
 

@@ -252,7 +252,10 @@ class Scanner(FrameBuffer, Generic[R]):
             routes, ends, messages = runs
             if routes:
                 end = ends[-1]
-                self.go_to(end)
+                if end == len(data) and not self._later:  # as `go_to`, with a call less for each read
+                    self.data, self.position, self.has_more = b"", 0, False
+                else:
+                    self.go_to(end)
                 if len(routes) > 1:
                     return Stretch(data, position, runs)
                 frames = data if end - position == len(data) else data[position:end]
