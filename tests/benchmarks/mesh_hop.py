@@ -123,18 +123,20 @@ async def measure(arguments: argparse.Namespace) -> dict[str, list[float]]:
     }
     took: dict[str, list[float]] = {name: [] for name in kinds}
     reads = max(1, _MESSAGES_A_TURN // arguments.topics)
-    for connection, read, out in kinds.values():
-        for _ in range(5):  # until all topics are known
+    for number in range(arguments.rounds + 1):
+        for name, (connection, read, out) in kinds.items():
+            node.core.routes.clear()  # else 1,000 topics take 20 % longer for the second kind, by where they lie
+            for _ in range(5):  # until all topics are known
+                connection.data_received(read)
+                await asyncio.sleep(0.02)
+            before = out.writes
             connection.data_received(read)
-            await asyncio.sleep(0.02)
-        before = out.writes
-        connection.data_received(read)
-        assert out.writes == before + 1, "nothing was passed on"
-    gc.collect()
-    gc.freeze()
-    for _ in range(arguments.rounds):
-        for name, (connection, read, _) in kinds.items():
-            took[name].append(await _best_us(connection, read, reads))
+            assert out.writes == before + 1, "nothing was passed on"
+            if number:  # the first round is for what is done once
+                took[name].append(await _best_us(connection, read, reads))
+        if not number:
+            gc.collect()
+            gc.freeze()
     return took
 
 
