@@ -39,6 +39,7 @@ from peers.client.service_name import ServiceName
 from peers.client.settings import Options
 from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, InvalidValueError
+from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.shm.views import View
 from peers.wire.hello import Hello, QueueWish
@@ -84,5 +85,6 @@ __all__ = [
     "ServiceRequest",
     "UsageError",
     "View",
+    "Writer",
     "connect",
 ]

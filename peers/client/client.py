@@ -45,6 +45,7 @@ from peers.client.service import CONCURRENCY, Service, ServiceRequest
 from peers.client.service_name import ServiceName
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
+from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Commit, Fetch, Stage
@@ -170,6 +171,19 @@ class Client:
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
         """
         return await self._publishing.put_confirmed(target(topic, labels, sender, to), encode_value(value))
+
+    def writer(self, name: str) -> Writer:
+        """Return what publishes messages that are recorded once each, over lost connections and restarts.
+
+        Args:
+            name: What the hub knows it by, at most 127 bytes: a program that begins anew and gives the same numbers to
+                the same messages is recognised by it. One at a time may write under it. The empty text stands for a
+                name of this object's own.
+
+        Raises:
+            UsageError: The name is too long.
+        """
+        return Writer(self._journal, name, lambda: self._exchange.hub, lambda: self.ended)
 
     async def allocate(self, size_bytes: int) -> Block:
         """Return a block for bytes, to be filled and then published, asked or answered as any value.

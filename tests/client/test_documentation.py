@@ -156,6 +156,7 @@ def test_names() -> None:
         "ServiceRequest",
         "UsageError",
         "View",
+        "Writer",
         "connect",
     ]
     assert all(hasattr(peers.client, name) for name in peers.client.__all__)

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 import peers.client
-from peers.client import CallbackSubscription, Client, ConsumerStream, MessageStream, Service, ServiceName, blocking
+from peers.client import (
+    CallbackSubscription,
+    Client,
+    ConsumerStream,
+    MessageStream,
+    Service,
+    ServiceName,
+    Writer,
+    blocking,
+)
 from peers.client.blocking import (
     BlockingClient,
     BlockingConsumerStream,
@@ -18,6 +27,7 @@ from peers.client.blocking import (
     BlockingServiceName,
     BlockingStream,
     BlockingSubscription,
+    BlockingWriter,
 )
 from peers.client.history import History
 
@@ -29,6 +39,7 @@ TWINS = [
     (ServiceName, BlockingServiceName),
     (History, BlockingHistory),
     (ConsumerStream, BlockingConsumerStream),
+    (Writer, BlockingWriter),
 ]
 
 ASYNCIO_ALONE = {

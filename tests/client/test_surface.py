@@ -14,7 +14,16 @@ import hub
 import peers.client
 import peers.embedding
 import pyspark_hub
-from peers.client import CallbackSubscription, Client, ConsumerStream, MessageStream, Service, ServiceName, blocking
+from peers.client import (
+    CallbackSubscription,
+    Client,
+    ConsumerStream,
+    MessageStream,
+    Service,
+    ServiceName,
+    Writer,
+    blocking,
+)
 from peers.client.history import History
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +42,7 @@ SURFACES = {
         "BlockingServiceName",
         "BlockingStream",
         "BlockingSubscription",
+        "BlockingWriter",
         "connect",
     ],
     peers.embedding: ["BlockingHub", "Hub"],
@@ -49,6 +59,7 @@ CLASSES: dict[type, set[str]] = {
         "publish_packed_nowait", "read", "remove_consumer", "request", "request_many", "request_nowait",
         "request_packed", "request_packed_nowait", "serve", "serve_batches", "stage", "statistics", "subscribe",
         "subscribe_callback", "subscribe_name", "subscribe_rule", "wait_closed",
+        "writer",
     },
     MessageStream: {
         "batch", "batch_nowait", "breaks", "buffered_bytes", "close", "close_nowait", "ended", "live", "lost_messages",
@@ -58,6 +69,7 @@ CLASSES: dict[type, set[str]] = {
     Service: {"close", "failures", "open", "prefixes", "requests", "running"},
     ServiceName: {"labels", "name", "owned", "queue", "reason", "relabel", "release", "wait_lost", "wait_owned"},
     History: {"blocks", "next", "pieces"},
+    Writer: {"name", "publish"},
     ConsumerStream: {"ack", "ack_up_to", "batch", "close", "ended", "late_acks", "name", "open", "receive"},
 }  # fmt: skip
 """What programs may use of each class; the same holds for the blocking ones, see test_signatures.py."""

@@ -25,6 +25,7 @@ from peers.client.blocking.service import BlockingService
 from peers.client.blocking.service_name import BlockingServiceName
 from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
+from peers.client.blocking.writer import BlockingWriter
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings, Options
 
@@ -37,6 +38,7 @@ __all__ = [
     "BlockingServiceName",
     "BlockingStream",
     "BlockingSubscription",
+    "BlockingWriter",
     "connect",
 ]
 

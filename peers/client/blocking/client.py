@@ -29,6 +29,7 @@ from peers.client.blocking.service import BlockingService
 from peers.client.blocking.service_name import BlockingServiceName
 from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
+from peers.client.blocking.writer import BlockingWriter
 from peers.client.client import Client
 from peers.client.consumer_stream import PREFETCH, ConsumerStream
 from peers.client.dial import Destination
@@ -168,6 +169,14 @@ class BlockingClient:
         where, packed = target(topic, labels, sender, to), encode_value(value)
         checked_head(where)
         return self._thread.call(self._publish_confirmed(where, packed), timeout_s)
+
+    def writer(self, name: str) -> BlockingWriter:
+        """Return what publishes messages that are recorded once each, as `Client.writer`.
+
+        Raises:
+            UsageError: The name is too long.
+        """
+        return BlockingWriter(self._thread.call, self._client.writer(name))
 
     def allocate(self, size_bytes: int, *, timeout_s: float | None = None) -> Block:
         """Return a block for bytes, as `Client.allocate`; it may be filled in any thread.

@@ -1,0 +1,201 @@
+"""`Writer`: confirmed publishing that may be repeated: what is published under one sequence number is recorded once.
+
+```
+publish(sequence 7) ┐
+publish(sequence 8) ┼─▶ STAGE, COMMIT of writer "importer", batch 8 ──▶ recorded, or recognised as recorded before
+publish(sequence 9) ┘      ▲ connection lost: the same again ──┘
+```
+
+All that waits while a batch is on its way becomes the next one. A batch bears the number of its last message, and the
+hub remembers the last one of each writer. So that a program which begins anew and repeats itself is recognised message
+by message, whatever was together in a batch before, each message is a batch of its own until the first that is new.
+
+Owner: whoever has made it. Invariants: batches are committed in the order of the calls, one at a time; after a failure
+nothing that waited behind it is recorded, as its number would say that the one that has failed was, too. Cost: two
+round trips and a commit a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hub.errors import CloseCode, ConnectionLostError, HubError, InternalError, RejectedError, UsageError
+from hub.frame import KIND_MESSAGES, encode_frame
+from peers.client.journal import Committed, JournalAccess
+from peers.client.publications import checked_head
+from peers.client.values import encode_value
+from peers.transport.backoff import LINK_CAP_S, Backoff
+from peers.wire.hello import Hello
+from peers.wire.records import TRANSACTION_LIMIT_BYTES, Commit, Stage
+
+__all__ = ["Writer"]
+
+_BATCH_BYTES = 512 * 1024
+"""How much goes together, bytes."""
+
+_HEAD_BYTES = 1024
+"""Room in a frame for what STAGE says beside the messages."""
+
+_FIRST_S = 0.02
+"""How long it waits at most before it tries again, the first time, seconds."""
+
+_NAME_BYTES = TRANSACTION_LIMIT_BYTES // 2
+"""Longest name of a writer: the hub puts its user's in front."""
+
+_AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE})
+"""Refusals that say nothing of the messages: GONE is said where the hub was restarted between STAGE and COMMIT."""
+
+
+class _Message(NamedTuple):
+    """A message that waits to be recorded."""
+
+    sequence: int
+    frame: bytes
+    offset: asyncio.Future[int | None]
+
+
+class Writer:
+    """Publishes messages that are recorded once each. Made by `Client.writer`.
+
+    Args:
+        journal: The requests of the client.
+        name: What the hub knows it by; empty draws one, for this writer alone.
+        hub: Returns what the hub that is connected has said of itself.
+        ended: Says whether the client does nothing more.
+    """
+
+    def __init__(
+        self,
+        journal: JournalAccess,
+        name: str,
+        hub: Callable[[], Hello | None],
+        ended: Callable[[], bool],
+    ) -> None:
+        if len(name.encode()) > _NAME_BYTES:
+            raise UsageError(f"the name of a writer has at most {_NAME_BYTES} bytes")
+        self._journal = journal
+        self._hub = hub
+        self._client_ended = ended
+        self._backoff = Backoff(base_s=_FIRST_S, cap_s=LINK_CAP_S)
+        self.name = name or f"writer-{secrets.token_hex(8)}"
+        """What the hub knows it by."""
+        # The number of what was given last, so that numbers only grow; after a failure that of what is recorded.
+        self._last = 0
+        # The number of what was recorded last, as far as is known.
+        self._recorded = 0
+        # What waits for the batch that is on its way.
+        self._waiting: deque[_Message] = deque()
+        # Brings batches; None while nothing waits.
+        self._bringing: asyncio.Task[None] | None = None
+        # True once a batch was new to the hub: all numbers behind it are, too.
+        self._is_new = False
+
+    async def publish(self, topic: str, value: Any, *, sequence: int | None = None) -> int | None:
+        """Publish, and wait until the message is recorded, over as many connections as it takes.
+
+        Cancellation: the message may be recorded or not; it may be published again under its number.
+
+        Args:
+            topic: Topic of the message; the hub must record it.
+            value: Anything that has a msgpack form.
+            sequence: Its number, which is above that of the one before. A program that begins anew gives the same
+                numbers to the same messages. Without it the clock gives one: then it is recognised as long as this
+                writer lives.
+
+        Returns:
+            Its offset; None where it was recorded before by a program that did not hear of it, and others since.
+
+        Raises:
+            UsageError: The number does not grow.
+            RejectedError: It is not recorded; the text says why. What waits behind it is not recorded either.
+            InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `Client.publish_nowait`.
+        """
+        number = max(time.time_ns() // 1000, self._last + 1) if sequence is None else sequence
+        if not self._last < number < 1 << 63:
+            raise UsageError(f"sequence {number}: it must be above {self._last}, the one before")
+        checked_head(topic)
+        frame = encode_frame(KIND_MESSAGES, encode_value(value), key=topic.encode())
+        self._check_size(frame)
+        self._last = number
+        message = _Message(number, frame, asyncio.get_running_loop().create_future())
+        self._waiting.append(message)
+        if self._bringing is None:
+            self._bringing = asyncio.get_running_loop().create_task(self._bring(), name=f"writer {self.name}")
+        return await message.offset
+
+    def _check_size(self, frame: bytes) -> None:
+        """See to it that a message fits into one STAGE.
+
+        Raises:
+            RejectedError: It does not.
+        """
+        hello = self._hub()
+        if hello is not None and len(frame) + _HEAD_BYTES > hello.frame:
+            text = f"a message of {len(frame)} bytes, the hub takes {hello.frame - _HEAD_BYTES} from a writer"
+            raise RejectedError(CloseCode.TOO_BIG, text)
+
+    async def _bring(self) -> None:
+        """Bring what waits, batch by batch."""
+        try:
+            await asyncio.sleep(0)  # what is published in the same turn goes together
+            while self._waiting:
+                await self._bring_batch(self._next_batch())
+        finally:
+            self._bringing = None
+
+    def _next_batch(self) -> list[_Message]:
+        batch = [self._waiting.popleft()]
+        size = len(batch[0].frame)
+        while self._is_new and self._waiting and size + len(self._waiting[0].frame) <= _BATCH_BYTES:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1].frame)
+        return batch
+
+    async def _bring_batch(self, batch: list[_Message]) -> None:
+        try:
+            committed = await self._commit(batch)
+        except HubError as error:
+            self._fail(batch, error)
+        except BaseException as error:
+            self._fail(batch, InternalError(f"publishing was given up: {error!r}"))
+            raise
+        else:
+            self._is_new = self._is_new or not committed.again
+            self._recorded = batch[-1].sequence
+            self._backoff.reset()
+            # Of what was recorded before the last message alone is surely the same.
+            first = committed.first + committed.messages - len(batch) if committed.messages else None
+            for place, message in enumerate(batch):
+                if not message.offset.done():
+                    message.offset.set_result(None if first is None else first + place)
+
+    async def _commit(self, batch: list[_Message]) -> Committed:
+        """Bring a batch until the hub has answered."""
+        frames = b"".join([message.frame for message in batch])
+        while True:
+            transaction = f"{self.name}-{secrets.token_hex(8)}"
+            try:
+                await self._journal.stage(Stage(0, transaction, 0, frames))
+                return await self._journal.commit(Commit(1, transaction, self.name, batch[-1].sequence, [0]))
+            except ConnectionLostError:
+                if self._client_ended():
+                    raise
+            except RejectedError as error:
+                if error.code not in _AGAIN:
+                    raise
+            await asyncio.sleep(self._backoff.next_s())
+
+    def _fail(self, batch: list[_Message], error: HubError) -> None:
+        """Tell that a batch, and all that waits behind it, is not recorded, as far as is known."""
+        messages = [*batch, *self._waiting]
+        self._waiting.clear()
+        self._last = self._recorded
+        self._is_new = False  # some of it may be recorded all the same
+        for message in messages:
+            if not message.offset.done():
+                message.offset.set_exception(error)
