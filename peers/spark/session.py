@@ -32,14 +32,33 @@ from peers.spark.package import write_package
 from peers.spark.progress import JobProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Job", "SessionSettings", "open_session", "resolved_master", "running_job", "session_conf"]
+__all__ = [
+    "SHUFFLE_BYTES",
+    "SHUFFLE_LIMIT",
+    "Job",
+    "SessionSettings",
+    "open_session",
+    "resolved_master",
+    "running_job",
+    "session_conf",
+    "shuffle_partitions",
+]
 
 _LOOPBACK = "127.0.0.1"
 
 _TRIES = 4
 """How often a task is tried before its job fails: what Spark does on clusters; a plain `local[N]` tries once."""
+
+SHUFFLE_BYTES = 32 * 1024 * 1024
+"""Of Parquet that is read, for each task behind a shuffle. The jobs shuffle sums, which are smaller by far; each task
+costs some ms, on a cluster some ten."""
+
+SHUFFLE_LIMIT = 10_000
+"""Tasks: 320 GB of Parquet. Beyond it, tasks are larger."""
+
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
 _ANY_LOCAL = re.compile(r"local(?:\[.*\])?")
@@ -74,7 +93,8 @@ class SessionSettings:
     driver_memory: str = "1g"
     """Java heap of the driver, which in local mode is all there is; in Java's notation."""
     shuffle_partitions: int = 0
-    """Tasks behind a shuffle; 0 is twice the cores in local mode and Spark's own default on a cluster."""
+    """Tasks behind a shuffle; with 0, jobs that know what they read size it by that (`Job.size_shuffles`), others have
+    twice the cores in local mode and Spark's own default on a cluster."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark; they win."""
 
@@ -84,6 +104,23 @@ class Job(NamedTuple):
 
     spark: SparkSession
     progress: JobProgress
+    sizes: bool = False
+    """Whether it may say how many tasks a shuffle has: the session is its own, and nobody else has said it."""
+
+    def size_shuffles(self, frame: DataFrame) -> None:
+        """Have as many tasks behind a shuffle as what is to be read asks for."""
+        if self.sizes:
+            self.spark.conf.set(_SHUFFLE_PARTITIONS, str(shuffle_partitions(_size_bytes(frame))))
+
+
+def shuffle_partitions(size_bytes: int) -> int:
+    """Return how many tasks there should be behind a shuffle of what so many bytes of Parquet hold."""
+    return max(1, min(-(-size_bytes // SHUFFLE_BYTES), SHUFFLE_LIMIT))
+
+
+def _size_bytes(frame: DataFrame) -> int:
+    """Return how large Spark takes what is to be read for: the sizes of its files."""
+    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # noqa: SLF001 -- no other door
 
 
 def resolved_master(master: str) -> str:
@@ -105,14 +142,14 @@ def session_conf(settings: SessionSettings, cores: int) -> dict[str, str]:
     if _is_local(master):
         conf |= _LOOPBACK_ONLY | _of_cores(_cores_of(master, cores))
     if settings.shuffle_partitions:
-        conf["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
+        conf[_SHUFFLE_PARTITIONS] = str(settings.shuffle_partitions)
     return conf | dict(settings.conf)
 
 
 def _of_cores(cores: int) -> dict[str, str]:
     """Return what Spark's defaults make too large and too small for one machine."""
     return {
-        "spark.sql.shuffle.partitions": str(2 * cores),  # else 200
+        _SHUFFLE_PARTITIONS: str(2 * cores),  # else 200
         "spark.sql.files.minPartitionNum": str(4 * cores),  # else one a core, and the slowest keeps the others waiting
     }
 
@@ -214,11 +251,15 @@ def running_job(settings: SessionSettings, *, shown: bool = True, verbose: bool 
             spark = open_session(_shipped(settings, Path(folder)), log)
             progress.watch(spark.sparkContext.statusTracker())
             try:
-                yield Job(spark, progress)
+                yield Job(spark, progress, sizes=before is None and not _says_shuffles(settings))
             finally:
                 progress.watch(None)
                 if before is None:
                     spark.stop()
+
+
+def _says_shuffles(settings: SessionSettings) -> bool:
+    return bool(settings.shuffle_partitions) or _SHUFFLE_PARTITIONS in settings.conf
 
 
 def _shipped(settings: SessionSettings, folder: Path) -> SessionSettings:

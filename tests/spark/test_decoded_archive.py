@@ -16,11 +16,12 @@ import pytest
 from deltalake import DeltaTable
 
 from hub.errors import UsageError
-from peers.spark.archive_files import read_archive
+from peers.spark.archive_files import decoded_state, read_archive
 from peers.spark.archiving.archive import Archived, archive
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.progress import JobProgress
 from peers.spark.replaying.replay import ReplayOrder, replay
+from peers.spark.report.event_time import by_event_time
 from peers.spark.selection import Selection
 from peers.spark.session import Job
 from tests.spark.hubs import HubWithJournal
@@ -124,6 +125,10 @@ def test_columns_grow_and_widen(run: Run, hub: HubWithJournal, path: Path, spark
 
     selected = read_archive(spark, str(path), Selection(("/zeek/",), datetime(2018, 3, 6, tzinfo=UTC)))
     assert sorted(row.offset for row in selected.collect()) == [1, 4]
+    times = by_event_time(selected, "ts", decoded_state(str(path))).select("timestamp").collect()
+    assert sorted(row.timestamp is None for row in times) == [False, True]
+    with pytest.raises(UsageError, match="the archive was decoded by ts"):
+        by_event_time(selected, "uid", decoded_state(str(path)))
     with pytest.raises(UsageError, match="was archived with --decode"):
         replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=hub.url, path=str(path)))
     with pytest.raises(UsageError, match="bear dates by the time ts"):

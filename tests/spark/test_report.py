@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import InvalidTopicError, UsageError
 from peers.cli.spark import app
@@ -19,11 +22,13 @@ from peers.spark.archive_files import read_archive
 from peers.spark.progress import JobProgress
 from peers.spark.report import offsets, survey
 from peers.spark.report.drawing import drawn_names, rates_drawing, step_line
+from peers.spark.report.event_time import by_event_time, within
 from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Talk, Traffic
 from peers.spark.report.page import page
 from peers.spark.report.steps import bucket_for, time_ticks
 from peers.spark.report.survey import Questions
 from peers.spark.report.tables import sheets
+from peers.spark.report.words import remarks
 from peers.spark.selection import Selection
 from peers.spark.summary import moment
 from tests.spark.archives import NOON_US, Archived, archived, root_of, write_archive
@@ -316,6 +321,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         rates = [(row["root"], row["start"], row["messages"]) for row in csv.DictReader(file)]
     two = moment(NOON_US + 2 * SECOND_US)
     assert rates == [("a", moment(NOON_US), "1"), ("a", two, "2"), ("b", moment(NOON_US), "1")]
+
+
+def test_by_the_time_in_messages(spark: SparkSession, tmp_path: Path) -> None:
+    """What has none is left out of times, and told; what was selected by time is so by that one."""
+    day_s = 86_400
+    values = [{"ts": 1_520_000_000.5 + day_s * day} for day in range(3)] + [{"ts": "soon"}, 7]
+    messages = [Archived(number, NOON_US + number, "/a/x", msgpack.packb(value)) for number, value in enumerate(values)]
+    write_archive(tmp_path, messages)
+    all_of_it = found(spark, tmp_path, event_time="ts", gap_us=day_s // 2 * SECOND_US)
+    assert (all_of_it.total.messages, all_of_it.undated, all_of_it.gaps_count) == (3, 2, 2)
+    assert all_of_it.total.first_us == 1_520_000_000_500_000
+    assert all_of_it.offsets.last == 4
+    assert remarks(all_of_it) == [
+        "times are those of the field ts, not of the hub",
+        "2 messages have no such time and are left out",
+    ]
+    second = datetime.fromtimestamp(1_520_000_000, UTC) + timedelta(days=1)
+    dated = by_event_time(read_archive(spark, str(tmp_path)), "ts", None)
+    some = within(dated, Selection((), second, second + timedelta(days=1))).select(F.unix_micros("timestamp"))
+    assert [time_us for (time_us,) in some.collect()] == [1_520_086_400_500_000]
 
 
 @pytest.mark.usefixtures("spark")

@@ -16,7 +16,18 @@ import pytest
 
 from peers.spark.failure import JobFailedError
 from peers.spark.java import SparkUnavailableError
-from peers.spark.session import SessionSettings, open_session, resolved_master, running_job, session_conf
+from peers.spark.progress import JobProgress
+from peers.spark.session import (
+    SHUFFLE_BYTES,
+    SHUFFLE_LIMIT,
+    Job,
+    SessionSettings,
+    open_session,
+    resolved_master,
+    running_job,
+    session_conf,
+    shuffle_partitions,
+)
 from tests.spark.hubs import HubWithJournal
 from tests.spark.queries import run_stream
 from tests.spark.quick import QUICK_JAVA, SHARED_CLASSES
@@ -73,6 +84,21 @@ def test_settings_of_a_session_on_a_cluster() -> None:
     assert conf["spark.sql.session.timeZone"] == "UTC"
     assert not conf.keys() & {"spark.driver.bindAddress", "spark.ui.enabled", "spark.sql.shuffle.partitions"}
     assert session_conf(SessionSettings(master="yarn", shuffle_partitions=7), 8)["spark.sql.shuffle.partitions"] == "7"
+
+
+def test_shuffles_are_as_large_as_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Where nobody has said otherwise, in a session of the job's own."""
+    assert [shuffle_partitions(size) for size in (0, 1, SHUFFLE_BYTES + 1, 2**60)] == [1, 1, 2, SHUFFLE_LIMIT]
+    spark.range(1000).write.parquet(str(tmp_path / "small"))
+    frame = spark.read.parquet(str(tmp_path / "small"))
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    Job(spark, JobProgress(shown=False)).size_shuffles(frame)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    try:
+        Job(spark, JobProgress(shown=False), sizes=True).size_shuffles(frame)
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_what_the_user_sets_wins() -> None:

@@ -32,9 +32,9 @@ class Engine:
     driver_memory: Annotated[
         str, described("Java heap of the driver, such as 4g; with --master local[*] there is no other.", SPARK)
     ] = SessionSettings.driver_memory
-    shuffle_partitions: Annotated[
-        int, described("Tasks behind a shuffle; 0: twice the cores here, Spark's default on a cluster.", SPARK)
-    ] = SessionSettings.shuffle_partitions
+    shuffle_partitions: Annotated[int, described("Tasks behind a shuffle; 0: by what there is to read.", SPARK)] = (
+        SessionSettings.shuffle_partitions
+    )
     conf: Annotated[list[str] | None, described("Further setting of Spark, KEY=VALUE; repeatable.", SPARK)] = None
     verbose: Annotated[
         bool, described("Where a job fails, show all that Spark said of it; else it is in a file.", SPARK)

@@ -71,6 +71,9 @@ class ReportOutput:
         timedelta | None, described("Width of the buckets of rates, such as 1m; chosen by the time without it.")
     ] = None
     gap: Annotated[timedelta, described("Report stretches longer than this without any message of a root.")] = _GAP
+    event_time: Annotated[
+        str, described("Field with the time of a message, to go by in place of the hub's.", MESSAGES)
+    ] = ""
     top: Annotated[int, described("Topics that are named as those with the most messages, and bytes.")] = 10
 
 
@@ -98,8 +101,9 @@ def report(
             gap_us=gap_us,
             top=output.top,
             all_topics=output.csv is not None,
+            event_time=output.event_time,
         )
-        findings = survey(job.spark, archive, questions, job.progress)
+        findings = survey(job.spark, archive, questions, job.progress, job.size_shuffles)
     _show_findings(findings, time.monotonic() - begun)
     if output.html is not None:
         write_text(output.html, page(findings))

@@ -67,7 +67,9 @@ def route(
 
         begun = time.monotonic()
         job.progress.tell("matching topics")
-        routes = matched(read_archive(job.spark, archive), matcher, way)
+        read = read_archive(job.spark, archive)
+        job.size_shuffles(read)
+        routes = matched(read, matcher, way)
         job.progress.tell("counting")
         totals, messages = routes.totals()
         if output.deliveries is not None:

@@ -113,4 +113,8 @@ class Findings:
     gaps_count: int
     """How many there are, also of those that are not listed."""
     offsets: Offsets
-    """Of the whole archive in that time, whatever prefixes were selected."""
+    """Of the whole archive in that time, whatever prefixes were selected; by event time, of all of it."""
+    event_time: str = ""
+    """Field of the messages whose time counts; empty for the time of the hub."""
+    undated: int = 0
+    """Messages that have no such time and are left out."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from hub.errors import UsageError
-from peers.spark.archive_files import read_archive
+from peers.spark.archive_files import decoded_state, read_archive
 from peers.spark.progress import JobProgress
+from peers.spark.report.event_time import by_event_time, within
 from peers.spark.report.findings import Findings, Talk, Traffic
 from peers.spark.report.offsets import find_offsets
 from peers.spark.report.steps import bucket_for
@@ -61,9 +63,17 @@ class Questions:
     """Topics that are told of as those with the most messages, and with the most bytes."""
     all_topics: bool = False
     """Whether the table of all topics is wanted."""
+    event_time: str = ""
+    """Field of the messages whose time counts; empty for the time of the hub."""
 
 
-def survey(spark: SparkSession, archive: str, questions: Questions, progress: JobProgress) -> Findings:
+def survey(
+    spark: SparkSession,
+    archive: str,
+    questions: Questions,
+    progress: JobProgress,
+    begin: Callable[[DataFrame], object] = lambda _: None,
+) -> Findings:
     """Ask an archive.
 
     Args:
@@ -71,13 +81,26 @@ def survey(spark: SparkSession, archive: str, questions: Questions, progress: Jo
         archive: See `read_archive`.
         questions: What is to be found out.
         progress: Is told of each step.
+        begin: Is given what is to be read.
 
     Raises:
         UsageError: There is no archive, it has no messages, or the buckets are too many.
     """
     selection = questions.selection
-    messages = read_archive(spark, archive, selection)
+    # Folders and offsets do not know the time that messages speak of.
+    in_time = Selection(selection.prefixes) if questions.event_time else selection
+    messages = read_archive(spark, archive, in_time)
+    begin(messages)
+    undated = 0
     with ExitStack() as kept:
+        if questions.event_time:
+            progress.tell("looking for times")
+            decoded = decoded_state(archive)
+            dated = by_event_time(messages, questions.event_time, decoded)
+            if decoded is None:
+                kept.callback(dated.persist().unpersist)
+            undated = dated.where("timestamp IS NULL").count()
+            messages = within(dated, selection)
         progress.tell("grouping by topic")
         topics = TopicTable(messages)
         kept.callback(topics.release)
@@ -93,7 +116,7 @@ def survey(spark: SparkSession, archive: str, questions: Questions, progress: Jo
         root_rates, topic_rates = timeline.root_rates(roots), timeline.topic_rates()
         gaps, gaps_count = timeline.gaps(GAPS_LIMIT)
         progress.tell("looking for absent offsets")
-        offsets = find_offsets(read_archive(spark, archive, selection._replace(prefixes=())), RANGES_LIMIT)
+        offsets = find_offsets(read_archive(spark, archive, in_time._replace(prefixes=())), RANGES_LIMIT)
     return Findings(
         archive=archive,
         selected=selection.words(),
@@ -107,6 +130,8 @@ def survey(spark: SparkSession, archive: str, questions: Questions, progress: Jo
         gaps=gaps,
         gaps_count=gaps_count,
         offsets=offsets,
+        event_time=questions.event_time,
+        undated=undated,
     )
 
 

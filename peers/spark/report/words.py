@@ -58,6 +58,10 @@ def figures_of(findings: Findings) -> list[Figure]:
 def remarks(findings: Findings) -> list[str]:
     """Return what a reader should know before drawing conclusions."""
     said = []
+    if findings.event_time:
+        said.append(f"times are those of the field {plain(findings.event_time)}, not of the hub")
+    if findings.undated:
+        said.append(f"{findings.undated:,} messages have no such time and are left out")
     if findings.offsets.absent:
         said.append(
             f"{findings.offsets.absent:,} offsets between the first and the last are absent, in "
