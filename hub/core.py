@@ -464,7 +464,7 @@ class Core:
         A hub that is no part of the mesh says nothing of origins, and is believed: what it brings goes no further.
         """
         origin = link.origin
-        if origin is None or self.mesh.accepts(link, *origin):
+        if origin is None or self.mesh.accepts(link, origin.hub, origin.epoch):
             link.accepted_at = self._upstreams.turnover
             link.way = None if origin is None else self.mesh.way(link, origin.hub)
             return True
@@ -479,7 +479,7 @@ class Core:
             link: Which.
             runs: Routes, each with how many messages.
         """
-        if link.origin is None or not self.mesh.is_lost(link, *link.origin):
+        if link.origin is None or not self.mesh.is_lost(link, link.origin.hub, link.origin.epoch):
             return
         granted = link.publishes_in
         for route, messages in runs:
@@ -497,7 +497,7 @@ class Core:
         """
         if source is not None:
             if source.origin is not None and not self._accepts(source, 0):
-                is_lost = self.mesh.is_lost(source, *source.origin)
+                is_lost = self.mesh.is_lost(source, source.origin.hub, source.origin.epoch)
                 return Prospect(Outcome.OVERTAKEN if is_lost else Outcome.ANOTHER_WAY)
             if source.rights is not None and not source.rights.may(source.acts.publishing, topic):
                 return Prospect(Outcome.POLICY)

@@ -442,7 +442,7 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=_PRINTABLE,
-            description="Hub of the mesh whose journal clients of this one read, by its name or id; not beside a path.",
+            description="Hub of the mesh whose journal clients of this one use, by its name or id; not beside a path.",
             extra={"most_bytes": _NAME_BYTES},
         ),
     ] = ""

@@ -529,7 +529,7 @@ class Mesh(Generic[L]):
 
     def refuse(self, link: L, origin: Origin, messages: int) -> None:
         """Count messages that were not taken."""
-        if self.is_lost(link, *origin):
+        if self.is_lost(link, origin.hub, origin.epoch):
             self.overtaken_messages += messages
             self._overtaken[link] = self._overtaken.get(link, 0) + messages
         else:

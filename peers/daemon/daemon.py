@@ -202,8 +202,7 @@ class Daemon:
     async def settle(self) -> None:
         """Write what this turn has brought, and wait until what was taken to be recorded is, and is confirmed."""
         self.node.core.flush()
-        if self._journal is not None:
-            await self._journal.settle()
+        await self.node.journal.settle()
 
     def prepare(self, loaded: Loaded) -> Prepared:
         """Read everything that a reload can change, and change nothing; called in any thread.
@@ -391,6 +390,7 @@ class Daemon:
         self._tick = node.loop.call_at(self._next_tick_s(), self._second)  # first: a bug below must not stop the clock
         node.keepalive.tick(node.loop.time())
         node.audit.tick()
+        node.marks.tick()
         for event in node.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)

@@ -1,10 +1,10 @@
-"""`JournalElsewhere`: the journal of a hub that records nothing, and lets its clients read that of another hub.
+"""`JournalElsewhere`: the journal of a hub that records nothing, and lets its clients use that of another hub.
 
-The hub that `journal.of` names may come and go, and need not be there yet: it is looked for with each piece. What is to
-be confirmed or committed is refused, as by a hub without a journal: whoever wants that is to be connected with the hub
-that records.
+The hub that `journal.of` names may come and go, and need not be there yet: it is looked for with each piece, and with
+each confirmation. Batches of writers are refused, as by a hub without a journal: whoever has some is to be connected
+with the hub that records.
 
-Owner: nobody; it has no state.
+Owner: nobody; it has no state of its own.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Callable
 
 import msgspec
 
+from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.routes import Route
 from hub.topics import printable
+from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import FarJournals
 from peers.journal.readers import Deliver
-from peers.journal.recorder import Answer
-from peers.journal.recording import Cancel, JournalStatistics, nothing
+from peers.journal.recorder import Answer, OnMarked
+from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged
 from peers.wire.records import Commit, Fetch, Stage
 
@@ -32,32 +34,56 @@ class JournalElsewhere:
 
     Args:
         journals: The journals of other hubs.
+        confirmations: What they confirm.
         of: The name or the id of the hub.
     """
 
     id = b""
-    taken = 0
-    is_behind = False
     trouble = ""
 
-    def __init__(self, journals: FarJournals, of: str) -> None:
+    def __init__(self, journals: FarJournals, confirmations: FarConfirmations, of: str) -> None:
         self._journals = journals
+        self._confirmations = confirmations
         self._of = of
 
+    @property
+    def taken(self) -> int:
+        """A number that changes when a confirmation is asked for."""
+        return self._confirmations.taken
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether those who ask for confirmations should not be read."""
+        return self._confirmations.is_behind
+
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Keep nobody: there is always room, so nobody asks for it."""
-        resume()
+        """Call `resume` once those who ask for confirmations should be read again."""
+        self._confirmations.wait_room(resume)
 
     def position(self) -> int | None:
         """Return None: what is delivered here has no offsets."""
         return None
 
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
-        """Answer that nothing is recorded here."""
-        answer(self._not_here())
+    def records(self, route: Route) -> bool:  # noqa: ARG002 -- as `Journal`
+        """Return False: nothing is recorded here."""
+        return False
+
+    def heed(self, on_marked: OnMarked) -> None:
+        """Do nothing: nothing is recorded here."""
+
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002
+        """Publish, and answer once the other hub has committed it; or say why nobody will know that."""
+        try:
+            batch = self._confirmations.ask(self._of, batch, answer)
+        except RejectedError as error:
+            publish(batch)
+            answer(RejectedError(CloseCode.TRY_AGAIN_LATER, f"journal.of: {error.text}"))
+        else:
+            publish(batch)
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do nothing: nobody waits."""
+        """Do not call `resume` any more: the connection has ended."""
+        self._confirmations.forget_room(resume)
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read there. A hub that is not known yet may come: whoever reads is to ask again."""
@@ -79,6 +105,10 @@ class JournalElsewhere:
         """Return None: there is nothing to tell."""
         return None
 
+    async def settle(self) -> None:
+        """Wait until all that was to be confirmed is, for a second at most."""
+        await self._confirmations.settle()
+
     def _not_here(self) -> RejectedError:
-        text = f"this hub does not record; the journal of hub {printable(self._of)} can be read here, and no more"
+        text = f"this hub does not record; batches are for the hub {printable(self._of)}, whose journal is read here"
         return RejectedError(CloseCode.NOT_ALLOWED, text)

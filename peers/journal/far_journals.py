@@ -29,17 +29,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hub.batch import Batch
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES
 from hub.handler import Handler
-from hub.overflow import QueueLimits
 from hub.policy.policy import Action, Rights
-from hub.request_frame import TRANSACTIONS, Item, Reply, Request, Status
+from hub.request_frame import Reply, Status
 from hub.requests.directed import Answer, Questions, target_at
 from hub.topics import printable
+from peers.journal.asking import Asking
 from peers.journal.forms import Order, answers, as_order, decode_order, encode_order
 from peers.journal.granting import granted
 from peers.journal.readers import Deliver
@@ -96,7 +94,6 @@ class _Asked(NamedTuple):
 
     of: str
     order: Order
-    deliver: Deliver
 
 
 class FarJournals:
@@ -112,14 +109,8 @@ class FarJournals:
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
         self._core = core
         self._name = name
-        self._now_ms = now_ms
         self._journal = journal
-        # In whose name the hub asks; None before the first piece.
-        self._handler: Handler | None = None
-        # What is not answered, by the id of its request.
-        self._asked: dict[int, _Asked] = {}
-        # The id of the next request.
-        self._next = 0
+        self._asking = Asking(core, "journals", now_ms)
         # How many questions of other hubs are not answered.
         self._answering = 0
         # How many pieces were asked for, and how many questions of other hubs were answered, and refused.
@@ -129,7 +120,7 @@ class FarJournals:
     def statistics(self) -> FarJournalStatistics:
         """Return what was asked so far, and what waits."""
         return FarJournalStatistics(
-            len(self._asked), self._asked_total, self._answering, self._answered_total, self._refused_total
+            len(self._asking), self._asked_total, self._answering, self._answered_total, self._refused_total
         )
 
     # For clients of this hub.
@@ -140,25 +131,22 @@ class FarJournals:
         Raises:
             RejectedError: There is no such hub, or several have that name, or it cannot be reached now.
         """
-        hub = self._find(fetch.hub)
+        hub = self.find(fetch.hub)
         order = msgspec.structs.replace(as_order(fetch), hub="")
         if hub == self._core.mesh.hub:
             if not self._journal().id:
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"hub {printable(fetch.hub)} has no journal of its own")
             return self._journal().fetch(order, deliver)
         order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES))
-        number = self._number()
+        asked = _Asked(fetch.hub, order)
         self._asked_total += 1
-        self._asked[number] = _Asked(fetch.hub, order, deliver)
-        request = Request(target_at(hub, _WHAT), number, order.wait_ms + ANSWER_MS, _packed(encode_order(order)))
-        self._core.requests.ask(self._asking(), request, self._now_ms())
-        return partial(self._forget, number)
+        target, timeout_ms = target_at(hub, _WHAT), order.wait_ms + ANSWER_MS
+        number = self._asking.ask(
+            target, timeout_ms, _packed(encode_order(order)), lambda reply: deliver(_outcome(asked, reply))
+        )
+        return partial(self._asking.forget, number)
 
-    def _forget(self, number: int) -> None:
-        """Nobody waits for the answer to a question any more."""
-        self._asked.pop(number, None)
-
-    def _find(self, of: str) -> bytes:
+    def find(self, of: str) -> bytes:
         """Return the id of the hub that has this id, or this name.
 
         Raises:
@@ -181,41 +169,6 @@ class FarJournals:
         if not reached:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"hub {shown} cannot be reached now")
         return reached[0]
-
-    def _number(self) -> int:
-        while self._next in self._asked:
-            self._next = (self._next + 1) % TRANSACTIONS
-        number = self._next
-        self._next = (number + 1) % TRANSACTIONS
-        return number
-
-    def _asking(self) -> Handler:
-        if self._handler is None:
-            self._handler = Handler(
-                self, role=Role.LOCAL, limits=QueueLimits(), name="journals", address="local", poster=self
-            )
-            self._core.attach(self._handler)
-        return self._handler
-
-    # As the outlet and the poster of its handler.
-
-    def send(self, batches: list[Batch]) -> None:
-        """Do nothing: it subscribes to nothing."""
-
-    def send_gap(self, lost_messages: int) -> None:
-        """Do nothing: it subscribes to nothing."""
-
-    def close(self, code: int, text: str) -> None:
-        """Do nothing: it has no connection."""
-
-    def post(self, items: list[Item]) -> None:
-        """Take answers."""
-        for item in items:
-            if isinstance(item, Reply):
-                for place in range(item.requests):
-                    asked = self._asked.pop((item.first + place) % TRANSACTIONS, None)
-                    if asked is not None:
-                        asked.deliver(_outcome(asked, item))
 
     # For other hubs.
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError
 from hub.handler import Handler
@@ -28,8 +29,8 @@ from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers
 from peers.journal.readers import Deliver, Readers
-from peers.journal.recorder import Answer, Recorder
-from peers.journal.recording import Cancel, JournalStatistics, nothing
+from peers.journal.recorder import Answer, OnMarked, Recorder
+from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.writer import Progress, Writer
@@ -120,10 +121,19 @@ class Journal:
         """Return the offset that the next recorded message will get; None while nothing is recorded."""
         return self._recorder.position()
 
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
-        """Answer once what was published last, this way, is committed; or say why it will not be."""
-        if self._recorder.handler in route.handlers:
-            self._recorder.answer_at_commit(messages, answer)
+    def records(self, route: Route) -> bool:
+        """Return whether messages are recorded that take this route."""
+        return self._recorder.handler in route.handlers
+
+    def heed(self, on_marked: OnMarked) -> None:
+        """Tell of each batch that bears a mark, from now on."""
+        self._recorder.on_marked = on_marked
+
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
+        """Publish, and answer once that is committed; or say why it will not be."""
+        publish(batch)
+        if self.records(route):
+            self._recorder.answer_at_commit(batch.messages, answer)
         else:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub"))
 

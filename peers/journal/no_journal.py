@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.routes import Route
 from peers.journal.readers import Deliver
-from peers.journal.recorder import Answer
-from peers.journal.recording import Cancel, JournalStatistics, nothing
+from peers.journal.recorder import Answer, OnMarked
+from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged
 from peers.wire.records import Commit, Fetch, Stage
 
@@ -32,8 +33,16 @@ class NoJournal:
         """Return None: there are no offsets."""
         return None
 
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:  # noqa: ARG002 -- as `Journal`
-        """Answer that nothing is recorded."""
+    def records(self, route: Route) -> bool:  # noqa: ARG002 -- as `Journal`
+        """Return False."""
+        return False
+
+    def heed(self, on_marked: OnMarked) -> None:
+        """Do nothing: nothing is recorded."""
+
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002
+        """Publish, and answer that nothing is recorded."""
+        publish(batch)
         answer(_none())
 
     def forget_room(self, resume: Callable[[], None]) -> None:
@@ -55,6 +64,9 @@ class NoJournal:
     def statistics(self) -> JournalStatistics | None:
         """Return None: there is nothing to tell."""
         return None
+
+    async def settle(self) -> None:
+        """Wait for nothing."""
 
 
 def _none() -> RejectedError:

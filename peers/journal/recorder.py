@@ -38,11 +38,12 @@ from hub.errors import CloseCode, RejectedError, StorageError
 from hub.events import Event
 from hub.handler import Handler
 from hub.journal.segment.mark import Write
+from hub.origin import Origin
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
 from peers.journal.writer import Entry, Probe, Progress
 
-__all__ = ["JOURNAL_TOPIC", "Answer", "Recorder", "RecorderStatistics"]
+__all__ = ["JOURNAL_TOPIC", "Answer", "OnMarked", "Recorder", "RecorderStatistics"]
 
 JOURNAL_TOPIC = RESERVED + "journal"
 
@@ -51,6 +52,10 @@ _PROBE_S = 1.0
 
 Answer = Callable[[int | RejectedError], None]
 """A function that gets the offset of the first message, or the reason why there is none."""
+
+
+OnMarked = Callable[[Origin, int], Answer]
+"""A function that gets the origin of a batch that bears a mark, and how many messages it has (`hub.marked`)."""
 
 
 class _Ticket(NamedTuple):
@@ -146,6 +151,8 @@ class Recorder:
         self.error: StorageError | None = None
         self.on_writes: Callable[[list[Write]], None] = _ignore
         """Is told what writers have committed, as the folder has it, when that can be written again."""
+        self.on_marked: OnMarked | None = None
+        """Is told of each batch that bears a mark, once somebody wants to know; what it returns is told the outcome."""
         self.taken = 0
         """Messages taken since the start: a publisher's connection sees by it whether it feeds the journal."""
         self.is_behind = False
@@ -163,12 +170,29 @@ class Recorder:
         self.taken += messages
         if self.error is not None:
             self._lost += messages
+            if self.on_marked is not None:
+                self._tell_marked(batches, self.on_marked)
             return
         now_us, epoch = self._clock_us(), self._epoch
         for batch in batches:
             self._put(Entry(epoch, now_us, batch.frames))
+        if self.on_marked is not None:
+            self._tell_marked(batches, self.on_marked)
         self._next += messages
         self.is_behind = self._waiting_bytes > self._buffer_bytes
+
+    def _tell_marked(self, batches: list[Batch], on_marked: OnMarked) -> None:
+        """Tell of batches that bear a mark, which were taken just now, the first of them at the next offset."""
+        first = self._next
+        for batch in batches:
+            origin = batch.origin
+            if origin is not None and origin.mark:
+                answer = on_marked(origin, batch.messages)
+                if self.error is None:
+                    self._tickets.append(_Ticket(self._submitted, first, answer))
+                else:
+                    answer(self.refusal())
+            first += batch.messages
 
     def send_gap(self, lost_messages: int) -> None:
         """Do nothing: there is no queue that could overflow, and what was lost elsewhere has no offset here."""

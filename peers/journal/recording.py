@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from hub.batch import Batch
 from hub.handler import Handler
 from hub.routes import Route
 from peers.journal.consumers.statistics import ConsumersStatistics
 from peers.journal.readers import Deliver
-from peers.journal.recorder import Answer, RecorderStatistics
+from peers.journal.recorder import Answer, OnMarked, RecorderStatistics
 from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
 from peers.wire.records import Commit, Fetch, Stage
 
-__all__ = ["Cancel", "JournalStatistics", "Recording", "nothing"]
+__all__ = ["Cancel", "JournalStatistics", "Publish", "Recording", "nothing"]
+
+Publish = Callable[[Batch], object]
+"""Publishes a batch, or what stands for it."""
 
 Cancel = Callable[[], None]
 """What is called when nobody waits for an answer any more."""
@@ -54,14 +58,23 @@ class Recording(Protocol):
     def position(self) -> int | None:
         """Return the offset that the next recorded message will get, if there is one."""
 
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
-        """Answer once what was published last, this way, is committed."""
+    def records(self, route: Route) -> bool:
+        """Return whether messages are recorded here that take this route."""
+
+    def heed(self, on_marked: OnMarked) -> None:
+        """Tell of each batch that is recorded and bears a mark, from now on."""
+
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
+        """Publish a batch on its route, and answer once it is committed, or when it turns out that it will not be."""
 
     def forget_room(self, resume: Callable[[], None]) -> None:
         """Do not call `resume` any more: the connection has ended."""
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read. Call what is returned when nobody waits for the answer any more."""
+
+    async def settle(self) -> None:
+        """Wait until all that was taken is committed and confirmed, for a second at most."""
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
         """Keep messages until their COMMIT."""

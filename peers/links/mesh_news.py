@@ -22,6 +22,7 @@ from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.mesh.mesh import Mesh
 from peers.links.outbox import PORTIONS_PER_TURN
+from peers.wire.hello import MESH_WITH_MARKS
 from peers.wire.kinds import Kind
 from peers.wire.routing import encode_routing
 
@@ -65,6 +66,11 @@ class MeshNews:
         self._generation = 0
         # What was taken and is not written yet; None for nothing.
         self._rest: Iterator[bytes] | None = None
+
+    @property
+    def knows_marks(self) -> bool:
+        """Whether the peer knows marks in ORIGIN."""
+        return self._version >= MESH_WITH_MARKS
 
     def tell(self) -> None:
         """There is something to tell."""

@@ -35,13 +35,15 @@ class Onward:
     Args:
         fit: Returns batches as frames that the far side takes; None where it takes them as they came.
         news: What the far side is told of the mesh.
+        marked: Whether the far side knows marks (`hub.marked`).
     """
 
-    __slots__ = ("_fit", "_news", "_said", "beside_bytes")
+    __slots__ = ("_fit", "_marked", "_news", "_said", "beside_bytes")
 
-    def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None, news: MeshNews) -> None:
+    def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None, news: MeshNews, *, marked: bool) -> None:
         self._fit = fit
         self._news = news
+        self._marked = marked
         # What the far side takes for the origin of what comes next; None before the first.
         self._said: Origin | None = None
         self.beside_bytes = 0
@@ -61,7 +63,7 @@ class Onward:
         frames = [self._news.take_turn()] if is_behind else []
         for origin, some in groupby(batches, _origin):
             if origin != self._said:
-                frames.append(encode_origin(origin))
+                frames.append(encode_origin(origin, marked=self._marked))
                 self._said = origin
             same = list(some)
             frames += [batch.frames for batch in same] if fit is None else fit(same)

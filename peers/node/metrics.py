@@ -131,6 +131,15 @@
 | `hub_far_journals_answering_limit` | gauge | | how many there may be |
 | `hub_far_journals_answered_total` | counter | | questions of other hubs that went to the journal |
 | `hub_far_journals_refused_total` | counter | | questions of other hubs that were refused |
+| `hub_far_confirmations_pending` | gauge | | confirmations of other hubs' journals that clients of this hub wait for |
+| `hub_far_confirmations_limit` | gauge | | how many there are before those who ask for more are not read |
+| `hub_far_confirmations_asked_total` | counter | | confirmations that were asked for |
+| `hub_far_confirmations_refused_total` | counter | | of these, those that have become errors |
+| `hub_far_confirmations_pauses_total` | counter | | times that a publisher was not read on because of the limit |
+| `hub_marks_expected` | gauge | | confirmations of this hub's journal that other hubs wait for |
+| `hub_marks_expected_limit` | gauge | | how many there may be |
+| `hub_marks_confirmed_total` | counter | | batches that were confirmed to other hubs |
+| `hub_marks_refused_total` | counter | | batches of which other hubs were told that they are not recorded, and why |
 
 With a journal:
 
@@ -179,7 +188,9 @@ from hub.overflow import Overflow
 from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from hub.settings import MeshSettings
+from peers.journal.far_confirmations import WAITING_LIMIT, FarConfirmationsStatistics
 from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
+from peers.journal.marks import EXPECTED_LIMIT, MarksStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
 from peers.node.consumer_metrics import consumer_metrics
@@ -227,6 +238,8 @@ class HubCollector:
         yield from _names(self._node.core.names.statistics())
         yield from _shared(self._node)
         yield from _far_journals(self._node.far_journals.statistics())
+        yield from _far_confirmations(self._node.far_confirmations.statistics())
+        yield from _marks(self._node.marks.statistics())
         journal = self._node.journal.statistics()
         if journal is not None:
             yield from _journal(journal)
@@ -499,6 +512,21 @@ def _shared(node: Node) -> Iterator[Metric]:
     yield _gauge("hub_shared_descriptors", "Descriptors of shared memory.", shared.descriptors.open)
     yield _gauge("hub_shared_descriptors_limit", "How many there may be.", shared.descriptors.limit)
     yield _gauge("hub_shared_segments", "Segments of publishers.", shared.segments)
+
+
+def _far_confirmations(statistics: FarConfirmationsStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_far_confirmations_pending", "Confirmations of other hubs.", statistics.pending)
+    yield _gauge("hub_far_confirmations_limit", "From so many on nobody is read who asks for more.", WAITING_LIMIT)
+    yield _counter("hub_far_confirmations_asked", "Confirmations that were asked for.", statistics.asked_total)
+    yield _counter("hub_far_confirmations_refused", "Of these, those that are errors.", statistics.refused_total)
+    yield _counter("hub_far_confirmations_pauses", "Times that a publisher was not read on.", statistics.pauses_total)
+
+
+def _marks(statistics: MarksStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_marks_expected", "Confirmations that other hubs wait for.", statistics.expected)
+    yield _gauge("hub_marks_expected_limit", "How many there may be.", EXPECTED_LIMIT)
+    yield _counter("hub_marks_confirmed", "Batches confirmed to other hubs.", statistics.confirmed_total)
+    yield _counter("hub_marks_refused", "Batches not confirmed to other hubs.", statistics.refused_total)
 
 
 def _far_journals(statistics: FarJournalStatistics) -> Iterator[Metric]:

@@ -27,7 +27,9 @@ from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.broker.stores import covers_stores
 from peers.journal.elsewhere import JournalElsewhere
+from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import FarJournals
+from peers.journal.marks import Marks
 from peers.journal.no_journal import NoJournal
 from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss, Peer
@@ -153,6 +155,9 @@ class Node:
         self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
         self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
+        # Asks the journals of other hubs what they have recorded of what has entered here; and says it of this one.
+        self.far_confirmations = FarConfirmations(self.core, self.far_journals.find, self.now_ms)
+        self.marks = Marks(self.core, self.now_ms, lambda: self.journal)
         self.journal = self._journal_without_file()
         """Records messages, if the daemon has put a journal here; otherwise that of another hub is read, or none."""
         self.shared = SharedMemory(settings.shm)
@@ -188,7 +193,7 @@ class Node:
     def _journal_without_file(self) -> Recording:
         """Return what stands where no file is: the journal of the hub that the settings name, or none."""
         of = self.settings.journal.of
-        return JournalElsewhere(self.far_journals, of) if of else NoJournal()
+        return JournalElsewhere(self.far_journals, self.far_confirmations, of) if of else NoJournal()
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
         """Tell whether Zeeks may be asked for a subscriber's prefix; log a warning the first time that they may not."""

@@ -17,6 +17,7 @@ Not here: the journal (`peers.journal`).
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 import msgspec
 
@@ -108,10 +109,15 @@ class JournalRequests:
 
     # Confirmations.
 
-    def confirm(self, publication: Publication, route: Route) -> None:
-        """Tell the client the offset of what was just published on this route, once the journal has committed it."""
-        confirmation = self._expect(publication.request, publication.messages)
-        self._node.journal.confirm(route, publication.messages, lambda outcome: self._settle(confirmation, outcome))
+    def publish(self, publication: Publication, route: Route) -> None:
+        """Publish for the client, who may do so on this route; tell it the offset once the journal has committed it."""
+        node, confirmation = self._node, self._expect(publication.request, publication.messages)
+        node.journal.confirm(
+            route,
+            publication.batch,
+            partial(node.core.publish, self._handler, route),
+            lambda outcome: self._settle(confirmation, outcome),
+        )
 
     def refuse(self, error: RejectedError, request: int, messages: int) -> None:
         """Tell the client that the hub did not take these messages, when all earlier confirmations have been told."""

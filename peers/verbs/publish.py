@@ -15,7 +15,7 @@ from hub.handler import Handler
 from hub.routes import Route
 from peers.node.node import Node
 
-__all__ = ["Publication", "publish", "to_be_confirmed"]
+__all__ = ["Publication", "publish", "to_be_confirmed", "way"]
 
 _LENGTH_BYTES = 4
 """Size of the length field, which stands in a frame before its routing key; see `hub.frame`."""
@@ -52,8 +52,18 @@ def to_be_confirmed(frame: Frame) -> Publication:
     return Publication(raw, frame.routing_key, frame.messages, confirm=True)
 
 
-def publish(node: Node, handler: Handler, publication: Publication) -> Route:
-    """Publish for a client; return the route that the messages have taken.
+def publish(node: Node, handler: Handler, publication: Publication) -> None:
+    """Publish for a client.
+
+    Raises:
+        RejectedError: As `way`.
+    """
+    route = way(node, handler, publication)
+    node.core.publish(handler, route, publication.batch)
+
+
+def way(node: Node, handler: Handler, publication: Publication) -> Route:
+    """Return the route that messages of a client take, if it may publish them.
 
     Raises:
         RejectedError: The messages are too large, or the client may not publish on this route; the text says why.
@@ -62,7 +72,5 @@ def publish(node: Node, handler: Handler, publication: Publication) -> Route:
     if size_bytes > limit_bytes:
         raise RejectedError(CloseCode.TOO_BIG, f"publish: {size_bytes} bytes as msgpack, the limit is {limit_bytes}")
     route = node.core.routes.of(publication.routing_key)
-    batch = publication.batch
-    node.core.refusals.check(handler, route, batch)
-    node.core.publish(handler, route, batch)
+    node.core.refusals.check(handler, route, publication.batch)
     return route

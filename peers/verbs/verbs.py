@@ -33,7 +33,7 @@ from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests
 from peers.verbs.names import NameClaims, hear_names
-from peers.verbs.publish import Publication, publish, to_be_confirmed
+from peers.verbs.publish import Publication, publish, to_be_confirmed, way
 from peers.verbs.rules import change_rules
 from peers.wire.names import NameClaim, NameRelease, NamesHeard
 from peers.wire.records import Commit, Fetch, Stage
@@ -242,7 +242,10 @@ class Verbs:
     def _publish(self, publication: Publication) -> int:
         request, messages = publication.request, publication.messages
         try:
-            route = publish(self._node, self._handler, publication)
+            if publication.confirm:
+                self.journal.publish(publication, way(self._node, self._handler, publication))
+            else:
+                publish(self._node, self._handler, publication)
         except RejectedError as error:
             self._audit(publication, error, messages)
             if publication.confirm:
@@ -251,9 +254,7 @@ class Verbs:
                 self._node.rejected_messages += messages
                 self._far.refuse(error, messages, request)
             return 0
-        if publication.confirm:
-            self.journal.confirm(publication, route)
-        else:
+        if not publication.confirm:
             self._far.confirm(request)
         return 0
 

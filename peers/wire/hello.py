@@ -18,6 +18,7 @@ __all__ = [
     "FRAME_LIMIT_BYTES",
     "ID_BYTES",
     "MESH_VERSION",
+    "MESH_WITH_MARKS",
     "MESH_WITH_PROBES",
     "NAME_LIMIT_BYTES",
     "PROTOCOL",
@@ -32,11 +33,14 @@ __all__ = [
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
 
-MESH_VERSION = 4
-"""What a hub says as `mesh`: 3 is the same without probes, 2 without leaves, 1 without addresses."""
+MESH_VERSION = 5
+"""What a hub says as `mesh`: 4 is the same without marks, 3 without probes, 2 without leaves, 1 without addresses."""
 
 MESH_WITH_PROBES = 4
 """The first version that knows probes."""
+
+MESH_WITH_MARKS = 5
+"""The first version that knows marks in ORIGIN."""
 
 SOFTWARE = f"topichub {__version__}"
 

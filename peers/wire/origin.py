@@ -3,6 +3,7 @@
 ```
  0  16 bytes  id of the hub
 16  u32       epoch
+20  u64       mark, of one batch that its hub wants to know the fate of (`hub.marked`); most often there is none
 ```
 
 It is a state of the stream, not a part of a message: it holds for all MESSAGES frames behind it, up to the next ORIGIN.
@@ -25,11 +26,19 @@ from peers.wire.kinds import Kind
 __all__ = ["decode_origin", "encode_origin"]
 
 _BODY = Struct(">16sI")
+_MARKED = Struct(">16sIQ")
 
 
-def encode_origin(origin: Origin) -> bytes:
-    """Return the frame."""
-    return encode_frame(Kind.ORIGIN, _BODY.pack(*origin))
+def encode_origin(origin: Origin, *, marked: bool = False) -> bytes:
+    """Return the frame.
+
+    Args:
+        origin: Which.
+        marked: Whether the far side is told its mark, too.
+    """
+    if marked and origin.mark:
+        return encode_frame(Kind.ORIGIN, _MARKED.pack(*origin))
+    return encode_frame(Kind.ORIGIN, _BODY.pack(origin.hub, origin.epoch))
 
 
 def decode_origin(body: bytes) -> Origin:
@@ -38,6 +47,8 @@ def decode_origin(body: bytes) -> Origin:
     Raises:
         ProtocolError: It has another size, so nobody can know whose the messages behind it are.
     """
+    if len(body) == _MARKED.size:
+        return Origin(*_MARKED.unpack(body))
     if len(body) != _BODY.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ORIGIN: {len(body)} bytes, expected {_BODY.size}")
     return Origin(*_BODY.unpack(body))

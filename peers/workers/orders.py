@@ -7,7 +7,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 | `listen` | with the ports that the core has picked |
 | `peers`, `mesh.advertise`, `mesh.degree` | none: links are the core's |
 | `journal.path`, `access.peer_token` | none: the journal is the core's, too |
-| `journal.of` | the core, if it has a journal |
+| `journal.of` | the core, if it has a journal: it is read there, and confirms |
 | `drain.clients_per_s` | its part of the rate |
 
 Other limits, and what users may hold, are those of each process; but each has its part of the hub's memory

@@ -69,7 +69,7 @@ def test_what_is_written_elsewhere_counts() -> None:
     origins = ToldOrigins(HERE, as_they_came)
     assert origins.before(batch(1, HERE)) == b""
     (frame,) = iterate_frames(origins.before(batch(1, FAR)))
-    assert decode_origin(frame.body) == (FAR, 1)
+    assert decode_origin(frame.body) == Origin(FAR, 1)
     assert read(origins.render([batch(2, FAR)])) == ([(2, HERE)], 0)
 
 

@@ -54,7 +54,7 @@ def _run(data: bytes) -> None:
             case Origin():
                 assert len(event.hub) == len(_HUB)
                 encode_origin(event)
-                mesh.accepts(link, *event)
+                mesh.accepts(link, event.hub, event.epoch)
             case Digest() | Wanted():
                 assert list(_heard(event)) == [event]
                 _hear(mesh, link, event)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.routes import Route
 from peers.journal.forms import Order
 from peers.journal.no_journal import NoJournal
 from peers.journal.readers import Deliver
-from peers.journal.recorder import Answer, Recorder
-from peers.journal.recording import Cancel
+from peers.journal.recorder import Answer, OnMarked, Recorder
+from peers.journal.recording import Cancel, Publish
 from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Fetch
 
@@ -51,10 +52,19 @@ class SlowJournal(NoJournal):
         """As the recorder has it."""
         return self.recorder.position()
 
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
+    def records(self, route: Route) -> bool:
+        """As the recorder does."""
+        return self.recorder.handler in route.handlers
+
+    def heed(self, on_marked: OnMarked) -> None:
+        """As `Journal`."""
+        self.recorder.on_marked = on_marked
+
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
         """Answer at `write`."""
-        if self.recorder.handler in route.handlers:
-            self.recorder.answer_at_commit(messages, answer)
+        publish(batch)
+        if self.records(route):
+            self.recorder.answer_at_commit(batch.messages, answer)
         else:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here"))
 

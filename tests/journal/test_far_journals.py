@@ -6,19 +6,21 @@ The other hubs are links of a core whose far sides are the test.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.handler import Handler
+from hub.marked import Marked
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
 from peers.journal.elsewhere import JournalElsewhere
+from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
 from peers.wire.control import Notice, decode_notice, encode_notice
@@ -354,26 +356,31 @@ def test_too_many_have_said_something(bench: Bench) -> None:
 
 
 async def test_a_journal_elsewhere(bench: Bench) -> None:
-    """Can be read, and no more; it holds nobody up, and has nothing to tell."""
-    elsewhere = JournalElsewhere(bench.journals, "there")
+    """Can be read, and confirms; batches are refused. It has nothing to tell."""
+    room = bench.room
+    confirmations = FarConfirmations(room.core, bench.journals.find, lambda: room.now_ms)
+    elsewhere = JournalElsewhere(bench.journals, confirmations, "there")
     elsewhere.fetch(Fetch(9), bench.outcomes.append)
     bench.room.settle()
     assert bench.asked()[1] == Order(9, bytes=PIECE_BYTES)
     told: list[Any] = []
-    JournalElsewhere(bench.journals, "nobody").fetch(Fetch(9), told.append)
+    nobody = JournalElsewhere(bench.journals, confirmations, "nobody")
+    nobody.fetch(Fetch(9), told.append)
     source, _ = bench.room.join(role=Role.CLIENT)
-    elsewhere.confirm(bench.room.core.routes.find("/a"), 1, told.append)
+    published: list[Batch] = []
+    route = room.core.routes.find("/a")
+    nobody.confirm(route, Batch.of("/a", [1]), published.append, told.append)
+    assert (len(published), elsewhere.taken) == (1, 0), "it goes on, though nobody will know whether it is recorded"
+    elsewhere.confirm(route, Batch.of("/a", [2]), published.append, told.append)
+    assert [type(batch) for batch in published] == [Batch, Marked]
+    assert (elsewhere.taken, elsewhere.is_behind, elsewhere.records(route)) == (1, False, False)
     elsewhere.stage(source, Stage(1, "t", 0, b""), told.append)
     elsewhere.commit(source, Commit(1, "t"), told.append)
-    assert [one.code for one in told] == [CloseCode.TRY_AGAIN_LATER, *[CloseCode.NOT_ALLOWED] * 3]
-    assert {one.text for one in told[1:]} == {
-        "this hub does not record; the journal of hub 'there' can be read here, and no more"
+    assert [one.code for one in told] == [*[CloseCode.TRY_AGAIN_LATER] * 2, *[CloseCode.NOT_ALLOWED] * 2]
+    assert {one.text for one in told[:2]} == {
+        "journal.of: no hub of the mesh has the name or the id 'nobody', as far as this hub knows"
     }
-    resumed = SimpleNamespace(times=0)
-
-    def resume() -> None:
-        resumed.times += 1
-
-    elsewhere.wait_room(resume)
-    elsewhere.forget_room(resume)
-    assert (resumed.times, elsewhere.position(), elsewhere.statistics()) == (1, None, None)
+    assert {one.text for one in told[2:]} == {
+        "this hub does not record; batches are for the hub 'there', whose journal is read here"
+    }
+    assert (elsewhere.position(), elsewhere.statistics()) == (None, None)

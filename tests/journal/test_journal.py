@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
+from peers.journal.recorder import Answer
 from peers.journal.staging import Committed
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
@@ -52,11 +54,16 @@ class Bench:
         self.turn.publish(self.publisher, topic, *values)
         self.turn.core.flush()
 
+    def confirm(self, answer: Answer, *values: Any, topic: str = "/a") -> None:
+        """Publish, and be told whether it is recorded."""
+        route = self.turn.core.routes.find(topic)
+        publish = partial(self.turn.core.publish, self.publisher, route)
+        self.journal.confirm(route, Batch.of(topic, values), publish, answer)
+
     async def confirmed(self, *values: Any, topic: str = "/a") -> int | RejectedError:
         """Publish, and wait for the confirmation."""
         told: asyncio.Future[int | RejectedError] = asyncio.get_running_loop().create_future()
-        self.turn.publish(self.publisher, topic, *values)
-        self.journal.confirm(self.turn.core.routes.find(topic), len(values), told.set_result)
+        self.confirm(told.set_result, *values, topic=topic)
         self.turn.core.flush()
         return await told
 
@@ -391,10 +398,10 @@ async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "time", clock)
     bench = Bench(path, commit_s=1.0)
     reading = bench.fetch(start=1, wait_ms=60_000)
-    for number in range(100):
+    for number in range(99):
         bench.publish(number)
     told: list[int | RejectedError] = []
-    bench.journal.confirm(bench.turn.core.routes.find("/a"), 1, told.append)
+    bench.confirm(told.append, 99)
     assert await bench.stage("t", 0, "staged") is None
     bench.journal.commit(bench.publisher, Commit(1, "u"), lambda _: None)
     asyncio.get_running_loop().call_soon(may_commit.set)
@@ -432,7 +439,12 @@ async def test_no_journal() -> None:
     journal.wait_room(lambda: told.append("room"))
     journal.forget_room(lambda: None)
     turn = Turn()
-    journal.confirm(turn.core.routes.find("/a"), 1, told.append)
+    published: list[Batch] = []
+    journal.confirm(turn.core.routes.find("/a"), Batch.of("/a", [1]), published.append, told.append)
+    assert len(published) == 1
+    assert not journal.records(turn.core.routes.find("/a"))
+    journal.heed(lambda _origin, _messages: told.append)
+    await journal.settle()
     journal.fetch(Fetch(1), told.append)()
     journal.stage(turn.join()[0], Stage(1, "t", 0, b""), told.append)
     journal.commit(turn.join()[0], Commit(1, "t"), told.append)

@@ -51,7 +51,7 @@ from peers.journal.consumers.served import Ground, Participant, Served
 from peers.journal.consumers.statistics import ConsumersStatistics, ConsumerStatistics
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer
-from peers.journal.recording import Cancel
+from peers.journal.recording import Cancel, Publish
 from peers.wire.records import Fetch
 
 __all__ = ["CONSUMERS_TOPIC", "MEMBERS_LIMIT", "Consumers"]
@@ -130,8 +130,8 @@ class Origin(Protocol):
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read."""
 
-    def confirm(self, route: Route, messages: int, answer: Answer) -> None:
-        """Answer once what was published last, this way, is committed."""
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
+        """Publish a batch on its route, and answer once it is committed."""
 
 
 class Consumers:
@@ -312,8 +312,8 @@ class Consumers:
         route = core.routes.find(topic)
         core.write_is_due = True
         try:
-            core.publish(self._publisher, route, Batch(encode_frame(KIND_MESSAGES, value, key=topic.encode()), 1))
-            self._journal.confirm(route, 1, answer)
+            batch = Batch(encode_frame(KIND_MESSAGES, value, key=topic.encode()), 1)
+            self._journal.confirm(route, batch, partial(core.publish, self._publisher, route), answer)
         finally:
             core.end_read()
 

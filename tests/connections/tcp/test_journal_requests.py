@@ -63,12 +63,19 @@ class FakeJournal:
         self.commits: list[tuple[Commit, Callable[[Committed | RejectedError], None]]] = []
         self.at_once: Any = None
 
-    def confirm(self, route: Route, messages: int, answer: Callable[[int | RejectedError], None]) -> None:
+    def confirm(
+        self,
+        route: Route,
+        batch: Batch,
+        publish: Callable[[Batch], object],
+        answer: Callable[[int | RejectedError], None],
+    ) -> None:
         """Answer later, or at once what is not recorded."""
+        publish(batch)
         if not route.handlers:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "not recorded here"))
         else:
-            self.confirmations.append((messages, answer))
+            self.confirmations.append((batch.messages, answer))
 
     def fetch(self, fetch: Fetch, deliver: Callable[[Any], None]) -> Callable[[], None]:
         """Read later, or at once."""

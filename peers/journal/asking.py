@@ -1,0 +1,103 @@
+"""`Asking`: what this hub itself asks another hub of the mesh, by requests to its id that have one answer each.
+
+Owner: whoever asks (`peers.journal`). Invariants: each question is answered once, by the other hub or, where the way
+there is lost or the time is over, by this one (`hub.requests`); unless it is forgotten before. Cost: a request.
+
+Not here: what is asked, and what an answer means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hub.batch import Batch
+from hub.core import Core
+from hub.delivery import Role
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.request_frame import TRANSACTIONS, Item, Reply, Request
+
+__all__ = ["Asking", "Take"]
+
+Take = Callable[[Reply], object]
+"""Takes the answer to a question."""
+
+
+class Asking:
+    """The questions of one kind.
+
+    Args:
+        core: Of the hub.
+        name: Of its handler, for people.
+        now_ms: Returns the time of the clock by which requests are timed out, ms.
+    """
+
+    def __init__(self, core: Core, name: str, now_ms: Callable[[], int]) -> None:
+        self._core = core
+        self._name = name
+        self._now_ms = now_ms
+        # In whose name the hub asks; None before the first question.
+        self._handler: Handler | None = None
+        # What is not answered, by the id of its request.
+        self._asked: dict[int, Take] = {}
+        # The id of the next request.
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def ask(self, target: bytes, timeout_ms: int, value: bytes, take: Take) -> int:
+        """Ask.
+
+        Args:
+            target: Which hub, and what (`hub.requests.directed`).
+            timeout_ms: How long an answer may take.
+            value: In msgpack.
+            take: Called with the answer, in a later turn.
+
+        Returns:
+            The number of the question, to forget it by.
+        """
+        number = self._number()
+        self._asked[number] = take
+        self._core.requests.ask(self._attached(), Request(target, number, timeout_ms, value), self._now_ms())
+        return number
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for the answer to a question any more."""
+        self._asked.pop(number, None)
+
+    def _number(self) -> int:
+        while self._next in self._asked:
+            self._next = (self._next + 1) % TRANSACTIONS
+        number = self._next
+        self._next = (number + 1) % TRANSACTIONS
+        return number
+
+    def _attached(self) -> Handler:
+        if self._handler is None:
+            self._handler = Handler(
+                self, role=Role.LOCAL, limits=QueueLimits(), name=self._name, address="local", poster=self
+            )
+            self._core.attach(self._handler)
+        return self._handler
+
+    # As the outlet and the poster of its handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Do nothing: it subscribes to nothing."""
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Do nothing: it subscribes to nothing."""
+
+    def close(self, code: int, text: str) -> None:
+        """Do nothing: it has no connection."""
+
+    def post(self, items: list[Item]) -> None:
+        """Take answers."""
+        for item in items:
+            if isinstance(item, Reply):
+                for place in range(item.requests):
+                    take = self._asked.pop((item.first + place) % TRANSACTIONS, None)
+                    if take is not None:
+                        take(item)
