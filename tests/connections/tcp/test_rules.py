@@ -218,9 +218,13 @@ async def test_rules_that_were_there_before_the_link(start_hub: StartHub) -> Non
     await eventually(lambda: len(south.node.core.rules) == 2_500)
     assert set(south.node.core.far_hubs.rules_of(north.node.id)) == set(rules)
     envelope = Envelope("/t", rules[0].labels)
-    assert south.node.core.routes.find_tagged(envelope).handlers == (south.handler("north"),)
+    link = south.handler("north")
+    assert south.node.core.routes.find_tagged(envelope).handlers == (link,)
     await north.stop_dialling()
-    await eventually(lambda: south.node.core.routes.find_tagged(envelope).handlers == ())
+    await eventually(lambda: link not in south.node.core.routes.find_tagged(envelope).handlers)
+    source = await south.client()
+    await source.send(labelled(1, *rules[0].labels))
+    await eventually(lambda: south.node.core.mesh.statistics().unreached_messages_total == 1)
 
 
 async def test_senders_and_destinations_cross_a_link(start_hub: StartHub) -> None:
