@@ -27,4 +27,4 @@ class Origin(NamedTuple):
 
 Way = bytes | tuple[bytes, int]
 """What decides by which links messages go on that a link has brought: the id of the hub where they have entered; beside
-it, while the far side does not know the graph as it is now, the last generation of the graph that it knows."""
+it, while the far side knows another graph than there is here, the number of what it knows (`hub.mesh.far_views`)."""

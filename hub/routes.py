@@ -101,8 +101,8 @@ class Ways(NamedTuple):
     def links(self, way: Way) -> tuple[Handler, ...]:
         """Return the links on which a message goes on that a link has brought.
 
-        With them stands what counts it for hubs to which it went on until a moment ago. Where links may not have it,
-        nobody can tell whether it did.
+        With them stands what counts it for hubs for which it was sent here, and which nothing leads to. Where links may
+        not have it, nobody can tell whether it was.
         """
         links = self._onward(way if isinstance(way, bytes) else way[0])
         behind = () if self.barred else self.mesh.left_behind(way, self.far)

@@ -5,8 +5,7 @@ route ─▶ links that lead on to hubs that want it, and for each other one of 
                                                             offer ─▶ end of the read ─▶ Mesh.strand, Mesh.leave_out
 ```
 
-* **Stranded**: they came by a link, and went on to that hub until a moment ago. Whoever sent them here may have counted
-  on that.
+* **Stranded**: they came by a link, from a hub that took them for going on from here to that one.
 * **Unreached**: they have entered here, and nothing leads to that hub.
 
 What counts is a handler like any other, among those of the route: so a route of which nothing is lost, as they nearly

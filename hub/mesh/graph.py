@@ -3,40 +3,24 @@
 A link counts if both of its hubs tell of it; its cost is the larger one that they tell. So nobody can pretend to be
 near somebody who does not agree, and a hub that is gone is out of the graph as soon as its neighbours say so.
 
-Owner: `Mesh`. Invariant: trees are made for what `links` was at the last change. Those of before serve only to tell to
-which hubs nothing leads any more that somebody else may still count on (`left_behind`), until `settle`.
-Cost: a change what the hub has links; a tree, when it is first asked for, 0.5 µs a link of the mesh; then one
-dictionary hit for each hub that wants a message. A hub with one link makes no tree but its own: nothing goes on from
-there.
+Owner: `Mesh`. Invariant: trees are made for what `links` was at the last change.
+Cost: a change what the hub has links; trees: `hub.mesh.hops`; then one dictionary hit for each hub that wants a
+message.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Final
 
+from hub.mesh.far_views import FarView, Neighbours
 from hub.mesh.graph_change import GraphChange, difference
+from hub.mesh.hops import Hops
 from hub.mesh.record import Record
-from hub.mesh.tree import Links, onward, parents, reached
+from hub.mesh.tree import parents, reached
 
 __all__ = ["Graph"]
-
-_TREES_LIMIT = 4_096
-"""Most trees that are kept: one for each hub that publishes."""
-
-_PAST_LIMIT = 16
-"""How many generations are kept that are no more: what is sent by still older ones is lost and not counted."""
-
-
-class _Past(NamedTuple):
-    """The mesh as this hub knew it before a change."""
-
-    generation: int
-    links: Mapping[bytes, Mapping[bytes, int]]
-    onward: dict[bytes, dict[bytes, bytes]]
-    """Origin → hub beneath this one → the neighbour that led there; made when it is asked for."""
 
 
 class Graph:
@@ -46,11 +30,11 @@ class Graph:
         hub: This hub.
     """
 
-    __slots__ = ("_before", "_has_left_behind", "_hub", "_links", "_onward", "_past", "_reached", "_tree", "changes")
+    __slots__ = ("_before", "_hops", "_hub", "_links", "_reached", "_tree", "changes")
 
     def __init__(self, hub: bytes) -> None:
         self._hub = hub
-        # How often it has changed: the number of its generation. It only grows.
+        # How often it has changed; it only grows.
         self.changes = 0
         # Each hub that is known, with its links; each link stands at both of its hubs.
         self._links: dict[bytes, dict[bytes, int]] = {hub: {}}
@@ -58,43 +42,28 @@ class Graph:
         self._before: dict[bytes, dict[bytes, int] | None] = {}
         # The hubs that can be reached; None until it is asked for.
         self._reached: set[bytes] | None = None
-        # Origin → hub beneath this one → the neighbour that leads there; made when it is asked for.
-        self._onward: dict[bytes, dict[bytes, bytes]] = {}
-        # Whether `left_behind` has told of a hub since `settle`.
-        self._has_left_behind = False
-        # The last generations before this one; empty once the graph has not changed for a while.
-        self._past: deque[_Past] = deque(maxlen=_PAST_LIMIT)
+        # By which neighbours messages go on from here.
+        self._hops = Hops(hub, self._links)
         # The tree of this hub, for people; None until it is asked for.
         self._tree: dict[bytes, bytes] | None = None
 
     def update(self, hub: bytes, records: Mapping[bytes, Record]) -> bool:
         """A hub has told of its links, or is forgotten; return whether that has changed the graph."""
         record = records.get(hub)
-        links = None if record is None else _mutual(record, records)
+        links = None if record is None else _mutual(hub, records, _NO_VIEW)
         before = self._links.get(hub)
         if links == before:
             return False
-        self._past.append(_Past(self.changes, dict(self._links), self._onward))
-        self._onward = {}
-        self._replace(hub, before or {}, links or {})
+        self._note(hub)
+        for other in _differing(before or {}, links or {}):
+            self._note(other)
+        _replace(self._links, hub, links or {})
         if links is None:
-            self._note(hub)
             del self._links[hub]
+        self._hops = Hops(self._hub, self._links)
         self._reached = self._tree = None
         self.changes += 1
         return True
-
-    def _replace(self, hub: bytes, before: Mapping[bytes, int], links: Mapping[bytes, int]) -> None:
-        """Let a hub have other links, which their other hubs have as well. No links change that are kept."""
-        self._note(hub)
-        self._links[hub] = dict(links)
-        for other in before.keys() - links.keys():
-            self._note(other)
-            self._links[other] = {one: cost for one, cost in self._links[other].items() if one != hub}
-        for other, cost in links.items():
-            if before.get(other) != cost:
-                self._note(other)
-                self._links[other] = self._links[other] | {hub: cost}
 
     def _note(self, hub: bytes) -> None:
         """Keep what the links of a hub were, before they change."""
@@ -133,56 +102,62 @@ class Graph:
 
     def next_hops(self, origin: bytes, wanting: Iterable[bytes]) -> set[bytes]:
         """Return the neighbours to which a message of `origin` goes on, so that it reaches the hubs that want it."""
-        beneath = self._beneath(origin, self._links, self._onward)
+        beneath = self.beneath(origin)
         return {hop for hub in wanting if (hop := beneath.get(hub)) is not None}
 
-    def left_behind(self, origin: bytes, wanting: Iterable[bytes], known: int) -> tuple[bytes, ...]:
-        """Return those of the hubs that want a message of `origin` to which it went on from here, and does no more.
+    def beneath(self, origin: bytes) -> Mapping[bytes, bytes]:
+        """Return hub beneath this one in the tree of `origin` → the neighbour that leads there."""
+        return self._hops.beneath(origin)
+
+    def hops_of(self, view: FarView, records: Mapping[bytes, Record]) -> Hops:
+        """Return by which neighbours messages go on from another hub, as that one knows the mesh.
 
         Args:
-            origin: Where it has entered the mesh.
-            wanting: The hubs that want it.
-            known: The generation that is known where it came from: what was before is nothing that counts there.
+            view: What it knows.
+            records: What is known here of each hub.
         """
-        past = [self._beneath(origin, one.links, one.onward) for one in self._past if one.generation >= known]
-        now = self._onward.get(origin, {})
-        behind = tuple(hub for hub in wanting if hub not in now and any(hub in beneath for beneath in past))
-        self._has_left_behind = self._has_left_behind or bool(behind)
-        return behind
-
-    def settle(self) -> bool:
-        """Nobody counts any more on what was before the last change; return whether `left_behind` has told of any."""
-        self._past.clear()
-        has_left_behind, self._has_left_behind = self._has_left_behind, False
-        return has_left_behind
-
-    def _beneath(self, origin: bytes, links: Links, known: dict[bytes, dict[bytes, bytes]]) -> dict[bytes, bytes]:
-        """Return hub beneath this one in the tree of `origin` → the neighbour that leads there.
-
-        Args:
-            origin: Whose tree.
-            links: What is linked.
-            known: What was returned for these links.
-        """
-        beneath = known.get(origin)
-        if beneath is not None:
-            return beneath
-        if len(known) >= _TREES_LIMIT:
-            known.clear()
-        if origin != self._hub and len(links[self._hub]) <= 1:
-            beneath = {}
-        else:
-            beneath = onward(self._hub, parents(origin, links))
-        known[origin] = beneath
-        return beneath
+        links = dict(self._links)
+        for hub in view.neighbours:
+            if hub in records:
+                _replace(links, hub, _mutual(hub, records, view.neighbours))
+        return Hops(view.hub, links)
 
 
-def _mutual(record: Record, records: Mapping[bytes, Record]) -> dict[bytes, int]:
-    """Return the links of which both of their hubs tell."""
+_NO_VIEW: Final[Mapping[bytes, Neighbours]] = {}
+
+
+def _mutual(hub: bytes, records: Mapping[bytes, Record], view: Mapping[bytes, Neighbours]) -> dict[bytes, int]:
+    """Return the links of which both of their hubs tell.
+
+    Args:
+        hub: Whose links.
+        records: What each hub tells.
+        view: Hub → the links of which it tells instead.
+    """
+
+    def told(one: bytes) -> Neighbours:
+        neighbours = view.get(one)
+        return records[one].neighbours if neighbours is None else neighbours
+
     return {
         other: max(cost, back)
-        for other, cost in record.neighbours.items()
-        if (far := records.get(other)) is not None
-        and (back := far.neighbours.get(record.hub)) is not None
-        and far is not record
+        for other, cost in told(hub).items()
+        if other in records and other != hub and (back := told(other).get(hub)) is not None
     }
+
+
+def _replace(links: dict[bytes, dict[bytes, int]], hub: bytes, now: dict[bytes, int]) -> None:
+    """Let a hub have other links, which their other hubs have as well. What a hub has is replaced, not changed."""
+    before = links.get(hub, {})
+    links[hub] = now
+    for other in _differing(before, now):
+        cost = now.get(other)
+        if cost is None:
+            links[other] = {one: cost for one, cost in links[other].items() if one != hub}
+        else:
+            links[other] = links[other] | {hub: cost}
+
+
+def _differing(before: Mapping[bytes, int], now: Mapping[bytes, int]) -> list[bytes]:
+    """Return the hubs to which there is another link than before, or none any more."""
+    return [other for other in before.keys() | now.keys() if before.get(other) != now.get(other)]

@@ -59,7 +59,6 @@ class Knowledge(Generic[L]):
     """
 
     __slots__ = (
-        "_announced",
         "_asking",
         "_due",
         "_limits",
@@ -76,8 +75,6 @@ class Knowledge(Generic[L]):
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
         self.own = own
-        # The number of this hub's last announcement.
-        self._announced = own.seq
         # Hub → what is known of it. A hub is there from its first announcement until `forget`; this one always.
         self.records: dict[bytes, Record] = {own.hub: own}
         # Link → what it is to be told; from `add` to `discard`.
@@ -134,21 +131,13 @@ class Knowledge(Generic[L]):
 
     def announce(self, change: Interests, *, neighbours: bool) -> None:
         """This hub itself has something to say: its record has been changed already, but for `seq`."""
-        base, self._announced = self._announced, self.own.seq + 1
-        self.own.seq = self._announced
+        base = self.own.seq
+        self.own.seq = base + 1
         self._spread(None, self.own, base, (*change.added, *change.removed), neighbours=neighbours)
-
-    def relink(self) -> None:
-        """This hub has other links than before, and will announce that.
-
-        Whoever wants a copy before that is told of them already: so this is another number, as no two lists of links
-        ever have the same one. That is how two hubs of one id are noticed (`contradicts`).
-        """
-        self.own.seq += 1
 
     def outbid(self, seq: int) -> None:
         """Somebody else has told of this hub, with that number: what this hub says itself must be newer."""
-        self.own.seq = self._announced = max(self.own.seq, seq) + 1
+        self.own.seq = max(self.own.seq, seq) + 1
         for link, outgoing in self._links.items():
             if outgoing.is_told:
                 outgoing.copy(self.own.hub)

@@ -2,7 +2,7 @@
 
 ```
 links come and go, own interest ─▶ announcements of this hub ─┐
-announcements of others ─▶ Knowledge ─┬─▶ told on the other links
+announcements of others ─▶ Knowledge ─┬─▶ told on the other links ─▶ FarViews: what is known at their far sides
                                       ├─▶ on_interest: what a hub wants, for the routes
                                       └─▶ Graph ─▶ on_trees; onward(origin, who wants it): links on which it goes on
 a message of an origin and epoch      ─▶ Upstreams: is it taken from this link?
@@ -14,6 +14,9 @@ tree the messages of each hub travel, and sends each of them only where it leads
 **Safe whatever is believed**: see `hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins a new
 epoch whenever it hears of a change of links, and again at `SETTLE_S` after the last one, when everybody else must have
 heard, too. So the upstream that each hub has by then is the one in the tree.
+
+**Messages go by what is announced**, of this hub's own links, too: so the far side of each link can know by which ways
+a message was sent to it, and count it if it does not go on by them (`left_behind`).
 
 What comes is taken at once (`hear`, `change`, `link_up`, `link_down`); what follows from all of it together is done by
 `check`, which the owner calls at the end of each turn in which something came, and when it said.
@@ -34,8 +37,10 @@ from typing import Final, Generic, TypeVar
 from hub.filter import Change
 from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Interests, Told, Wanted
+from hub.mesh.far_views import FarViews
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
+from hub.mesh.hops import Hops
 from hub.mesh.knowledge import Knowledge, contradicts
 from hub.mesh.pace import Pace
 from hub.mesh.record import Record
@@ -43,7 +48,7 @@ from hub.mesh.statistics import MeshStatistics
 from hub.mesh.upstream import Upstreams
 from hub.origin import EPOCH_LIMIT, Origin, Way
 
-__all__ = ["BURST", "EVERY_S", "FORGET_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
+__all__ = ["BURST", "EVERY_S", "FORGET_S", "GONE_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
 
 L = TypeVar("L")
 
@@ -64,6 +69,10 @@ EVERY_S: Final = 1.0
 BURST: Final = 8
 """How many announcements it may make at once, after it was quiet: so a change is heard at once, a stream of them once a
 second."""
+
+GONE_S: Final = 0.1
+"""How long a link that is gone may take to come back, seconds, before others are told of it where they were told much
+lately. What is sent by it meanwhile is lost. Since a link must have been announced before, that cannot be often."""
 
 
 class Mesh(Generic[L]):
@@ -90,13 +99,16 @@ class Mesh(Generic[L]):
         "_changed_s",
         "_changes",
         "_checked_s",
+        "_coming",
+        "_costs",
+        "_far_hops",
         "_forget_s",
+        "_gone_s",
         "_graph",
         "_has_new_links",
         "_interest_pace",
         "_is_asked",
         "_knowledge",
-        "_known",
         "_link_changes",
         "_link_pace",
         "_links",
@@ -114,9 +126,7 @@ class Mesh(Generic[L]):
         "_settle_s",
         "_stranded",
         "_stranded_pace",
-        "_told_generation",
-        "_unannounced",
-        "_withdrawn",
+        "_views",
         "clashes",
         "hub",
         "origin",
@@ -157,17 +167,16 @@ class Mesh(Generic[L]):
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
         self.upstreams: Upstreams[L] = Upstreams()
-        # The id of a neighbour → the link to it, while that is up.
+        # The id of a neighbour → the link to it, from the moment in which its far side has said what it knows.
         self._links: dict[bytes, L] = {}
-        # Link → the generation of the graph that is known at its far side, as that has confirmed; and the last one that
-        # far sides are told of, which is not that of now while links of this hub are not announced.
-        self._known: dict[L, int] = {}
-        self._told_generation = 0
-        # The id of a neighbour → the cost of the link to it, of those that were not announced yet: messages take such a
-        # link no sooner than others can know that they do.
-        self._unannounced: dict[bytes, int] = {}
-        # The same of links that are gone, while nobody was told that they are.
-        self._withdrawn: dict[bytes, int] = {}
+        # The same, with the cost: what this hub will announce next. Until then messages go by what is announced, so
+        # that whoever gets them can know by which ways they were sent.
+        self._costs: dict[bytes, int] = {}
+        # Link → the hub at its far side, and the cost, of those whose far side has not said yet what it knows.
+        self._coming: dict[L, tuple[bytes, int]] = {}
+        # What the far sides of links know; and number of such a view → the ways by which messages are sent there.
+        self._views: FarViews[L] = FarViews()
+        self._far_hops: dict[int, Hops] = {}
         # Prefix or rule → whether it is wanted here now, of those that were not announced yet.
         self._changes: dict[Interest, bool] = {}
         # Whether there are links of this hub that were not announced yet, or are announced and gone.
@@ -175,6 +184,8 @@ class Mesh(Generic[L]):
         # The number that this hub's next announcement must be above, where somebody else speaks in its name.
         self._outbid = 0
         self._interest_pace, self._link_pace = Pace(BURST, EVERY_S), Pace(BURST, EVERY_S)
+        # When others are told of links that are gone, whatever was told before; infinite while there are none.
+        self._gone_s = math.inf
         # When new epochs begin, ascending.
         self._settle_s: list[float] = []
         # Whether hubs have told of their links since the last `check`.
@@ -212,55 +223,73 @@ class Mesh(Generic[L]):
             far: The id of the hub at its other end, to which there is no other link.
             cost: How far away it is; at least 1.
         """
-        self._links[far] = link
-        self._known[link] = 0
         self._knowledge.add(link)
         self.upstreams.come(link, far)
-        self._link_changes = True
-        neighbours = self._knowledge.own.neighbours
-        if self._withdrawn.pop(far, None) == cost or far in neighbours:
-            neighbours[far] = cost
-            self._knowledge.relink()
-            self._relink(self.hub)
-        else:
-            self._unannounced[far] = cost
+        self._coming[link] = far, cost
         self._on_due(link)
         self._on_check()
+
+    def _open(self, link: L, known: Iterable[tuple[bytes, int]]) -> None:
+        """The far side of a new link says what it knows: so it can be told all else before any message."""
+        far, cost = self._coming.pop(link)
+        self._links[far], self._costs[far] = link, cost
+        self._views.add(link, far, known)
+        self._relink_here()
+        # The far side is told of it with all else, so that it knows no later by which way to send what is wanted here.
+        if not self._outbid and self._link_pace.ready_s(self._checked_s) <= self._checked_s:
+            self._announce_links(self._checked_s, Interests())
 
     def link_down(self, link: L) -> None:
         """A link is gone; it does no harm if it was none."""
         if link not in self._knowledge:
             return
         self._knowledge.discard(link)
+        self._coming.pop(link, None)
+        self._views.discard(link)
         far = self._far_of(link)
-        if far is not None:
-            del self._links[far]
-            if self._unannounced.pop(far, None) is None:
-                self._withdrawn[far] = self._knowledge.own.neighbours.pop(far)
-                self._knowledge.relink()
         self.upstreams.leave(link)
-        self._known.pop(link, None)
         self._overtaken.pop(link, None)
-        self._link_changes = True
-        self._relink(self.hub)
-        # Others are told in front of the messages that are routed in this turn, unless there was much to tell lately.
-        if self._link_pace.ready_s(self._checked_s) <= self._checked_s and not self._outbid:
-            self._announce_links(self._checked_s, Interests())
-            self._tell()
+        if far is not None:  # otherwise another link has taken its place, or its far side has said nothing
+            del self._links[far], self._costs[far]
+        self._relink_here()
+        if far is not None:
+            self._announce_gone(far)
         self._on_check()
 
-    def set_cost(self, link: L, cost: int) -> None:
-        """Let a link that is up cost something else: messages take other ways, or this one."""
-        far = self._far_of(link)
-        if far is None or self._knowledge.own.neighbours.get(far) == cost:
-            return
-        if far in self._unannounced:
-            self._unannounced[far] = cost
-            return
-        self._knowledge.own.neighbours[far] = cost
-        self._link_changes = True
+    def _announce_gone(self, far: bytes) -> None:
+        """Tell others, in front of the messages that are routed in this turn, unless there was much to tell lately."""
+        now_s, own = self._checked_s, self._knowledge.own
+        if far in own.neighbours and not self._outbid and self._link_pace.ready_s(now_s) <= now_s:
+            self._announce_ends(now_s)
+            self._tell()
+
+    def _announce_ends(self, now_s: float) -> None:
+        """Tell others which links are gone; of those that have come they hear when it is time for that."""
+        self._link_pace.use(now_s)
+        self._gone_s = math.inf
+        own = self._knowledge.own
+        own.neighbours = {hub: cost for hub, cost in own.neighbours.items() if hub in self._links}
+        self._knowledge.announce(Interests(), neighbours=True)
         self._relink(self.hub)
-        self._on_check()
+
+    def set_cost(self, link: L, cost: int) -> None:
+        """Let a link that is up cost something else: messages take other ways, or this one, once that is announced."""
+        if link in self._coming:
+            far, _ = self._coming[link]
+            self._coming[link] = far, cost
+            return
+        hub = self._far_of(link)
+        if hub is not None and self._costs[hub] != cost:
+            self._costs[hub] = cost
+            self._link_changes = True
+            self._on_check()
+
+    def _relink_here(self) -> None:
+        """Links of this hub have come or gone: it begins an epoch, and will tell others."""
+        self._begin_epoch()
+        self._has_new_links = self._link_changes = True
+        self.upstreams.turnover += 1
+        self._tell_of_trees()
 
     # What is wanted here.
 
@@ -285,6 +314,8 @@ class Mesh(Generic[L]):
         """
         if link not in self._knowledge:
             return
+        if link in self._coming:
+            self._open(link, told.known if isinstance(told, Digest) else ())
         match told:
             case Digest():
                 self._find_the_lost()
@@ -293,6 +324,8 @@ class Mesh(Generic[L]):
                 self._knowledge.hear_wanted(link, told)
             case Announcement():
                 self._hear(link, told)
+                neighbours = None if told.neighbours is None else dict(told.neighbours)
+                self._views.hear(link, told.hub, told.seq, neighbours)
         self._tell()
         self._on_check()
 
@@ -306,32 +339,27 @@ class Mesh(Generic[L]):
                     self._outbid = max(self._outbid, announcement.seq)
             return
         heard = self._knowledge.hear(link, announcement)
+        if heard is not None and heard.neighbours:
+            self._relink(heard.hub)
         if heard is None:
             return
-        if heard.neighbours:
-            self._relink(heard.hub)
         if heard.interest.added or heard.interest.removed:
             self._on_interest(heard.hub, heard.interest, link)
 
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, in this order, and before any message that is routed later."""
-        if not self._link_changes:
-            self._told_generation = self._graph.changes
         return self._knowledge.take(link)
 
     def asks(self, link: L) -> int:
-        """Return the generation of the graph that is known at a far side once it has taken what `take` has returned.
+        """Return which generation of links is known at a far side once it has taken what `take` has returned.
 
         It is to be confirmed to `confirm`; 0 for nothing that is to be confirmed.
         """
-        told = self._told_generation
-        return told if self._known.get(link, told) < told else 0
+        return 0 if self._views.has_confirmed(link) else self._views.generation
 
     def confirm(self, link: L, generation: int) -> None:
         """The far side of a link has taken all that it was told when `asks` said this."""
-        known = self._known.get(link)
-        if known is not None and known < generation <= self._told_generation:
-            self._known[link] = generation
+        if self._views.confirm(link, generation):
             self.upstreams.turnover += 1
 
     # Time.
@@ -342,18 +370,17 @@ class Mesh(Generic[L]):
         Infinite for never.
         """
         self._checked_s = now_s
-        if self._has_new_links:
-            self._has_new_links = False
-            self._settle(now_s)
+        self._settle(now_s)
         while self._settle_s and self._settle_s[0] <= now_s:
             del self._settle_s[0]
             self._begin_epoch()
             self._ask_for_the_unknown()
             if not self._settle_s:
-                self._settle_ways()
+                self._views.settle()
                 if self._is_linked_elsewhere:
                     self._link_changes = True  # which it says once more, under another number
         self._announce_what_is_due(now_s)
+        self._settle(now_s)
         if self._look_s <= now_s:
             self._look()
         if self._forget_s <= now_s:
@@ -361,7 +388,7 @@ class Mesh(Generic[L]):
         self._tell_stranded(now_s)
         answer_s = self._knowledge.answer(now_s)
         self._tell()
-        due_s = [answer_s, self._forget_s, self._look_s, *self._settle_s[:1]]
+        due_s = [answer_s, self._forget_s, self._look_s, self._gone_s, *self._settle_s[:1]]
         if self._stranded:
             due_s.append(self._stranded_pace.ready_s(now_s))
         if self._changes:
@@ -371,6 +398,7 @@ class Mesh(Generic[L]):
         return min(due_s)
 
     def _announce_what_is_due(self, now_s: float) -> None:
+        self._announce_what_is_gone(now_s)
         links_due = (self._link_changes or bool(self._outbid)) and self._link_pace.ready_s(now_s) <= now_s
         wants_due = bool(self._changes) and self._interest_pace.ready_s(now_s) <= now_s
         if not (links_due or wants_due):
@@ -378,26 +406,33 @@ class Mesh(Generic[L]):
         change = self._take_changes() if wants_due else Interests()
         if wants_due:
             self._interest_pace.use(now_s)
-            links_due = links_due or self._link_changes  # they have the number of this announcement, too
         if links_due:
             self._announce_links(now_s, change)
         else:
             self._knowledge.announce(change, neighbours=False)
 
+    def _announce_what_is_gone(self, now_s: float) -> None:
+        if self._links.keys() >= self._knowledge.own.neighbours.keys():
+            self._gone_s = math.inf
+        elif self._gone_s == math.inf:
+            self._gone_s = now_s + GONE_S
+        elif self._gone_s <= now_s:
+            self._announce_ends(now_s)
+
     def _announce_links(self, now_s: float, change: Interests) -> None:
         self._link_pace.use(now_s)
         self._link_changes = False
-        self._withdrawn.clear()
-        if self._unannounced:
-            self._knowledge.own.neighbours.update(self._unannounced)
-            self._unannounced.clear()
-            self._knowledge.relink()
-            self._relink(self.hub)
+        self._gone_s = math.inf
+        own = self._knowledge.own
+        is_changed = own.neighbours != self._costs
+        own.neighbours = dict(self._costs)
         if self._outbid:
             self._knowledge.outbid(self._outbid)
             self._outbid = 0
         else:
             self._knowledge.announce(change, neighbours=True)
+        if is_changed:
+            self._relink(self.hub)
 
     def _take_changes(self) -> Interests:
         wants, changes = self._knowledge.own.wants, self._changes
@@ -425,7 +460,7 @@ class Mesh(Generic[L]):
         self.origin = Origin(self.hub, min(self.origin.epoch + 1, EPOCH_LIMIT))
 
     def _far_of(self, link: L) -> bytes | None:
-        """Return the hub at the other end of a link; none if the link is gone, or another has taken its place."""
+        """Return the hub at the other end of a link; none if it is not open, is gone, or another has its place."""
         far = self.upstreams.far_of(link)
         return far if far is not None and self._links.get(far) is link else None
 
@@ -436,12 +471,14 @@ class Mesh(Generic[L]):
         """
         self._begin_epoch()
         self._has_new_links = True
-        if not self._graph.update(hub, self._knowledge.records):
-            return
-        self.upstreams.turnover += 1
-        for one in self._known:
-            self._on_due(one)
-        self._tell_of_trees()
+        record = self._knowledge.records[hub]
+        if self._views.change(hub, record.seq, record.neighbours):
+            self._far_hops.clear()
+            self.upstreams.turnover += 1
+            for one in self._links.values():
+                self._on_due(one)
+        if self._graph.update(hub, self._knowledge.records):
+            self._tell_of_trees()
 
     def _tell_of_trees(self) -> None:
         """Answers of `onward` may be others now; who has asked for none since the last time need not know."""
@@ -450,7 +487,10 @@ class Mesh(Generic[L]):
             self._on_trees()
 
     def _settle(self, now_s: float) -> None:
-        """The graph may be another one since now."""
+        """The graph may be another one since now, if hubs have told of their links."""
+        if not self._has_new_links:
+            return
+        self._has_new_links = False
         self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
         self._changed_s = now_s
         self._look_s = min(self._look_s, now_s + EVERY_S)
@@ -475,13 +515,6 @@ class Mesh(Generic[L]):
         """
         own, links = self.hub, self._links
         return any(own in record.neighbours and hub not in links for hub, record in self._knowledge.records.items())
-
-    def _settle_ways(self) -> None:
-        """Everybody has heard of the last change: what comes now is not for hubs that nothing leads to from here."""
-        self._known = dict.fromkeys(self._known, self._graph.changes)
-        self.upstreams.turnover += 1
-        if self._graph.settle():
-            self._tell_of_trees()
 
     def _look(self) -> None:
         """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""
@@ -511,6 +544,7 @@ class Mesh(Generic[L]):
                 self.upstreams.forget(record.hub)
                 change = self._knowledge.forget(record.hub)
                 self._graph.update(record.hub, self._knowledge.records)
+                self._views.forget(record.hub)
                 if change.removed:
                     self._on_interest(record.hub, change, None)
         self._tell_change(known)
@@ -551,20 +585,37 @@ class Mesh(Generic[L]):
 
     def way(self, link: L, origin: bytes) -> Way:
         """Return what decides where messages of `origin` go on that a link brings; while it is the same, so is that."""
-        known = self._known.get(link, 0)
-        return origin if known == self._graph.changes else (origin, known)
+        number = self._views.number(link)
+        return (origin, number) if number else origin
 
     def left_behind(self, way: Way, wanting: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Return those of the hubs that want a message to which it went on from here until a moment ago.
+        """Return those of the hubs that want a message for which it was sent here, and to which it does not go on.
 
-        It goes there no more, and who has sent it here may not have known that. To be asked behind `onward`.
+        Whoever has sent it did not know that, or the link that leads there is gone and nobody was told yet.
         """
-        return () if isinstance(way, bytes) else self._graph.left_behind(way[0], wanting, way[1])
+        if isinstance(way, bytes):
+            if self._links.keys() >= self._knowledge.own.neighbours.keys():
+                return ()
+            now = self._graph.beneath(way)
+            return tuple(hub for hub in wanting if hub in now and now[hub] not in self._links)
+        origin, number = way
+        now, before = self._graph.beneath(origin), self._far_beneath(number, origin)
+        return tuple(hub for hub in wanting if before.get(hub) == self.hub and now.get(hub) not in self._links)
+
+    def _far_beneath(self, number: int, origin: bytes) -> Mapping[bytes, bytes]:
+        """Return hub beneath a neighbour of this one, as that one knows the mesh → the hub by which it sends there."""
+        view = self._views.view(number)
+        if view is None:
+            return {}
+        hops = self._far_hops.get(number)
+        if hops is None:
+            hops = self._far_hops[number] = self._graph.hops_of(view, self._knowledge.records)
+        return hops.beneath(origin)
 
     def unreached(self, wanting: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Return those hubs that cannot be reached."""
-        reached = self._graph.reached
-        return tuple(hub for hub in wanting if hub not in reached)
+        """Return those hubs to which nothing leads that enters here."""
+        now = self._graph.beneath(self.hub)
+        return tuple(hub for hub in wanting if now.get(hub) not in self._links)
 
     def strand(self, hub: bytes, messages: int) -> None:
         """Count messages that have come, and do not go on to a hub that wants them (`left_behind`)."""

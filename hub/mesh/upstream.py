@@ -1,8 +1,9 @@
 """`Upstreams`: from which link the messages of each hub are taken.
 
 A message belongs to the *epoch* of its origin in which it entered the mesh there. Of each epoch, a hub takes messages
-from one link only, the one that brought the first of them; and once it has taken a newer epoch, nothing of an older
-one.
+from one neighbour only, the one that brought the first of them; and once it has taken a newer epoch, nothing of an
+older one. From the neighbour it takes them by one link, and by another one only when that is gone: whatever a hub
+writes it writes to one of them, in its order.
 
 That alone makes it sure that no message arrives twice or goes around, and that those of one origin arrive in their
 order, whatever hubs believe of the graph: each hub has one upstream in an epoch, which never changes; a ring of such
@@ -33,7 +34,7 @@ class _Upstream(Generic[L]):
         self.epoch = epoch
         # The hub at the other end of the link; it stays when that link is gone.
         self.far = far
-        # None once that link is gone: then nothing more of this epoch is taken.
+        # None once that link is gone: then of this epoch is taken what another link to the same hub brings.
         self.link: L | None = link
         # Epoch and link from which messages were taken before; None where there are none, or that link is gone.
         self.before: tuple[int, L] | None = None
@@ -81,7 +82,12 @@ class Upstreams(Generic[L]):
             upstream.epoch, upstream.link = epoch, link
             self.turnover += 1
             return True
-        return epoch == upstream.epoch and upstream.link is link
+        if epoch != upstream.epoch:
+            return False
+        if upstream.link is None and upstream.far == self._far.get(link):
+            upstream.link = link
+            self.turnover += 1
+        return upstream.link is link
 
     def _note_way(self, upstream: _Upstream[L], link: L) -> None:
         far = self._far.get(link, b"")
@@ -98,7 +104,7 @@ class Upstreams(Generic[L]):
         return upstream is not None and upstream.before == (epoch, link)
 
     def leave(self, link: L) -> None:
-        """A link is gone. Nothing more of the epochs in which it was upstream is taken from others."""
+        """A link is gone. Nothing more of the epochs in which it was upstream is taken from other hubs."""
         self.turnover += 1
         self._far.pop(link, None)
         self._moves.pop(link, None)

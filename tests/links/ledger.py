@@ -192,6 +192,19 @@ class Ledger:
                 found.append((message, wanting, fate))
         return found
 
+    def miscounted(self) -> list[tuple[Published, int, int]]:
+        """The messages that a hub has counted as stranded there on their way to a hub, and nobody had sent it so."""
+        return [
+            (message, wanting, at)
+            for at, book in enumerate(self._books)
+            for message, wanting in book.stranded
+            if not any(
+                copy.to == at and wanting in copy.wanting
+                for other in self._books
+                for copy in other.copies.get(message, ())
+            )
+        ]
+
 
 class _Book:
     """What has happened at one hub."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from hub.mesh import graph, mesh
+from hub.mesh import hops, mesh
 from hub.mesh.announcement import Announcement
 from hub.mesh.knowledge import Knowledge
 from hub.mesh.mesh import Mesh
@@ -65,7 +65,7 @@ def _breaks_ties_by_who_was_known_first(patch: pytest.MonkeyPatch) -> None:
                     ahead.append(other)
         return parent
 
-    patch.setattr(graph, "parents", parents)
+    patch.setattr(hops, "parents", parents)
 
 
 def _begins_no_epochs_when_all_have_heard(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import NotRecognisedError, RejectedError
 from hub.handler import Handler
-from hub.mesh.announcement import Announcement
+from hub.mesh.announcement import Announcement, Digest
 from hub.mesh.spares import SparesStatistics
 from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
@@ -315,6 +315,7 @@ async def test_the_mesh(node: Node) -> None:
     for number, link in enumerate(links):
         node.core.attach(link)
         node.core.link(link, bytes([number + 1]) * 16, lambda: None)
+        mesh.hear(link, Digest(()))
     mesh.hear(links[0], Announcement(far, 0, 1, "south", (), ("/a", "/b")))
     mesh.hear(links[0], Announcement(node.id, 0, 1000, "twin", ()))
     too_many = tuple((number.to_bytes(16, "big"), 1) for number in range(node.settings.mesh.links + 1))

@@ -35,6 +35,23 @@ def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
     assert not upstreams.is_lost("one", A, 1)
 
 
+def test_another_link_to_the_same_hub_goes_on_where_the_first_one_ended() -> None:
+    """That hub sends nothing twice, and all in its order; not while the first link is there, and no other hub may."""
+    upstreams = Upstreams[str]()
+    for link, far in (("one", b"far"), ("again", b"far"), ("other", b"else")):
+        upstreams.come(link, far)
+    assert upstreams.accepts("one", A, 1)
+    assert not upstreams.accepts("again", A, 1)
+    upstreams.leave("one")
+    assert not upstreams.accepts("other", A, 1)
+    turnover = upstreams.turnover
+    assert upstreams.accepts("again", A, 1)
+    assert upstreams.turnover > turnover
+    assert upstreams.accepts("again", A, 1)
+    assert not upstreams.accepts("other", A, 1)
+    assert upstreams.moves("again") == 0
+
+
 def test_origins_are_apart() -> None:
     """Each has an upstream of its own, until it is forgotten."""
     upstreams: Upstreams[str] = Upstreams()
