@@ -55,7 +55,9 @@ __all__ = [
     "Columns",
     "Layout",
     "Records",
+    "Sections",
     "columns_of",
+    "join_sections",
     "read_layout",
     "write_block",
 ]
@@ -229,24 +231,51 @@ def _check_ends(name: str, ends: Sequence[int], length: int) -> None:
         raise ValueError(f"the ends of {name} do not ascend from 0 to {length}")
 
 
+class Sections(NamedTuple):
+    """The sections of a block that is to be made, as bytes or arrays, in their order."""
+
+    times: bytes | memoryview
+    offsets: bytes | memoryview
+    """Empty: the block is dense."""
+
+    topic_nos: bytes | memoryview
+    value_ends: bytes | memoryview
+    topic_ends: bytes | memoryview
+    encodings: bytes | memoryview
+    """Empty: all are msgpack."""
+
+    text: bytes | memoryview
+    values: bytes | memoryview
+
+
 def write_block(records: Records) -> bytes:
     """Return a block: dense if offsets have no gaps, without a column of encodings if all are msgpack."""
     count, first = len(records.values), records.offsets[0]
     sparse = records.offsets[-1] - first != count - 1
-    text, values = b"".join(records.topics), b"".join(records.values)
-    sections = (
+    sections = Sections(
         array("q", records.times).tobytes(),
         array("q", records.offsets).tobytes() if sparse else b"",
         array("i", records.topic_nos).tobytes(),
         array("i", accumulate(map(len, records.values), initial=0)).tobytes(),
         array("i", accumulate(map(len, records.topics), initial=0)).tobytes(),
         bytes(records.encodings) if any(records.encodings) else b"",
-        text,
-        values,
+        b"".join(records.topics),
+        b"".join(records.values),
     )
-    flags = SPARSE * sparse | ENCODINGS * any(records.encodings)
-    header = BLOCK_HEADER.pack(MAGIC, 0, count, len(records.topics), len(text), flags, len(values), first)
-    body = b"".join(
-        [header[CHECKED_FROM:], *(part for section in sections for part in (section, bytes(-len(section) % 8)))]
-    )
+    return join_sections(first, count, len(records.topics), sections)
+
+
+def join_sections(first: int, count: int, topics: int, sections: Sections) -> bytes:
+    """Return a block of sections that are there already; nothing is checked.
+
+    Args:
+        first: Offset of the first record.
+        count: How many records.
+        topics: How many entries the dictionary has.
+        sections: What it consists of.
+    """
+    views = [memoryview(section).cast("B") for section in sections]
+    flags = SPARSE * bool(views[1]) | ENCODINGS * bool(views[5])
+    header = BLOCK_HEADER.pack(MAGIC, 0, count, topics, len(views[6]), flags, len(views[7]), first)
+    body = b"".join([header[CHECKED_FROM:], *(part for view in views for part in (view, bytes(-len(view) % 8)))])
     return MAGIC + crc32(body).to_bytes(4, "little") + body

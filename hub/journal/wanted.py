@@ -60,7 +60,18 @@ class Wanted:
 
         What is granted is not asked: a listing has beginnings of topics, and says nothing of what may be read.
         """
-        return self.is_all or any(self._begins(text) or self._continues(text) for text in listed_texts(listed))
+        return self.is_all or self.may_hold_any(listed_texts(listed))
+
+    def may_hold_any(self, texts: Iterable[str]) -> bool:
+        """Return whether something that begins with one of these texts may be wanted."""
+        return any(self._begins(text) or self._continues(text) for text in texts)
+
+    def may_hold_between(self, least: str, most: str) -> bool:
+        """Return whether a topic may be wanted that sorts neither before `least` nor behind `most`."""
+        if self._begins(least):
+            return True
+        place = bisect_left(self._prefixes, least)
+        return place < len(self._prefixes) and self._prefixes[place] <= most
 
     def _continues(self, text: str) -> bool:
         """Return whether one of the prefixes begins with `text`: then what begins with `text` may be wanted."""

@@ -69,3 +69,27 @@ def test_what_is_not_granted_is_not_wanted() -> None:
     assert wanted.may_hold(b"/a")
     assert not Wanted(["/x"], lambda _: True).may_hold(b"/a")
     assert not Wanted(["/x"], lambda _: True).holds("/a/b")
+
+
+@given(st.lists(st.text("/ab", max_size=4), min_size=1), st.lists(st.text("/ab", max_size=5), min_size=1))
+def test_a_range_of_topics_is_passed_over_only_if_none_in_it_is_wanted(prefixes: list[str], topics: list[str]) -> None:
+    """What lies between the first and the last of some topics may hold each of them."""
+    wanted = Wanted(prefixes)
+    if any(wanted.holds(topic) for topic in topics):
+        assert wanted.may_hold_between(min(topics), max(topics))
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "least", "most", "may_hold"),
+    [
+        (["/b"], "/a", "/c", True),
+        (["/b"], "/b/x", "/b/y", True),
+        (["/b"], "/c", "/d", False),
+        (["/b/z"], "/b/x", "/b/y", False),
+        (["/a", "/e"], "/b", "/d", False),
+        ([""], "/b", "/d", True),
+    ],
+)
+def test_ranges_of_topics(prefixes: list[str], least: str, most: str, *, may_hold: bool) -> None:
+    """What lies outside of all prefixes is passed over."""
+    assert Wanted(prefixes).may_hold_between(least, most) == may_hold
