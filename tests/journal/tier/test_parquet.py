@@ -1,0 +1,174 @@
+"""Files of a tier: what is written is read, in part or as a whole; whatever is damaged is an error."""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hub.errors import JournalCorruptError
+from hub.journal.block import Block, pack
+from hub.journal.manifest import Entry, Hole
+from hub.journal.wanted import Wanted
+from peers.journal.tier import parquet, table
+from peers.journal.tier.parquet import FileMaker, Opened
+from peers.journal.tier.table import blocks_of
+from tests.journal.files import AT_US, frames, records
+from tests.journal.tier.made import JOURNAL, blocks
+
+EVERYTHING = Wanted([""])
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stripes of 64 records, groups of 8."""
+    monkeypatch.setattr(parquet, "STRIPE_RECORDS", 64)
+    monkeypatch.setattr(table, "GROUP_RECORDS", 8)
+
+
+def made(count: int = 150, first: int = 0, **wanted: Any) -> tuple[memoryview, Entry]:
+    """A file."""
+    maker = FileMaker(JOURNAL, first)
+    for block in blocks(count, first, **wanted):
+        maker.add(block)
+    return maker.finish()
+
+
+def opened(data: bytes | memoryview, entry: Entry, journal: bytes = JOURNAL) -> Opened:
+    """Open one."""
+    return Opened(pa.BufferReader(data), entry, journal)
+
+
+def test_what_is_known_of_a_file() -> None:
+    """Offsets, times, topics with their counts, lengths and checksums."""
+    data, entry = made(100, 50)
+    assert (entry.first, entry.next, entry.records) == (50, 150, 100)
+    assert (entry.earliest_us, entry.latest_us) == (AT_US + 50_000_000, AT_US + 149_000_000)
+    assert entry.topics == (("/t/0", 33), ("/t/1", 33), ("/t/2", 34))
+    assert entry.are_topics_whole
+    assert entry.size_bytes == len(data)
+    assert entry.sha256 == sha256(data).hexdigest()
+    assert entry.raw_bytes == sum(len(block.values) for block in blocks(100, 50))
+
+
+def test_stripes_and_groups_come_back() -> None:
+    """All groups of all stripes are all records."""
+    data, entry = made()
+    file = opened(data, entry)
+    file.check()
+    assert [(stripe.first, stripe.next) for stripe in file.stripes] == [(0, 64), (64, 128), (128, 150)]
+    found = [
+        record
+        for number in range(3)
+        for record in records(blocks_of(file.table(number, file.groups(number, EVERYTHING))))
+    ]
+    assert found == [record for block in blocks(150) for record in block.records()]
+
+
+def test_only_groups_that_may_hold_a_topic_are_read() -> None:
+    """Statistics of the groups say so."""
+    data, entry = made(60, topics=4)
+    file = opened(data, entry)
+    groups = file.groups(0, Wanted(["/t/2"]))
+    assert len(groups) == 1
+    assert {record.topic for record in records(blocks_of(file.table(0, groups)))} == {"/t/2"}
+    assert file.groups(0, Wanted(["/t/9"])) == ()
+    assert len(file.groups(0, Wanted(["/t/"]))) == 4
+
+
+def test_topics_too_long_for_statistics() -> None:
+    """A group that does not say its topics may hold any."""
+    (block,) = [Block.parse(one) for one in pack([(AT_US, frames("/long/" + "x" * 5_000, 1))], 0)]
+    maker = FileMaker(JOURNAL, 0)
+    maker.add(block)
+    data, entry = maker.finish()
+    assert opened(data, entry).groups(0, Wanted(["/none"])) == (0,)
+
+
+def test_any_tool_reads_it() -> None:
+    """It is plain Parquet, with time in UTC."""
+    data, _ = made(20)
+    columns, wanted = ["offset", "topic", "timestamp"], [("topic", "=", "/t/1")]
+    found = pq.read_table(pa.BufferReader(data), columns=columns, filters=wanted)
+    assert sorted(found["offset"].to_pylist()) == [1, 4, 7, 10, 13, 16, 19]
+    assert str(found.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+
+
+def test_holes() -> None:
+    """What cannot be read is left out, and said; it ends a stripe."""
+    maker = FileMaker(JOURNAL, 10)
+    maker.pass_over(12, "lost")
+    for block in blocks(5, 12):
+        maker.add(block)
+    maker.pass_over(20, "lost again")
+    data, entry = maker.finish()
+    assert (entry.first, entry.next, entry.records) == (10, 20, 5)
+    assert entry.holes == (Hole(10, 12, "lost"), Hole(17, 20, "lost again"))
+    file = opened(data, entry)
+    file.check()
+    assert [(stripe.first, stripe.next) for stripe in file.stripes] == [(12, 17)]
+
+
+def test_a_file_of_holes_alone() -> None:
+    """It has no record and no stripe."""
+    maker = FileMaker(JOURNAL, 0)
+    maker.pass_over(5, "lost")
+    data, entry = maker.finish()
+    file = opened(data, entry)
+    file.check()
+    assert (entry.records, entry.topics, file.stripes) == (0, (), ())
+
+
+def test_a_block_that_does_not_follow() -> None:
+    """It is refused."""
+    maker = FileMaker(JOURNAL, 0)
+    with pytest.raises(ValueError, match="should follow"):
+        maker.add(blocks(5, 3)[0])
+
+
+def test_a_file_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has so many bytes of values."""
+    monkeypatch.setattr(parquet, "FILE_BYTES", 500)
+    maker = FileMaker(JOURNAL, 0)
+    assert not maker.is_full
+    maker.add(blocks(32, padding=50)[0])
+    assert maker.is_full
+
+
+def test_flipped_bits_are_noticed() -> None:
+    """Wherever they are, what is read is what was written, or an error."""
+    data, entry = made(100)
+    expected = [record for block in blocks(100) for record in block.records()]
+    noticed = 0
+    chance = random.Random(5)  # noqa: S311
+    for place in chance.sample(range(len(data)), 400):
+        hurt = bytearray(data)
+        hurt[place] ^= 1 << chance.randrange(8)
+        try:
+            file = opened(bytes(hurt), entry)
+            file.check()
+            tables = [file.table(at, file.groups(at, EVERYTHING)) for at in range(len(file.stripes))]
+        except (JournalCorruptError, OSError) as error:
+            assert isinstance(error, JournalCorruptError), error  # noqa: PT017
+            noticed += 1
+            continue
+        assert [record for each in tables for record in records(blocks_of(each))] == expected
+    assert noticed > 300
+
+
+def test_a_file_of_another_length() -> None:
+    """It is not opened."""
+    data, entry = made(20)
+    with pytest.raises(JournalCorruptError, match="bytes, and should have"):
+        opened(bytes(data)[:-1], entry)
+
+
+def test_a_file_of_another_journal() -> None:
+    """It is not opened."""
+    data, entry = made(20)
+    with pytest.raises(JournalCorruptError, match="is of the journal"):
+        opened(data, entry, bytes(16))
