@@ -1,9 +1,17 @@
-"""What the tests of the tier share: numbered records as blocks."""
+"""What the tests of the tier share: numbered records as blocks, journals, and what stands in a tier."""
 
 from __future__ import annotations
 
-from hub.journal.block import Block, pack
-from tests.journal.files import AT_US, numbered
+from pathlib import Path
+
+from hub.journal.block import Block, Record, pack
+from hub.journal.wanted import Wanted
+from peers.journal.tier.parquet import Opened
+from peers.journal.tier.place import Place
+from peers.journal.tier.shelf import Shelf, data_name
+from peers.journal.tier.table import blocks_of
+from peers.journal.view import View
+from tests.journal.files import AT_US, fill, numbered, opened, records
 
 JOURNAL = bytes(range(16))
 
@@ -16,3 +24,37 @@ def blocks(count: int, first: int = 0, *, topics: int = 3, padding: int = 0, eac
         parts = [(AT_US + number * 1_000_000, numbered([number], topics=topics, padding=padding)) for number in numbers]
         made += [Block.parse(one) for one in pack(parts, begin)]
     return made
+
+
+def journal(path: Path, *counts: int, padding: int = 0) -> Path:
+    """A journal with a sealed segment for each of these numbers of records, and 5 records that are not sealed."""
+    store = opened(path, segment_bytes=1)
+    fill(store, *counts, padding=padding)
+    store.close()
+    store = opened(path)
+    fill(store, 5, padding=padding)
+    store.close()
+    return path
+
+
+def copied(place: Place, journal_id: bytes) -> list[Record]:
+    """All records of a tier, read as other tools would: file by file as the manifest names them."""
+    shelf = Shelf(place, journal_id)
+    shelf.refresh()
+    found: list[Record] = []
+    for entry in shelf.manifest.entries:
+        with place.open(data_name(journal_id, entry)) as file:
+            read = Opened(file, entry, journal_id)
+            read.check()
+            for number in range(len(read.stripes)):
+                found += records(blocks_of(read.table(number, read.groups(number, Wanted([""])))))
+    return found
+
+
+def id_of(path: Path) -> bytes:
+    """The id of a journal."""
+    view = View(str(path))
+    try:
+        return view.id
+    finally:
+        view.close()

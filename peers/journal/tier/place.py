@@ -1,0 +1,292 @@
+"""`Place`: where a tier stands: a folder, or a bucket of S3 or of what speaks as S3 does.
+
+| `journal.tier` | |
+|---|---|
+| `/mnt/shared/hub` | a folder, which must be there: made where none is mounted, it would fill another |
+| `s3://bucket/prefix` | keys are where AWS's own tools have them: `AWS_ACCESS_KEY_ID`, `~/.aws`, a role |
+| `…?region=eu-central-1` | of a bucket |
+| `…?endpoint=http://host:9000` | of another server than AWS |
+
+Invariant: what `write` has written stands there whole, and survives a loss of power; before that, nothing stands under
+its name. All calls wait, and belong into a process or thread of their own. What the far side says becomes a
+`JournalUnavailableError` in one line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from hub.errors import JournalUnavailableError, UsageError
+
+__all__ = ["MAKING", "AbsentError", "Place", "TierUnavailableError", "check_address", "check_installed", "place_at"]
+
+_S3 = "s3"
+
+_OPTIONS = frozenset({"region", "endpoint"})
+
+_CONNECT_S = 5.0
+"""How long a server may take to take a connection, seconds."""
+
+_REQUEST_S = 30.0
+"""How long it may be silent, seconds."""
+
+_ATTEMPTS = 3
+"""How often a request is made that fails as if it could succeed; who asked is told then, and tries later."""
+
+MAKING = ".new"
+"""Behind the name of a file that is being made."""
+
+_FILE_MODE = 0o600
+
+_FOLDER_MODE = 0o700
+
+
+class TierUnavailableError(JournalUnavailableError):
+    """The tier cannot be read or written now."""
+
+
+class AbsentError(TierUnavailableError):
+    """A file is not there."""
+
+
+class Place(Protocol):
+    """Where a tier stands. Names are relative to it, with slashes. All of it raises `TierUnavailableError`."""
+
+    address: str
+    """As the settings name it."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return the files in a folder and their lengths, bytes; none where there is no such folder."""
+
+    def folders(self) -> list[str]:
+        """Return the folders at the top."""
+
+    def read(self, name: str) -> bytes:
+        """Return all of a file."""
+
+    def open(self, name: str) -> Any:
+        """Return a file as pyarrow reads it, to be closed; what it raises later is an `OSError`."""
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Put a file there, in place of another one of its name."""
+
+    def delete(self, name: str) -> None:
+        """Delete a file; do nothing where there is none."""
+
+
+def check_address(address: str) -> None:
+    """See to it that an address can be one; nothing is connected.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    parts = urlsplit(address)
+    if not parts.scheme:
+        return
+    if parts.scheme != _S3 or not parts.netloc:
+        raise UsageError(f"{address}: a tier is a folder or s3://bucket/prefix")
+    if "@" in parts.netloc:
+        raise UsageError("journal.tier: keys do not belong into an address; set AWS_ACCESS_KEY_ID and the like")
+    unknown = set(dict(parse_qsl(parts.query))) - _OPTIONS
+    if unknown:
+        raise UsageError(f"{address}: {min(unknown)} is not known; there are {', '.join(sorted(_OPTIONS))}")
+    endpoint = urlsplit(dict(parse_qsl(parts.query)).get("endpoint", "https://host"))
+    if endpoint.scheme not in {"http", "https"} or not endpoint.netloc:
+        raise UsageError(f"{address}: an endpoint is http://host:port or https://host:port")
+
+
+def check_installed() -> None:
+    """See to it that what a tier needs is installed.
+
+    Raises:
+        UsageError: It is not.
+    """
+    try:
+        import pyarrow.parquet  # noqa: F401, PLC0415 -- an extra
+    except ImportError as error:
+        raise UsageError("a tier needs pyarrow, which is not installed: pip install 'topichub[tier]'") from error
+
+
+def place_at(address: str) -> Place:
+    """Return the place that an address names; nothing is looked for there.
+
+    Raises:
+        UsageError: It cannot be one.
+    """
+    check_address(address)
+    parts = urlsplit(address)
+    return _Bucket(address, parts) if parts.scheme else _Folder(address)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Turn what the operating system, or pyarrow, raises into an error of one line.
+
+    Raises:
+        AbsentError: There is no such file.
+        TierUnavailableError: It cannot be read or written now.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise AbsentError(f"{name}: there is no such file") from error
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise TierUnavailableError(f"{name}: {' '.join(cause.split())[:_CAUSE_CHARACTERS]}") from error
+
+
+_CAUSE_CHARACTERS = 300
+"""As much of what a far side says as people read."""
+
+
+class _Folder:
+    """A folder."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._root = str(Path(address).resolve())
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        with _told(self._path(folder)):
+            self._check()
+            try:
+                found = os.scandir(self._path(folder))
+            except FileNotFoundError:
+                return {}
+            with found:
+                return {each.name: each.stat().st_size for each in found if each.is_file()}
+
+    def folders(self) -> list[str]:
+        with _told(self.address):
+            self._check()
+            with os.scandir(self._root) as found:
+                return sorted(each.name for each in found if each.is_dir())
+
+    def read(self, name: str) -> bytes:
+        with _told(self._path(name)):
+            return Path(self._path(name)).read_bytes()
+
+    def open(self, name: str) -> Any:
+        from pyarrow import OSFile  # noqa: PLC0415 -- an extra
+
+        with _told(self._path(name)):
+            return OSFile(self._path(name))
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        path = self._path(name)
+        with _told(path):
+            self._check()
+            folder = os.path.dirname(path)  # noqa: PTH120
+            self._make(folder)
+            descriptor = os.open(path + MAKING, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+            try:
+                with open(descriptor, "wb") as file:  # noqa: PTH123
+                    file.write(data)
+                    file.flush()
+                    os.fsync(descriptor)
+                os.rename(path + MAKING, path)  # noqa: PTH104
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(path + MAKING)  # noqa: PTH108
+                raise
+            _sync(folder)
+
+    def delete(self, name: str) -> None:
+        with _told(self._path(name)), suppress(FileNotFoundError):
+            os.unlink(self._path(name))  # noqa: PTH108
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _check(self) -> None:
+        if not os.path.isdir(self._root):  # noqa: PTH112
+            raise TierUnavailableError(f"{self.address}: there is no such folder; make it, or mount it")
+
+    def _make(self, folder: str) -> None:
+        """Make folders within the root, and wait until their names are on the disk."""
+        if not os.path.isdir(folder):  # noqa: PTH112
+            parent = os.path.dirname(folder)  # noqa: PTH120
+            self._make(parent)
+            Path(folder).mkdir(mode=_FOLDER_MODE)
+            _sync(parent)
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Bucket:
+    """A bucket: a file appears when all of it was taken."""
+
+    def __init__(self, address: str, parts: SplitResult) -> None:
+        self.address = address
+        self._root = (parts.netloc + parts.path).rstrip("/")
+        self._options = dict(parse_qsl(parts.query))
+        self._made: Any = None
+
+    @property
+    def _system(self) -> Any:
+        """The file system of pyarrow, made when it is needed first."""
+        if self._made is None:
+            from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem  # noqa: PLC0415 -- an extra
+
+            endpoint = urlsplit(self._options.get("endpoint", ""))
+            wanted = {"region": self._options.get("region"), "endpoint_override": endpoint.netloc}
+            self._made = S3FileSystem(
+                scheme=endpoint.scheme or "https",
+                connect_timeout=_CONNECT_S,
+                request_timeout=_REQUEST_S,
+                retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+                background_writes=False,
+                **{name: value for name, value in wanted.items() if value},
+            )
+        return self._made
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        return {each.base_name: each.size for each in self._listed(f"/{folder}") if each.is_file}
+
+    def folders(self) -> list[str]:
+        return sorted(each.base_name for each in self._listed("") if not each.is_file)
+
+    def _listed(self, folder: str) -> list[Any]:
+        from pyarrow.fs import FileSelector  # noqa: PLC0415 -- an extra
+
+        selector = FileSelector(self._root + folder, allow_not_found=True)
+        found: list[Any] = self._asked(folder or "/", lambda system: system.get_file_info(selector))
+        return found
+
+    def read(self, name: str) -> bytes:
+        def all_of_it(system: Any) -> bytes:
+            with system.open_input_file(f"{self._root}/{name}") as file:
+                data: bytes = file.read()
+                return data
+
+        found: bytes = self._asked(name, all_of_it)
+        return found
+
+    def open(self, name: str) -> Any:
+        return self._asked(name, lambda system: system.open_input_file(f"{self._root}/{name}"))
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        def put(system: Any) -> None:
+            with system.open_output_stream(f"{self._root}/{name}") as file:
+                file.write(data)
+
+        self._asked(name, put)
+
+    def delete(self, name: str) -> None:
+        with suppress(AbsentError):
+            self._asked(name, lambda system: system.delete_file(f"{self._root}/{name}"))
+
+    def _asked(self, name: str, act: Callable[[Any], Any]) -> Any:
+        with _told(f"{_S3}://{self._root}/{name.lstrip('/')}"):
+            return act(self._system)

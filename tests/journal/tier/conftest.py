@@ -1,0 +1,22 @@
+"""A tier in a folder and in a bucket: what is promised of one is promised of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peers.journal.tier.place import Place, place_at
+from tests.journal.tier.servers import bucket
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """An empty place."""
+    if request.param == "folder":
+        (tmp_path / "tier").mkdir()
+        yield place_at(str(tmp_path / "tier"))
+        return
+    with bucket(monkeypatch) as served:
+        yield place_at(served.address)

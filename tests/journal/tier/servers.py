@@ -1,0 +1,53 @@
+"""A server of S3 that runs in this process, with one empty bucket."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+REGION = "us-east-1"
+
+
+class Bucket:
+    """An empty bucket of a server that can be stopped."""
+
+    def __init__(self) -> None:
+        from moto.server import ThreadedMotoServer
+        from pyarrow.fs import S3FileSystem
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self.server.start()
+        host, self.port = self.server.get_host_and_port()
+        endpoint = f"{host}:{self.port}"
+        self.address = f"s3://tier/some/prefix?endpoint=http://{endpoint}&region={REGION}"
+        self._system = S3FileSystem(
+            endpoint_override=endpoint, scheme="http", region=REGION, allow_bucket_creation=True
+        )
+        self._system.create_dir("tier")
+
+    def flip(self, name: str, place: int) -> None:
+        """Turn a bit of a file."""
+        path = f"tier/some/prefix/{name}"
+        with self._system.open_input_file(path) as file:
+            data = bytearray(file.read())
+        data[place] ^= 1
+        with self._system.open_output_stream(path) as file:
+            file.write(bytes(data))
+
+
+@contextmanager
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """Serve one for as long as the block lasts."""
+    pytest.importorskip("moto", reason="part of the extra `test`")
+    pytest.importorskip("flask", reason="part of the extra `test`")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    made = Bucket()
+    try:
+        yield made
+    finally:
+        made.server.stop()

@@ -1,0 +1,334 @@
+"""Copying: each sealed record once, whatever happens in between, and nothing without being told."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.journal.manifest import Hole
+from peers.journal.tier import copier as copier_module
+from peers.journal.tier import parquet, shelf
+from peers.journal.tier.copier import Copier, Progress, TierRetention
+from peers.journal.tier.owner import TIER_FILE, read_copied
+from peers.journal.tier.place import Place, TierUnavailableError, place_at
+from peers.journal.tier.shelf import Shelf
+from tests.journal.files import AT_US, everything, fill, hurt_block, opened
+from tests.journal.tier.made import copied, id_of, journal
+
+FOR_EVER = TierRetention(0, 0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A journal of 95 sealed records, 10 to 40 in a segment, and 5 more."""
+    return journal(tmp_path / "journal", 40, 30, 25)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Place:
+    """An empty tier in a folder."""
+    (tmp_path / "tier").mkdir()
+    return place_at(str(tmp_path / "tier"))
+
+
+@contextmanager
+def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A file for each block."""
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet, "FILE_BYTES", 1)
+        yield
+
+
+def copy(path: Path, place: Place, retention: TierRetention = FOR_EVER, now_us: int = AT_US) -> Progress:
+    """Copy all that there is."""
+    copier = Copier(str(path), place, retention)
+    try:
+        while copier.step(now_us):
+            pass
+        progress = copier.progress()
+        assert progress is not None
+        return progress
+    finally:
+        copier.close()
+
+
+def test_what_is_sealed_is_copied(path: Path, place: Place) -> None:
+    """Byte for byte, and nothing of the newest segment; again, nothing is done."""
+    progress = copy(path, place)
+    assert (progress.first, progress.next, progress.missed) == (0, 95, 0)
+    assert progress.files == 1
+    assert copied(place, id_of(path)) == everything(path)[:95]
+    assert copy(path, place) == progress
+
+
+def test_it_goes_on_where_it_was(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record stands there once, in files of bounded length."""
+    copy(path, folder)
+    store = opened(path, segment_bytes=1)
+    fill(store, 20, 20)
+    store.close()
+    with small_files(monkeypatch):
+        assert copy(path, folder).files == 4
+    assert copied(folder, id_of(path)) == everything(path)
+
+
+def test_a_journal_without_sealed_segments(tmp_path: Path, folder: Place) -> None:
+    """There is nothing to copy."""
+    assert copy(journal(tmp_path / "journal"), folder) == Progress(0, 0, 0, 0, 0)
+
+
+class Killed(BaseException):
+    """The process has ended."""
+
+
+class Killing:
+    """A place whose user is killed at one of its calls: before it was done, behind it, or in its midst."""
+
+    def __init__(self, place: Place, at: int, when: str) -> None:
+        self.address = place.address
+        self._place = place
+        self._at = at
+        self._when = when
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls == self._at and self._when == "before":
+                raise Killed
+            if self.calls == self._at and self._when == "amid" and name == "write":
+                self._place.write(arguments[0] + ".new", bytes(arguments[1])[: len(arguments[1]) // 2])
+                raise Killed
+            found = getattr(self._place, name)(*arguments)
+            if self.calls == self._at:
+                raise Killed
+            return found
+
+        return call
+
+
+@pytest.mark.parametrize("when", ["before", "amid", "behind"])
+def test_killed_at_each_point(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Whoever goes on copies what is missing: each record stands there once, and no file is left over."""
+    monkeypatch.setattr(shelf, "JOINED_SHEETS", 2)
+    expected = everything(path)[:95]
+    at = done = 0
+    with small_files(monkeypatch):
+        while not done:
+            at += 1
+            mine = shutil.copytree(path, tmp_path / f"journal-{at}")
+            (tmp_path / f"tier-{at}").mkdir()
+            place = place_at(str(tmp_path / f"tier-{at}"))
+            killing = Killing(place, at, when)
+            copier = Copier(str(mine), killing, TierRetention(1, 0))  # type: ignore[arg-type]
+            try:
+                while copier.step(AT_US):
+                    pass
+                done = killing.calls
+            except Killed:
+                pass
+            copier.close()
+            copy(mine, place)
+            kept = copied(place, id_of(mine))
+            assert kept == expected[95 - len(kept) :]
+            held = Shelf(place, id_of(mine))
+            held.refresh()
+            names = {f"{entry.name}.parquet" for entry in held.manifest.entries}
+            assert set(place.sizes(f"{id_of(mine).hex()}/data")) == names
+    assert at > 20
+
+
+def test_one_process_copies(path: Path, folder: Place) -> None:
+    """A second one is refused, for as long as the first has it."""
+    first = Copier(str(path), folder, FOR_EVER)
+    with pytest.raises(JournalUnavailableError, match="another process"):
+        Copier(str(path), folder, FOR_EVER)
+    first.close()
+    copy(path, folder)
+
+
+def test_a_tier_that_is_away(path: Path, tmp_path: Path) -> None:
+    """It is an error; once it is there, copying goes on."""
+    copier = Copier(str(path), place_at(str(tmp_path / "tier")), FOR_EVER)
+    with pytest.raises(TierUnavailableError, match="no such folder"):
+        copier.step(AT_US)
+    assert copier.progress() is None
+    (tmp_path / "tier").mkdir()
+    assert copier.step(AT_US)
+    copier.close()
+
+
+class Full:
+    """A place without room."""
+
+    def __init__(self, place: Place) -> None:
+        self.address = place.address
+        self._place = place
+        self.is_full = True
+
+    def write(self, name: str, data: bytes) -> None:
+        """Fail while it is full."""
+        if self.is_full:
+            raise TierUnavailableError(f"{name}: No space left on device")
+        self._place.write(name, data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._place, name)
+
+
+def test_a_full_tier(path: Path, folder: Place) -> None:
+    """Nothing counts as copied; when there is room again, all is."""
+    full = Full(folder)
+    copier = Copier(str(path), full, FOR_EVER)  # type: ignore[arg-type]
+    for _ in range(3):
+        with pytest.raises(TierUnavailableError, match="No space"):
+            copier.step(AT_US)
+        assert read_copied(str(path)) is None
+    full.is_full = False
+    assert copier.step(AT_US)
+    copier.close()
+    assert copied(folder, id_of(path)) == everything(path)[:95]
+
+
+class Flipping(Full):
+    """A place that stores something else than it is given."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Turn a bit."""
+        hurt = bytearray(data)
+        hurt[len(hurt) // 2] ^= self.is_full
+        self._place.write(name, bytes(hurt))
+
+
+def test_what_is_stored_wrong_does_not_count(path: Path, folder: Place) -> None:
+    """Reading back shows it; then it is copied again."""
+    flipping = Flipping(folder)
+    copier = Copier(str(path), flipping, FOR_EVER)  # type: ignore[arg-type]
+    with pytest.raises(JournalCorruptError, match="reads as something else"):
+        copier.step(AT_US)
+    assert read_copied(str(path)) is None
+    flipping.is_full = False
+    assert copier.step(AT_US)
+    copier.close()
+    assert copied(folder, id_of(path)) == everything(path)[:95]
+
+
+def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
+    """What can be read is copied; the manifest says what could not."""
+    hurt_block(path, 50)
+    copy(path, folder)
+    held = Shelf(folder, id_of(path))
+    held.refresh()
+    (entry,) = held.manifest.entries
+    (hole,) = entry.holes
+    assert (hole.first, hole.next) == (40, 70)
+    assert isinstance(hole, Hole)
+    assert "damaged" in hole.cause
+    assert [record.offset for record in copied(folder, id_of(path))] == [*range(40), *range(70, 95)]
+
+
+def test_what_was_deleted_before_it_was_copied(path: Path, folder: Place) -> None:
+    """The rest is copied; how much is missing is told."""
+    copy(path, folder)
+    store = opened(path, segment_bytes=1)
+    fill(store, 20, 20, 20)
+    store.close()
+    for file in sorted(path.glob("*.seg"))[:-2]:
+        file.unlink()
+    assert copy(path, folder).missed > 0
+    offsets = [record.offset for record in copied(folder, id_of(path))]
+    assert offsets == [*range(95), *range(offsets[95], 160)]
+    assert offsets[95] > 95
+
+
+def test_an_older_copy_of_the_journal(path: Path, folder: Place, tmp_path: Path) -> None:
+    """It would record other messages under the same offsets: nothing is copied."""
+    older = shutil.copytree(path, tmp_path / "older")
+    store = opened(path, segment_bytes=1)
+    fill(store, 20, 20)
+    store.close()
+    copy(path, folder)
+    with pytest.raises(JournalCorruptError, match="an older copy of itself"):
+        copy(older, folder)
+
+
+def test_another_file_system_is_mounted(path: Path, folder: Place, tmp_path: Path) -> None:
+    """A tier that lacks what was copied is not written to; one that is named anew is filled from the beginning."""
+    copy(path, folder)
+    shutil.move(tmp_path / "tier", tmp_path / "moved")
+    (tmp_path / "tier").mkdir()
+    with pytest.raises(JournalCorruptError, match="not the tier that it was"):
+        copy(path, folder)
+    assert list((tmp_path / "tier").iterdir()) == []
+    (tmp_path / "other").mkdir()
+    assert copy(path, place_at(str(tmp_path / "other"))).next == 95
+
+
+def test_a_damaged_note(path: Path, folder: Place) -> None:
+    """Nothing is copied until people have looked."""
+    (path / TIER_FILE).write_text("x")
+    with pytest.raises(JournalCorruptError, match="delete it if"):
+        copy(path, folder)
+
+
+def test_retention_by_size(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest files go, the newest stays; the tier knows where it begins."""
+    with small_files(monkeypatch):
+        progress = copy(path, place, TierRetention(1, 0))
+    assert (progress.first, progress.next, progress.files, progress.missed) == (70, 95, 1, 0)
+    assert copied(place, id_of(path)) == everything(path)[70:95]
+
+
+def test_retention_by_age(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of what is too old."""
+    with small_files(monkeypatch):
+        assert copy(path, folder, TierRetention(0, 30_000_000), AT_US + 60_000_000).first == 40
+
+
+def test_many_sheets_become_one(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest says the same, in fewer files; retention takes some of them out again."""
+    monkeypatch.setattr(shelf, "JOINED_SHEETS", 3)
+    with small_files(monkeypatch):
+        copy(path, folder)
+    sheets = f"{id_of(path).hex()}/manifest"
+    assert list(folder.sizes(sheets)) == ["00000000000000000000-00000000000000000095.json"]
+    assert copied(folder, id_of(path)) == everything(path)[:95]
+    assert copy(path, folder, TierRetention(1, 0)).first == 70
+    assert list(folder.sizes(sheets)) == ["00000000000000000070-00000000000000000095.json"]
+
+
+def test_a_file_in_the_midst_is_never_swept_away(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a sheet was lost, what it named stays for people to look at."""
+    with small_files(monkeypatch):
+        copy(path, folder)
+    sheets = f"{id_of(path).hex()}/manifest"
+    folder.delete(f"{sheets}/{sorted(folder.sizes(sheets))[1]}")
+    copy(path, folder)
+    assert len(folder.sizes(f"{id_of(path).hex()}/data")) == 3
+
+
+def test_segments_that_are_joined_while_they_are_copied(
+    path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What seems damaged, and is not when it is looked at again, is no hole: the step is done again."""
+    calls = iter([JournalCorruptError("gone")])
+    original = copier_module.View.block
+
+    def block(self: Any, row: Any) -> Any:
+        for error in calls:
+            raise error
+        return original(self, row)
+
+    monkeypatch.setattr(copier_module.View, "block", block)
+    copier = Copier(str(path), folder, FOR_EVER)
+    with pytest.raises(JournalUnavailableError, match="has changed"):
+        copier.step(AT_US)
+    assert copier.step(AT_US)
+    copier.close()
+    assert copied(folder, id_of(path)) == everything(path)[:95]

@@ -1,0 +1,125 @@
+"""Where a tier stands: a folder and a bucket obey one law, and what goes wrong is told in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from hub.errors import UsageError
+from peers.journal.tier import place as place_module
+from peers.journal.tier.place import AbsentError, Place, TierUnavailableError, check_address, check_installed, place_at
+from tests.journal.tier.servers import bucket
+
+
+def test_files_come_and_go(place: Place) -> None:
+    """What is written is listed and read; what is written again is replaced; what is deleted is gone."""
+    assert place.sizes("a/b") == {}
+    assert place.folders() == []
+    place.write("a/b/one", b"first")
+    place.write("a/b/two", memoryview(b"xxsecondxx")[2:8])
+    place.write("a/b/one", b"again!")
+    assert place.sizes("a/b") == {"one": 6, "two": 6}
+    assert place.read("a/b/one") == b"again!"
+    assert place.read("a/b/two") == b"second"
+    with place.open("a/b/two") as file:
+        file.seek(3)
+        assert file.read(2) == b"on"
+        assert file.size() == 6
+    assert place.folders() == ["a"]
+    place.delete("a/b/one")
+    place.delete("a/b/one")
+    assert place.sizes("a/b") == {"two": 6}
+
+
+def test_a_file_that_is_not_there(place: Place) -> None:
+    """It is told apart from a place that cannot be read."""
+    place.write("a/one", b"1")
+    with pytest.raises(AbsentError):
+        place.read("a/two")
+    with pytest.raises(AbsentError):
+        place.open("a/two")
+
+
+def test_a_large_file(place: Place) -> None:
+    """More than a server takes in one part."""
+    data = os.urandom(12_000_000)
+    place.write("a/large", data)
+    assert place.read("a/large") == data
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """It is not made: where a file system is not mounted, another one would be filled."""
+    place = place_at(str(tmp_path / "away"))
+    for act in (lambda: place.write("a/b", b""), lambda: place.sizes("a"), place.folders):
+        with pytest.raises(TierUnavailableError, match="make it, or mount it"):
+            act()
+    assert not (tmp_path / "away").exists()
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the file nor a part of it."""
+    place = place_at(str(tmp_path))
+    place.write("a/one", b"1")
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place_module.os, "fsync", fail)
+        with pytest.raises(TierUnavailableError, match="No space left"):
+            place.write("a/two", b"2")
+    assert place.sizes("a") == {"one": 1}
+
+
+def test_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told in one line."""
+    monkeypatch.setattr(place_module, "_ATTEMPTS", 1)
+    with bucket(monkeypatch) as served:
+        place = place_at(served.address)
+    with pytest.raises(TierUnavailableError) as caught:
+        place.sizes("a")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bucket_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not made, and told."""
+    with bucket(monkeypatch) as served:
+        place = place_at(served.address.replace("//tier/", "//other/"))
+        with pytest.raises(TierUnavailableError, match="other"):
+            place.write("a/one", b"1")
+
+
+@pytest.mark.parametrize(
+    "address", ["/mnt/x", "x", "s3://bucket", "s3://bucket/a?region=eu", "s3://b?endpoint=http://h:1"]
+)
+def test_addresses(address: str) -> None:
+    """A folder or a bucket."""
+    check_address(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("gs://bucket/x", "a folder or s3://"),
+        ("s3:///x", "a folder or s3://"),
+        ("s3://key:secret@bucket/x", "keys do not belong"),
+        ("s3://bucket/x?regoin=eu", "regoin is not known"),
+        ("s3://bucket/x?endpoint=host:1", "an endpoint is"),
+    ],
+)
+def test_addresses_that_are_none(address: str, text: str) -> None:
+    """The text says what is wrong; a key in it is not repeated."""
+    with pytest.raises(UsageError, match=text) as caught:
+        check_address(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_pyarrow_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install."""
+    check_installed()
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(UsageError, match=r"pip install 'topichub\[tier\]'"):
+        check_installed()
