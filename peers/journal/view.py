@@ -23,7 +23,7 @@ from peers.journal.damage import Damage, offsets_text
 from peers.journal.segments.catalog import Catalog
 from peers.journal.segments.folder import translated
 
-__all__ = ["LARGE_FACTOR", "BlockRow", "Extent", "Fetched", "View"]
+__all__ = ["LARGE_FACTOR", "BlockRow", "Extent", "Fetched", "View", "cut"]
 
 _ROWS_LIMIT = 4_096
 """Most blocks that are looked at for one answer: a filter that nothing agrees with must not keep others waiting."""
@@ -241,7 +241,7 @@ class View:
                 if wanted.may_hold(row.topics):
                     found = self._selected(row, start, end, wanted)
                     if len(found) > LARGE_FACTOR * limit_bytes:
-                        return _cut(blocks, found, position, min(row.next, end), limit_bytes)
+                        return cut(blocks, found, position, min(row.next, end), limit_bytes)
                     if found:
                         blocks.append(found)
                     size += len(found)
@@ -349,7 +349,7 @@ def _check_start(start: int, extent: Extent) -> None:
         raise GoneError(text, extent.first)
 
 
-def _cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_bytes: int) -> int:
+def cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_bytes: int) -> int:
     """Append the beginning of a large block, if nothing stands before it; return where to go on."""
     if blocks:
         return position

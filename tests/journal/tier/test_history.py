@@ -1,0 +1,348 @@
+"""History: what was deleted here is read from the tier, and nobody can tell."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hub.errors import GoneError, JournalCorruptError, UsageError
+from hub.journal.block import Record
+from hub.policy.grants import allows_by
+from peers.journal.history import History
+from peers.journal.store import Segmenting, Store
+from peers.journal.tier import parquet, table, tier_view
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import Place, TierUnavailableError, place_at
+from peers.journal.tier.shelf import Shelf, data_name
+from peers.journal.view import LARGE_FACTOR, Extent
+from tests.journal.files import ALL, AT_US, everything, fill, flip, hurt_block, opened, records, segments
+from tests.journal.tier.made import id_of
+
+LOTS = 1 << 30
+SECOND_US = 1_000_000
+FOR_EVER = TierRetention(0, 0)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of about 40 records, stripes of 16, groups of 4: so that few records make many of them."""
+    monkeypatch.setattr(parquet, "FILE_BYTES", 400)
+    monkeypatch.setattr(parquet, "STRIPE_RECORDS", 16)
+    monkeypatch.setattr(table, "GROUP_RECORDS", 4)
+
+
+def fill_untidily(path: Path, *counts: int) -> None:
+    """Commit so many records each time, each of these a segment that stays as it is."""
+    segmenting = Segmenting(1, 1 << 60)
+    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
+    fill(store, *counts, padding=10)
+    store.close()
+
+
+class Kept:
+    """A journal whose older segments are in its tier alone."""
+
+    def __init__(self, folder: Path, tier: str) -> None:
+        self.path = folder / "journal"
+        self.tier = tier
+        fill_untidily(self.path, 10, 7, 13, 20, 1, 19, 30, 25, 11, 4)
+        store = opened(self.path)
+        fill(store, 10, padding=10)
+        store.close()
+        self.records = everything(self.path)
+        self.copy()
+        self.delete(100)
+
+    def copy(self, retention: TierRetention = FOR_EVER) -> None:
+        """Copy all that is sealed."""
+        copier = Copier(str(self.path), place_at(self.tier), retention)
+        while copier.step(AT_US):
+            pass
+        copier.close()
+
+    def delete(self, before: int) -> None:
+        """Delete all segments here that end before an offset."""
+        files = segments(self.path)
+        for file, following in pairwise(files):
+            if int(following.stem) <= before:
+                file.unlink()
+
+    @property
+    def here(self) -> int:
+        """The oldest offset here."""
+        return int(segments(self.path)[0].stem)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """One in folders."""
+    (tmp_path / "tier").mkdir()
+    return Kept(tmp_path, str(tmp_path / "tier"))
+
+
+@pytest.fixture
+def history(kept: Kept) -> Iterator[History]:
+    """It, open."""
+    history = History(str(kept.path), kept.tier)
+    yield history
+    history.close()
+
+
+def read(
+    history: History,
+    start: int = 0,
+    end: int | None = None,
+    limit: int = LOTS,
+    prefixes: tuple[str, ...] = ("",),
+    **wanted: Any,
+) -> list[Record]:
+    """Read piece by piece, as a client does."""
+    found: list[Record] = []
+    while True:
+        piece = history.fetch(start, end, prefixes, limit, **wanted)
+        found += records(piece.blocks)
+        if piece.next >= min(LOTS if end is None else end, piece.extent.next):
+            return found
+        assert piece.next > start
+        start = piece.next
+
+
+def test_there_is_something_to_test(kept: Kept) -> None:
+    """The first files are nowhere but in the tier; the tier has several, and the newest records are not in it."""
+    assert kept.here == 100
+    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
+    shelf.refresh()
+    assert len(shelf.manifest.entries) > 2
+    assert kept.here < (shelf.manifest.next or 0) < len(kept.records)
+
+
+def test_all_of_it(place: Place, tmp_path: Path) -> None:
+    """From the first record to the last, in a folder and in a bucket."""
+    kept = Kept(tmp_path, place.address)
+    history = History(str(kept.path), place.address)
+    assert read(history) == kept.records
+    assert read(history, prefixes=("/t/1",), limit=100) == [one for one in kept.records if one.topic == "/t/1"]
+    assert history.fetch(0, None, ("",), 0).extent == Extent(0, len(kept.records))
+    history.close()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    start=st.integers(0, 150),
+    end=st.one_of(st.none(), st.integers(0, 160)),
+    limit=st.sampled_from([1, 60, 300, 1000, LOTS]),
+    prefixes=st.sampled_from([("",), ("/t/1",), ("/t/0", "/t/2"), ("/none",), ("/t/2", "/x")]),
+    granted=st.sampled_from([None, {"/t/": True}, {"*": True, "/t/1": False}]),
+)
+def test_any_part_of_it(  # noqa: PLR0917 -- given by hypothesis
+    kept: Kept,
+    history: History,
+    start: int,
+    end: int | None,
+    limit: int,
+    prefixes: tuple[str, ...],
+    granted: dict[str, bool] | None,
+) -> None:
+    """Whatever is asked for, wherever it stands, whoever asks: each record once, in order."""
+    may_read = allows_by(tuple(granted.items())) if granted else None
+    expected = [
+        record
+        for record in kept.records[start:end]
+        if record.topic.startswith(prefixes) and (may_read is None or may_read(record.topic))
+    ]
+    assert read(history, start, end, limit, prefixes, may_read=may_read) == expected
+
+
+def test_answers_are_bounded(kept: Kept, history: History) -> None:
+    """As those of what is here are; one record is never cut."""
+    for start in range(kept.here):
+        piece = history.fetch(start, None, ("",), 200)
+        assert len(b"".join(piece.blocks)) <= (LARGE_FACTOR + 1) * 200 + 200
+        assert piece.next > start
+
+
+@pytest.mark.parametrize("limit", ["_STRIPES_LIMIT", "_FILES_LIMIT", "_ENTRIES_LIMIT"])
+@pytest.mark.parametrize("prefixes", [("",), ("/t/1",), ("/none",)])
+def test_one_answer_does_not_take_long(
+    kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch, limit: str, prefixes: tuple[str, ...]
+) -> None:
+    """It ends behind so many stripes or files, and the next one goes on there."""
+    monkeypatch.setattr(tier_view, limit, 1)
+    assert read(history, prefixes=prefixes) == [one for one in kept.records if one.topic.startswith(prefixes)]
+
+
+def test_stripes_are_kept(kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next piece does not decode anew; what is kept is bounded."""
+    decoded = []
+    original = tier_view.blocks_of
+
+    def blocks_of(found: Any) -> list[bytes]:
+        decoded.append(len(found))
+        return original(found)
+
+    monkeypatch.setattr(tier_view, "blocks_of", blocks_of)
+    for start in range(8):
+        history.fetch(start, start + 1, ("",), LOTS)
+    assert len(decoded) == 1
+    monkeypatch.setattr(tier_view, "_KEPT_BYTES", 1)
+    before = len(decoded)
+    assert read(history, limit=60) == kept.records
+    assert len(decoded) - before < 30
+    monkeypatch.setattr(tier_view, "_OPEN_LIMIT", 1)
+    assert read(history) == kept.records
+
+
+def test_times(kept: Kept, history: History) -> None:
+    """The first record that is not older, wherever it is."""
+    for at_s in range(-1, 152):
+        time_us = AT_US + at_s * SECOND_US
+        expected = next((record.offset for record in kept.records if record.time_us >= time_us), len(kept.records))
+        assert history.fetch(0, None, ("",), 0, time_us=time_us).start == expected
+
+
+def test_behind_the_end(history: History, kept: Kept) -> None:
+    """It is told, with the oldest offset."""
+    with pytest.raises(GoneError, match="behind the end") as caught:
+        history.fetch(len(kept.records) + 1, None, ("",), LOTS)
+    assert caught.value.first == kept.here
+
+
+def test_without_a_tier(kept: Kept) -> None:
+    """What was deleted is gone."""
+    history = History(str(kept.path))
+    with pytest.raises(GoneError) as caught:
+        history.fetch(0, None, ("",), LOTS)
+    assert caught.value.first == kept.here
+    history.close()
+
+
+def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
+    """It is gone, also for who has the tier open; reading goes on at what is left."""
+    assert read(history, 0, 5) == kept.records[:5]
+    kept.copy(TierRetention(1, 0))
+    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
+    shelf.refresh()
+    left = shelf.manifest.first or 0
+    assert left > 40
+    for start in (39, 2):
+        with pytest.raises(GoneError) as caught:
+            read(history, start)
+        assert caught.value.first == min(left, kept.here)
+    anew = History(str(kept.path), kept.tier)
+    assert read(anew, min(left, kept.here)) == kept.records[min(left, kept.here) :]
+    anew.close()
+
+
+def test_a_gap(kept: Kept, history: History) -> None:
+    """What was deleted here before it was copied is gone, and said to be, with where to go on."""
+    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
+    shelf.refresh()
+    lost = shelf.manifest.entries[1]
+    shelf.place.delete(f"{shelf.journal.hex()}/manifest/{lost.name}.json")
+    assert read(history, 0, lost.first) == kept.records[: lost.first]
+    with pytest.raises(GoneError) as caught:
+        read(history, lost.first)
+    assert caught.value.first == lost.next
+
+
+def test_what_is_new_in_the_tier_is_seen(kept: Kept, history: History) -> None:
+    """A reader that has the manifest looks again when it lacks what is asked for."""
+    assert read(history) == kept.records
+    fill_untidily(kept.path, 30, 30)
+    kept.copy()
+    expected = everything(kept.path)[-60:]
+    kept.delete(len(kept.records) + 60)
+    assert kept.here == len(kept.records) + 60
+    assert read(history, len(kept.records)) == expected
+
+
+def test_a_tier_that_is_away(kept: Kept, tmp_path: Path) -> None:
+    """What is here is read; what is not is told to be away, and read when the tier is back."""
+    shutil.move(kept.tier, tmp_path / "moved")
+    history = History(str(kept.path), kept.tier)
+    assert read(history, kept.here) == kept.records[kept.here :]
+    for act in (lambda: read(history), lambda: history.fetch(kept.here, None, ("",), 0)):
+        with pytest.raises(TierUnavailableError):
+            act()
+    shutil.move(tmp_path / "moved", kept.tier)
+    assert read(history) == kept.records
+    history.close()
+
+
+def test_a_tier_that_goes_away(kept: Kept, tmp_path: Path) -> None:
+    """How far it reaches is known from before."""
+    now_s = [0.0]
+    history = History(str(kept.path), kept.tier)
+    history._tier = tier_view.TierView(place_at(kept.tier), id_of(kept.path), lambda: now_s[0])
+    assert read(history, 0, 5) == kept.records[:5]
+    shutil.move(kept.tier, tmp_path / "moved")
+    now_s[0] = 1000.0
+    assert history.fetch(kept.here, None, ("",), 0).extent.first == 0
+    history.close()
+
+
+def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
+    """Damage a file of the tier; return the range that it holds."""
+    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
+    shelf.refresh()
+    entry = shelf.manifest.entries[number]
+    flip(Path(kept.tier) / data_name(shelf.journal, entry), place % entry.size_bytes)
+    return entry.first, entry.next
+
+
+@pytest.mark.parametrize("place", [200, -100])
+def test_damage_in_the_tier(kept: Kept, history: History, place: int) -> None:
+    """It is an error that names the file; what stands before and behind it is read."""
+    first, following = flipped(kept, 1, place)
+    assert read(history, 0, first) == kept.records[:first]
+    with pytest.raises(JournalCorruptError, match=rf"{first:020}-{following:020}\.parquet"):
+        read(history)
+    assert read(history, following) == kept.records[following:]
+
+
+def test_holes(tmp_path: Path) -> None:
+    """What was damaged when it was copied is told as such, also to who wants it by time or by topic."""
+    (tmp_path / "tier").mkdir()
+    path = tmp_path / "journal"
+    fill_untidily(path, 10, 10, 10, 10)
+    expected = everything(path)
+    hurt_block(path, 15)
+    copier = Copier(str(path), place_at(str(tmp_path / "tier")), FOR_EVER)
+    while copier.step(AT_US):
+        pass
+    copier.close()
+    for file in segments(path)[:-1]:
+        file.unlink()
+    history = History(str(path), str(tmp_path / "tier"))
+    assert history.fetch(0, None, ("",), LOTS).next == 10
+    for prefixes in (("",), ("/none",)):
+        with pytest.raises(JournalCorruptError, match="offsets 10 to 19: could not be copied to the tier"):
+            history.fetch(10, None, prefixes, LOTS)
+    assert read(history, 20) == expected[20:]
+    with pytest.raises(JournalCorruptError, match="could not be copied"):
+        history.fetch(0, None, ("",), 0, time_us=AT_US + 15 * SECOND_US)
+    assert history.fetch(0, None, ("",), 0, time_us=AT_US - 1).start == 0
+    history.close()
+
+
+def test_a_damaged_manifest(kept: Kept) -> None:
+    """It is an error that names the sheet."""
+    (sheet, *_) = sorted(Path(kept.tier).glob("*/manifest/*"))
+    flip(sheet, 100)
+    history = History(str(kept.path), kept.tier)
+    with pytest.raises(JournalCorruptError, match=sheet.name):
+        read(history)
+    history.close()
+
+
+def test_an_address_that_is_none(kept: Kept) -> None:
+    """It is told when the journal is opened."""
+    with pytest.raises(UsageError):
+        History(str(kept.path), "gs://bucket/x")
