@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from peers.journal.tier.place import Place, place_at
+from tests.hubs.fixtures import pytest_asyncio_loop_factories, uncaught
 from tests.journal.tier.servers import bucket
+
+__all__ = ["place", "pytest_asyncio_loop_factories", "uncaught"]
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from hub.journal.block import Block, Record, pack
 from hub.journal.wanted import Wanted
+from peers.journal.store import Segmenting, Store
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import Place
 from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.tier.table import blocks_of
 from peers.journal.view import View
-from tests.journal.files import AT_US, fill, numbered, opened, records
+from tests.journal.files import ALL, AT_US, fill, numbered, opened, records
 
 JOURNAL = bytes(range(16))
 
@@ -58,3 +59,11 @@ def id_of(path: Path) -> bytes:
         return view.id
     finally:
         view.close()
+
+
+def fill_untidily(path: Path, *counts: int) -> None:
+    """Commit so many records each time, each of these a segment that stays as it is."""
+    segmenting = Segmenting(1, 1 << 60)
+    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
+    fill(store, *counts, padding=10)
+    store.close()

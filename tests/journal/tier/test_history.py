@@ -16,14 +16,13 @@ from hub.errors import GoneError, JournalCorruptError, UsageError
 from hub.journal.block import Record
 from hub.policy.grants import allows_by
 from peers.journal.history import History
-from peers.journal.store import Segmenting, Store
 from peers.journal.tier import parquet, table, tier_view
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.view import LARGE_FACTOR, Extent
-from tests.journal.files import ALL, AT_US, everything, fill, flip, hurt_block, opened, records, segments
-from tests.journal.tier.made import id_of
+from tests.journal.files import AT_US, everything, fill, flip, hurt_block, opened, records, segments
+from tests.journal.tier.made import fill_untidily, id_of
 
 LOTS = 1 << 30
 SECOND_US = 1_000_000
@@ -36,14 +35,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "FILE_BYTES", 400)
     monkeypatch.setattr(parquet, "STRIPE_RECORDS", 16)
     monkeypatch.setattr(table, "GROUP_RECORDS", 4)
-
-
-def fill_untidily(path: Path, *counts: int) -> None:
-    """Commit so many records each time, each of these a segment that stays as it is."""
-    segmenting = Segmenting(1, 1 << 60)
-    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
-    fill(store, *counts, padding=10)
-    store.close()
 
 
 class Kept:

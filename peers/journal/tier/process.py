@@ -1,0 +1,126 @@
+"""The process that copies a journal to its tier, so that the hub need not wait for what is far.
+
+    python -m peers.journal.tier.process ORDER DESCRIPTOR
+
+ORDER is JSON (`Order`). On the socket it tells how far it is and what is wrong, a line of JSON each time that changes
+(`Told`); nothing comes back. It ends with the socket, behind the file that it is copying. A tier that cannot be reached
+is tried again, later each time, up to a minute.
+
+Owner: its own process; of the journal it has a lock, so that there is one. Cost: `peers.journal.tier.copier`, with the
+lowest priority; while nothing is sealed, a look at the folder once a second.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from hub.errors import StorageError
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import place_at
+
+__all__ = ["Order", "Told", "copy", "main"]
+
+_NICENESS = 10
+"""By how much it gives way to hub and readers where there are too few processors, as `nice` has it."""
+
+_POLL_S = 1.0
+"""How often it looks whether a segment was sealed, seconds."""
+
+_FIRST_RETRY_S = 1.0
+
+_LAST_RETRY_S = 60.0
+"""How long it waits after a failure at most, seconds: a tier that is back is noticed so late."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is to be copied."""
+
+    path: str
+    tier: str
+    keep_bytes: int = 0
+    """What the tier keeps; 0: without end."""
+    keep_us: int = 0
+    """The same by age; 0: for ever."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """How far it is."""
+
+    first: int = 0
+    """The oldest offset in the tier."""
+    next: int = 0
+    """Everything before it is in the tier, or was."""
+    files: int = 0
+    size_bytes: int = 0
+    missed: int = 0
+    """Offsets that were deleted before they were copied."""
+    failures: int = 0
+    """How often it failed since the process was started."""
+    error: str = ""
+    """What is wrong; empty if nothing is."""
+
+
+def copy(order: Order, connection: socket.socket, wait: Callable[[socket.socket, float], bool] | None = None) -> None:
+    """Copy until the other side has closed.
+
+    Args:
+        order: What.
+        connection: Where it is told.
+        wait: Waits so many seconds; whether the other side has closed.
+    """
+    wait = wait or _has_ended
+    copier: Copier | None = None
+    told = Told()
+    retry_s = pause_s = 0.0
+    while not wait(connection, pause_s):
+        try:
+            copier = copier or _copier(order)
+            pause_s = 0.0 if copier.step(time.time_ns() // 1000) else _POLL_S
+            retry_s = 0.0
+            now = _told_of(copier, told)
+        except StorageError as error:
+            pause_s = retry_s = min(max(_FIRST_RETRY_S, 2 * retry_s), _LAST_RETRY_S)
+            now = msgspec.structs.replace(told, error=str(error), failures=told.failures + 1)
+        if now != told:
+            told = now
+            connection.sendall(msgspec.json.encode(told) + b"\n")
+    if copier is not None:
+        copier.close()
+
+
+def _copier(order: Order) -> Copier:
+    return Copier(order.path, place_at(order.tier), TierRetention(order.keep_bytes, order.keep_us))
+
+
+def _told_of(copier: Copier, before: Told) -> Told:
+    progress = copier.progress()
+    if progress is None:
+        return before
+    return Told(**progress._asdict(), failures=before.failures)
+
+
+def _has_ended(connection: socket.socket, wait_s: float) -> bool:
+    """Wait so long; return whether the other side has closed."""
+    return bool(select.select([connection], [], [], wait_s)[0])
+
+
+def main() -> None:
+    """Copy what the arguments name."""
+    order, descriptor = sys.argv[1:]
+    os.nice(_NICENESS)
+    with socket.socket(fileno=int(descriptor)) as connection:
+        try:
+            copy(msgspec.json.decode(order, type=Order), connection)
+        except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+            return  # the hub has ended
+
+
+if __name__ == "__main__":
+    main()
