@@ -146,12 +146,16 @@ def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
 
 
 def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
-    """See to it that a hub has a journal, or reads that of another hub, but not both."""
+    """See to it that a hub has a journal, or reads that of another hub, but not both; and that a tier has one."""
     if settings.journal.path and settings.journal.of:
         raise ConfigError(
             origins["journal.of"],
             "journal.of",
             f"journal.path ({origins['journal.path']}) says that this hub has a journal; leave one of the two out",
+        )
+    if settings.journal.tier and not settings.journal.path:
+        raise ConfigError(
+            origins["journal.tier"], "journal.tier", "is the tier of a journal, and there is none; set journal.path"
         )
 
 

@@ -502,6 +502,19 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "bytes", 64 * _KIB, _TIB, "What is held for a consumer until it is acknowledged; then no more is read."
         ),
     ] = 8 * _MIB
+    tier: Annotated[
+        str, _path("Folder or s3://bucket/prefix to which sealed segments are copied, and read from; empty for none.")
+    ] = ""
+    tier_keep_bytes: Annotated[
+        int, _between("bytes", 0, 2**60, "Size above which its oldest files are deleted; 0 keeps all.")
+    ] = 0
+    tier_keep_s: Annotated[
+        float, _between("seconds", 0.0, 100 * 366 * 86_400.0, "Age above which they are deleted; 0 keeps all.")
+    ] = 0.0
+    tier_behind_bytes: Annotated[
+        int,
+        _between("bytes", 64 * _KIB, 1024 * _TIB, "Size up to which records that are not copied yet are not deleted."),
+    ] = 256 * _GIB
 
 
 class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -126,6 +126,10 @@ class Flags:
     journal_consumers: Annotated[str | None, _help("journal.consumers")] = None
     journal_consumer_messages: Annotated[str | None, _help("journal.consumer_messages")] = None
     journal_consumer_bytes: Annotated[str | None, _help("journal.consumer_bytes")] = None
+    journal_tier: Annotated[str | None, _help("journal.tier")] = None
+    journal_tier_keep_bytes: Annotated[str | None, _help("journal.tier_keep_bytes")] = None
+    journal_tier_keep_s: Annotated[str | None, _help("journal.tier_keep_s")] = None
+    journal_tier_behind_bytes: Annotated[str | None, _help("journal.tier_behind_bytes")] = None
     unix_mode: Annotated[str | None, _help("unix.mode")] = None
     log_level: Annotated[str | None, _help("log.level")] = None
     log_format: Annotated[str | None, _help("log.format")] = None

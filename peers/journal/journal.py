@@ -21,7 +21,7 @@ import msgspec
 
 from hub.batch import Batch
 from hub.core import Core
-from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError
+from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.handler import Handler
 from hub.routes import Route
 from hub.settings import JournalSettings, Limits
@@ -33,6 +33,7 @@ from peers.journal.recorder import Answer, OnMarked, Recorder
 from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
+from peers.journal.tiering import Tiering, check_tier
 from peers.journal.writer import Progress, Writer
 from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 
@@ -64,11 +65,13 @@ class Journal:
 
     def __init__(self, core: Core, settings: JournalSettings, limits: Limits) -> None:
         _check_limits(limits)
+        _check_tier(settings.tier)
         self._loop = asyncio.get_running_loop()
         self._prefixes_limit = limits.prefixes_per_client
         # Calls of FETCHes that wait for a commit; each goes when it is made or cancelled.
         self._waiting: set[Callable[[], None]] = set()
-        retention = Retention(settings.keep_bytes, int(settings.keep_s * _US))
+        behind_bytes = settings.tier_behind_bytes if settings.tier else 0
+        retention = Retention(settings.keep_bytes, int(settings.keep_s * _US), behind_bytes)
         store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
         self.id = store.id
         self._writer = Writer(store, settings.commit_s)
@@ -79,7 +82,8 @@ class Journal:
             buffer_bytes=settings.buffer_bytes,
             at=Progress(store.first, store.next, store.size_bytes),
         )
-        self._readers = Readers(store.path, settings.readers, settings.fetch_s)
+        self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
+        self._tiering = _tiering(store, settings) if settings.tier else None
         self._staging = Staging(
             core,
             self._recorder,
@@ -215,6 +219,8 @@ class Journal:
         self._staging.sweep(now_s)
         self._readers.tick(now_s)
         self.consumers.tick()
+        if self._tiering is not None:
+            self._tiering.tick(now_s)
 
     @property
     def trouble(self) -> str:
@@ -230,6 +236,7 @@ class Journal:
             len(self._readers),
             self._readers.pending + len(self._waiting),
             self.consumers.statistics(),
+            None if self._tiering is None else self._tiering.statistics(),
         )
 
     async def settle(self) -> None:
@@ -249,8 +256,34 @@ class Journal:
         await self.consumers.stop()
         self._recorder.stop()
         await self._readers.stop()
+        if self._tiering is not None:
+            await self._tiering.stop()
         await self._loop.run_in_executor(None, self._writer.stop)
         await asyncio.sleep(0)  # what the writer has told last is brought to those who wait
+
+
+def _check_tier(address: str) -> None:
+    """See to it that there can be such a tier.
+
+    Raises:
+        JournalUnavailableError: The address is none, or what a tier needs is not installed.
+    """
+    if address:
+        try:
+            check_tier(address)
+        except UsageError as error:
+            raise JournalUnavailableError(str(error)) from error
+
+
+def _tiering(store: Store, settings: JournalSettings) -> Tiering:
+    """Return what copies the journal; each time that some of it is copied, the store may delete that."""
+
+    def on_copied(offset: int) -> None:
+        store.copied = offset
+
+    keep_us = int(settings.tier_keep_s * _US)
+    order = {"path": store.path, "tier": settings.tier, "keep_bytes": settings.tier_keep_bytes, "keep_us": keep_us}
+    return Tiering(msgspec.json.encode(order), settings.tier, on_copied)
 
 
 def _check_limits(limits: Limits) -> None:

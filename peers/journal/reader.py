@@ -1,6 +1,6 @@
 """A reader process: answers FETCH from the journal's folder, so that the hub's event loop need not.
 
-    python -m peers.journal.reader PATH DESCRIPTOR
+    python -m peers.journal.reader PATH TIER DESCRIPTOR
 
 It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. The
 body of RECORDS is in the form that the order asks for (`peers.journal.forms`). It ends with the socket. A thread in the
@@ -20,7 +20,7 @@ from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError,
 from hub.frame import HEADER, HEADER_BYTES
 from hub.policy.grants import allows_by
 from peers.journal.forms import Order, Paths, body_parts, decode_order
-from peers.journal.view import View
+from peers.journal.history import History
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
 
@@ -32,10 +32,10 @@ _NICENESS = 5
 _RECEIVE_BYTES = 64 * 1024
 
 
-def answer(view: Callable[[], View], order: Order) -> list[bytes]:
+def answer(history: Callable[[], History], order: Order) -> list[bytes]:
     """Return the frame that answers a FETCH, in parts."""
     try:
-        found = view().fetch(
+        found = history().fetch(
             order.start,
             order.end,
             order.prefixes,
@@ -65,13 +65,19 @@ def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None
     return encode_notice(Notice("error", request=order.request, code=code, text=text, offset=offset))
 
 
-def serve(path: str, connection: socket.socket) -> None:
-    """Answer orders until the other side has closed."""
-    opened: list[View] = []
+def serve(path: str, connection: socket.socket, tier: str = "") -> None:
+    """Answer orders until the other side has closed.
 
-    def view() -> View:
+    Args:
+        path: Path of the journal.
+        connection: Where orders come.
+        tier: Where the journal's tier stands; empty if it has none.
+    """
+    opened: list[History] = []
+
+    def history() -> History:
         if not opened:  # later, where the journal is not there yet
-            opened.append(View(path))
+            opened.append(History(path, tier))
         return opened[0]
 
     for body in _bodies(connection):
@@ -80,7 +86,7 @@ def serve(path: str, connection: socket.socket) -> None:
         except RejectedError as error:
             parts = [encode_notice(Notice("error", code=error.code, text=error.text))]
         else:
-            parts = answer(view, order)
+            parts = answer(history, order)
         _send(connection, parts)
 
 
@@ -118,11 +124,11 @@ def _send(connection: socket.socket, parts: list[bytes]) -> None:
 
 def main() -> None:
     """Serve the journal and the socket that the arguments name."""
-    path, descriptor = sys.argv[1:]
+    path, tier, descriptor = sys.argv[1:]
     os.nice(_NICENESS)
     with socket.socket(fileno=int(descriptor)) as connection:
         try:
-            serve(path, connection)
+            serve(path, connection, tier)
         except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
             return  # the hub has ended
 

@@ -47,10 +47,12 @@ class Readers:
         path: Path of the journal.
         limit: Most processes.
         fetch_s: Longest time without a byte of an answer, seconds.
+        tier: Where the journal's tier stands; empty if it has none.
     """
 
-    def __init__(self, path: str, limit: int, fetch_s: float = 30.0) -> None:
+    def __init__(self, path: str, limit: int, fetch_s: float = 30.0, tier: str = "") -> None:
         self._path = path
+        self._tier = tier
         self._limit = limit
         self._fetch_s = fetch_s
         # The processes that were started and have not ended; a new one joins when an order finds none idle.
@@ -104,7 +106,7 @@ class Readers:
         reader = min(self._readers, key=_load, default=None)
         if reader is None or (reader.pending and len(self._readers) < self._limit):
             try:
-                reader = _Reader(self._path, self._forget)
+                reader = _Reader(self._path, self._tier, self._forget)
             except OSError:
                 if reader is None:
                     raise
@@ -138,11 +140,11 @@ class _Reader(asyncio.BufferedProtocol):
         OSError: It cannot be started.
     """
 
-    def __init__(self, path: str, on_end: Callable[[_Reader], None]) -> None:
+    def __init__(self, path: str, tier: str, on_end: Callable[[_Reader], None]) -> None:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._process = _start(path, theirs)
+                self._process = _start(path, tier, theirs)
         except BaseException:
             ours.close()
             raise
@@ -241,13 +243,13 @@ class _Reader(asyncio.BufferedProtocol):
             self.pending.popleft()(error)
 
 
-def _start(path: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+def _start(path: str, tier: str, connection: socket.socket) -> subprocess.Popen[bytes]:
     """Start a process that finds the same modules as this one, whatever stands in the working directory.
 
     Raises:
         OSError: There are too many processes, or too little memory.
     """
-    command = [sys.executable, "-P", "-m", "peers.journal.reader", path, str(connection.fileno())]
+    command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, str(connection.fileno())]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     return subprocess.Popen(  # noqa: S603 -- our own program
         command, pass_fds=(connection.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True, env=variables

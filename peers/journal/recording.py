@@ -15,6 +15,7 @@ from peers.journal.consumers.statistics import ConsumersStatistics
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, OnMarked, RecorderStatistics
 from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
+from peers.journal.tiering import TierStatistics
 from peers.wire.records import Commit, Fetch, Stage
 
 __all__ = ["Cancel", "JournalStatistics", "Publish", "Recording", "nothing"]
@@ -36,6 +37,8 @@ class JournalStatistics(NamedTuple):
     fetches: int
     """How many pieces were asked for and not answered yet."""
     consumers: ConsumersStatistics
+    tier: TierStatistics | None = None
+    """How far the tier is; None where there is none."""
 
 
 class Recording(Protocol):

@@ -70,6 +70,8 @@ class Retention(NamedTuple):
 
     bytes: int
     age_us: int
+    behind_bytes: int = 0
+    """What is not in the tier yet is kept nevertheless, up to so much in all; 0 where there is no tier."""
 
     @property
     def share(self) -> Retention:
@@ -123,6 +125,8 @@ class Store:
         tidies: bool = True,
     ) -> None:
         self.path = str(Path(path).resolve())
+        self.copied = 0
+        """Everything before this offset is in the tier. Whoever copies sets it, in whatever thread."""
         self._full_sync = full_sync
         self._tidies = tidies
         self._retention = retention
@@ -441,13 +445,18 @@ class Store:
         Raises:
             OSError: One cannot be deleted.
         """
-        while self._sealed and (self._is_too_much() or self._is_old(now_us)):
+        while self._sealed and (self._is_too_much() or self._is_old(now_us)) and not self._is_awaited():
             os.unlink(segment_path(self.path, self._sealed[0].first))  # noqa: PTH108
             self._sealed.pop(0)
 
     def _is_too_much(self) -> bool:
         """Return whether less should be kept; the newest records stay, however large they are."""
         return self.size_bytes > self._retention.bytes and len(self._sealed) + bool(self._active.rows) > 1
+
+    def _is_awaited(self) -> bool:
+        """Return whether the oldest segment is still to be copied to the tier."""
+        end = self._sealed[1].first if len(self._sealed) > 1 else self._active.header.first
+        return end > self.copied and self.size_bytes <= self._retention.behind_bytes
 
     def _is_old(self, now_us: int) -> bool:
         """Return whether the oldest segment holds nothing that is young enough."""

@@ -164,6 +164,17 @@ With a journal:
 | | | | `redelivered` (of these), `acknowledged`, `late` (by who had it no more), `dead` (given up), |
 | | | | `missed` (deleted before they were read) |
 
+With a [tier](../docs/tier.md) of it:
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_journal_tier_ready` | gauge | | 1 while the journal is copied to its tier, 0 while it cannot be |
+| `hub_journal_tier_first_offset`, `hub_journal_tier_copied_offset` | gauge | | the oldest there; behind the newest |
+| `hub_journal_tier_files`, `hub_journal_tier_bytes` | gauge | | files of records there, and their length |
+| `hub_journal_tier_missed_messages` | gauge | | deleted here before they were copied |
+| `hub_journal_tier_failures_total` | counter | | times that copying failed |
+| `hub_journal_tier_restarts_total` | counter | | times that the process that copies ended by itself |
+
 And those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`). Counters start at
 0 with the process. Cost: about 2 µs a handler and scrape, nothing between scrapes. No state.
 """
@@ -192,6 +203,7 @@ from peers.journal.far_confirmations import WAITING_LIMIT, FarConfirmationsStati
 from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.marks import EXPECTED_LIMIT, MarksStatistics
 from peers.journal.recording import JournalStatistics
+from peers.journal.tiering import TierStatistics
 from peers.node.accounts import Accounts
 from peers.node.consumer_metrics import consumer_metrics
 from peers.node.node import Node
@@ -558,6 +570,19 @@ def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
     batches.add_metric(("dropped",), staging.dropped_total)
     yield batches
     yield from consumer_metrics(statistics.consumers)
+    if statistics.tier is not None:
+        yield from _tier(statistics.tier)
+
+
+def _tier(tier: TierStatistics) -> Iterator[Metric]:
+    yield _gauge("hub_journal_tier_ready", "1 while the journal is copied to its tier.", not tier.error)
+    yield _gauge("hub_journal_tier_first_offset", "The oldest record there.", tier.first)
+    yield _gauge("hub_journal_tier_copied_offset", "The offset behind the newest record there.", tier.next)
+    yield _gauge("hub_journal_tier_files", "Files of records there.", tier.files)
+    yield _gauge("hub_journal_tier_bytes", "Length of these files.", tier.size_bytes)
+    yield _gauge("hub_journal_tier_missed_messages", "Deleted here before they were copied.", tier.missed)
+    yield _counter("hub_journal_tier_failures", "Times that copying failed.", tier.failures_total)
+    yield _counter("hub_journal_tier_restarts", "Times that the copying process ended.", tier.restarts_total)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

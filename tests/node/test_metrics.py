@@ -34,6 +34,7 @@ from peers.users.proof import Proof
 from peers.users.users import Users
 from peers.wire.account import Account
 from tests.hub.fakes import FakeOutlet, handler_of, publish
+from tests.hubs.eventually import eventually
 from tests.node.test_traffic import Standing
 
 
@@ -83,8 +84,9 @@ async def node() -> Node:
 
 @pytest.fixture
 async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
-    """The node's journal."""
-    made = node.journal = Journal(node.core, JournalSettings(path=str(tmp_path / "journal")), node.settings.limits)
+    """The node's journal, with a tier."""
+    settings = JournalSettings(path=str(tmp_path / "journal"), tier=str(tmp_path / "tier"))
+    made = node.journal = Journal(node.core, settings, node.settings.limits)
     yield made
     await made.stop()
 
@@ -250,6 +252,16 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
     assert value(families, "hub_journal_bytes") > 0
     for outcome in ("committed", "repeated", "dropped"):
         assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
+
+
+async def test_the_tier(node: Node, journal: Journal) -> None:
+    """What is copied, and what goes wrong with that."""
+    assert value(scrape(node), "hub_journal_tier_ready") == 1
+    journal.tick()
+    await eventually(lambda: value(scrape(node), "hub_journal_tier_failures_total") >= 1)
+    families = scrape(node)
+    assert value(families, "hub_journal_tier_ready") == 0
+    assert value(families, "hub_journal_tier_copied_offset") == 0
 
 
 async def test_without_a_journal(node: Node) -> None:
