@@ -6,6 +6,7 @@ stat ─▶ tallies ├─▶ reading ─▶ peers.journal.view
 export ▶ forms ─┘                                    target ─▶ file, pipe
 verify ─▶ survey ─▶ peers.journal.view              consumers ─▶ a hub that runs
 take-over ─▶ peers.journal.earlier
+tier ──▶ peers.journal.tier
 ```
 
 All of them only read, but for `take-over`, which makes a new one; `consumers` alone asks a hub. Each command is a
@@ -26,4 +27,5 @@ app.command("peers.cli.journal.consumers:consumers", name="consumers", help="How
 app.command(
     "peers.cli.journal.take_over:take_over", name="take-over", help="Make a journal of one of an earlier version."
 )
+app.command("peers.cli.journal.tier:app", name="tier", help="Look into the tier of a journal, check it.")
 app.command("peers.cli.journal.verify:verify", name="verify", help="Read everything and look for damage.")

@@ -22,7 +22,7 @@ import pyarrow as pa
 from hub.errors import JournalCorruptError, StorageError
 from hub.journal.manifest import Entry, Manifest, encode_sheet, parse_sheet, range_name, range_of
 from peers.journal.tier.parquet import Opened
-from peers.journal.tier.place import MAKING, Place
+from peers.journal.tier.place import MAKING, AbsentError, Place
 
 __all__ = ["JOINED_SHEETS", "Shelf", "data_name"]
 
@@ -79,6 +79,30 @@ class Shelf:
         except StorageError as error:
             raise type(error)(f"{self.place.address}: {path}: {error}") from error
 
+    def flaw_of(self, entry: Entry) -> str:
+        """Read all of a file; return what is wrong with it, empty if nothing is.
+
+        Raises:
+            TierUnavailableError: It cannot be read now.
+        """
+        try:
+            self._check(entry)
+        except (JournalCorruptError, AbsentError) as error:
+            return str(error)
+        return ""
+
+    def _check(self, entry: Entry) -> None:
+        """Read all of a file.
+
+        Raises:
+            JournalCorruptError: It is not what was written.
+            TierUnavailableError: It cannot be read now.
+        """
+        read = self.place.read(data_name(self.journal, entry))
+        if sha256(read).hexdigest() != entry.sha256:
+            raise JournalCorruptError("the checksum of the file does not match")
+        Opened(pa.BufferReader(read), entry, self.journal).check()
+
     # What only the owner does.
 
     def put(self, data: bytes | memoryview, entry: Entry) -> None:
@@ -94,13 +118,10 @@ class Shelf:
         """
         name = data_name(self.journal, entry)
         self.place.write(name, data)
-        read = self.place.read(name)
-        if sha256(read).hexdigest() != entry.sha256:
-            raise JournalCorruptError(f"{self.place.address}: {name}: it was written, and reads as something else")
         try:
-            Opened(pa.BufferReader(read), entry, self.journal).check()
+            self._check(entry)
         except JournalCorruptError as error:
-            raise JournalCorruptError(f"{self.place.address}: {name}: {error}") from error
+            raise JournalCorruptError(f"{self.place.address}: {name}: reads as something else: {error}") from error
         self._write_sheet((entry,))
         self.manifest = Manifest([*self.manifest.entries, entry])
 

@@ -1,0 +1,62 @@
+"""`hub journal tier verify`: read all files of a tier, and tell what is not what was written.
+
+| exit code | meaning |
+|---|---|
+| 0 | all is what was written, and nothing is missing in between |
+| 3 | something is damaged or missing |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from hub.journal.manifest import Entry
+from peers.cli.journal.bar import shown_bar
+from peers.cli.journal.tables import amount, show
+from peers.cli.journal.tier.shelves import JournalId, TierAddress, shelves
+from peers.cli.journal.verify import Soundness
+from peers.journal.damage import Damage
+
+__all__ = ["verify"]
+
+_HEADS = ("journal", "offsets", "records", "what")
+
+
+def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
+    """Read everything in a tier and look for damage: exit code 0 if there is none, 3 if there is."""
+    found: list[tuple[str, Damage]] = []
+    files = records = 0
+    with shown_bar() as tell:
+        for shelf in shelves(tier, journal):
+            entries = shelf.manifest.entries
+            found += [(shelf.journal.hex(), damage) for damage in _missing(entries)]
+            for number, entry in enumerate(entries):
+                tell(f"file {entry.name}", number, len(entries))
+                flaw = shelf.flaw_of(entry)
+                if flaw:
+                    found.append((shelf.journal.hex(), Damage(entry.first, entry.next, flaw)))
+                else:
+                    files += 1
+                    records += entry.records
+    if not found:
+        print(f"sound: {records:,} records in {files:,} files")
+        return Soundness.SOUND
+    rows = ((name, f"{one.first} to {(one.next or 0) - 1}", _count(one), one.cause) for name, one in found)
+    show(_HEADS, rows, text_columns=(0, 1, 3))
+    print(f"\nsound: {records:,} records in {files:,} files")
+    return Soundness.DAMAGED
+
+
+def _count(damage: Damage) -> str:
+    return amount((damage.next or 0) - damage.first)
+
+
+def _missing(entries: list[Entry]) -> Iterator[Damage]:
+    """Yield what no file holds, between the first and the last."""
+    for one, following in pairwise(entries):
+        if one.next < following.first:
+            yield Damage(one.next, following.first, "deleted before they were copied, or their sheet is lost")
+    for entry in entries:
+        for hole in entry.holes:
+            yield Damage(hole.first, hole.next, f"could not be copied: {hole.cause}")
