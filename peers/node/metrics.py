@@ -203,11 +203,11 @@ from peers.journal.far_confirmations import WAITING_LIMIT, FarConfirmationsStati
 from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.marks import EXPECTED_LIMIT, MarksStatistics
 from peers.journal.recording import JournalStatistics
-from peers.journal.tiering import TierStatistics
 from peers.node.accounts import Accounts
 from peers.node.consumer_metrics import consumer_metrics
 from peers.node.node import Node
 from peers.node.probes import Probes
+from peers.node.tier_metrics import tier_metrics
 from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
 from peers.users.refusal import Reason
@@ -571,18 +571,7 @@ def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
     yield batches
     yield from consumer_metrics(statistics.consumers)
     if statistics.tier is not None:
-        yield from _tier(statistics.tier)
-
-
-def _tier(tier: TierStatistics) -> Iterator[Metric]:
-    yield _gauge("hub_journal_tier_ready", "1 while the journal is copied to its tier.", not tier.error)
-    yield _gauge("hub_journal_tier_first_offset", "The oldest record there.", tier.first)
-    yield _gauge("hub_journal_tier_copied_offset", "The offset behind the newest record there.", tier.next)
-    yield _gauge("hub_journal_tier_files", "Files of records there.", tier.files)
-    yield _gauge("hub_journal_tier_bytes", "Length of these files.", tier.size_bytes)
-    yield _gauge("hub_journal_tier_missed_messages", "Deleted here before they were copied.", tier.missed)
-    yield _counter("hub_journal_tier_failures", "Times that copying failed.", tier.failures_total)
-    yield _counter("hub_journal_tier_restarts", "Times that the copying process ended.", tier.restarts_total)
+        yield from tier_metrics(statistics.tier)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -157,6 +157,7 @@ def test_every_key_by_variable_and_flag(path: str) -> None:
     if key.kind is Kind.CHOICE:
         text = value = key.choices[-1]
     room = {"HUB_QUEUE_BYTES": "64KiB", "HUB_QUEUE_MESSAGES": "7"} if path.startswith("queue_max.") else {}
+    room |= {"HUB_JOURNAL_PATH": "journal"} if path == "journal.tier" else {}
     loaded = load({}, {**room, variable(path): str(text)})
     assert value_at(loaded.settings, path) == value
     assert loaded.origins[path] == f"environment {variable(path)}"

@@ -46,7 +46,10 @@ _OF_INTERPRETERS = (b"PYTHON", b"LC_", b"LANG", b"TZ", b"LD_", b"MALLOC_", b"WIT
 _OF_SPARK = (b"PYTHON_WORKER_", b"PYTHON_DAEMON_", b"PYTHON_UDF_")
 """How those begin that only look so: its workers read them."""
 
-_LEFT_OUT = ("peers.spark", "peers.bench", "peers.cli.spark", "peers.cli.bench", "peers.cli.__main__", "hub.twins")
+_LEFT_OUT = (
+    *("peers.spark", "peers.bench", "peers.cli.spark", "peers.cli.bench", "peers.cli.__main__", "hub.twins"),
+    "peers.journal.tier.",  # pyarrow starts threads
+)
 """What only few commands need, and what does something when it is imported."""
 
 

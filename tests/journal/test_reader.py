@@ -166,7 +166,7 @@ def test_the_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     nice: list[int] = []
     monkeypatch.setattr(reader.os, "nice", nice.append)
-    monkeypatch.setattr(sys, "argv", ["reader", str(path), str(theirs.detach())])
+    monkeypatch.setattr(sys, "argv", ["reader", str(path), "", str(theirs.detach())])
     ours.sendall(encode_fetch(Fetch(1)))
     ours.shutdown(socket.SHUT_WR)
     reader.main()
@@ -179,7 +179,7 @@ def test_a_hub_that_dies_in_the_middle(path: Path, monkeypatch: pytest.MonkeyPat
     """Is no error of the reader's."""
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(reader.os, "nice", lambda _: None)
-    monkeypatch.setattr(sys, "argv", ["reader", str(path), str(theirs.detach())])
+    monkeypatch.setattr(sys, "argv", ["reader", str(path), "", str(theirs.detach())])
     ours.sendall(encode_fetch(Fetch(1)))
     ours.close()
     reader.main()

@@ -836,3 +836,22 @@ def test_a_crash_while_segments_are_joined(path: Path, monkeypatch: pytest.Monke
     assert len(segments(copy)) == before - 1
     assert [record.offset for record in everything(copy)] == list(range(count))
     journal.close()
+
+
+# What waits for a tier.
+
+
+def test_what_is_not_copied_is_kept(tmp_path: Path) -> None:
+    """Beyond what retention says, up to a limit in all; what is copied goes as it would without a tier."""
+    path = tmp_path / "journal"
+    retention = Retention(bytes=1, age_us=1, behind_bytes=10_000)
+    store = opened(path, retention=retention, segment_bytes=1)
+    fill(store, 10, 10, 10, padding=50)
+    assert store.first == 0
+    store.copied = 30
+    fill(store, 10, padding=50)
+    assert store.first == 30
+    fill(store, *[10] * 20, padding=50)
+    assert store.first > 30
+    assert store.size_bytes < 10_000 + 2_000
+    store.close()

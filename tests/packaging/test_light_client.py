@@ -53,7 +53,12 @@ def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(command: str) ->
 
 @pytest.mark.parametrize(
     ("absent", "command", "extra"),
-    [(CLI, "pub", "cli"), (SERVER, "run", "server"), (SERVER, "journal take-over x y", "server")],
+    [
+        (CLI, "pub", "cli"),
+        (SERVER, "run", "server"),
+        (SERVER, "journal take-over x y", "server"),
+        (OTHERS, "journal tier ls x", "tier"),
+    ],
 )
 def test_a_command_whose_packages_are_absent_says_what_to_install(absent: set[str], command: str, extra: str) -> None:
     """It is one line that names the extra, and no traceback."""

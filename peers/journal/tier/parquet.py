@@ -5,7 +5,7 @@
 ```
 
 Any tool that reads Parquet reads it: the columns of `peers.journal.tier.table`, zstd, statistics of offset, time and
-topic in each row group. What is more than that stands in the footer under the name `hub.tier`: the stripes, and a
+topic in each row group. What is more than that stands in the footer under the name `topichub`: the stripes, and a
 checksum of the rows of each group; the manifest has a checksum of the footer. So what is read is compared, however
 little of the file that was.
 
@@ -29,7 +29,7 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from hub.journal.manifest import Entry, Hole
 from hub.journal.wanted import Wanted
-from peers.journal.commit import footer_of
+from peers.journal.segments.commit import footer_of
 from peers.journal.tier.table import SCHEMA, STRIPE_BYTES, STRIPE_RECORDS, Stripe, digest
 
 __all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow"]
@@ -37,7 +37,7 @@ __all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow"]
 FILE_BYTES = 128 * 1024 * 1024
 """Values after which a file ends, bytes: it is made in memory. Spark's executors take about as much for one task."""
 
-_NAME = b"hub.tier"
+_NAME = b"topichub"
 
 _TAIL_BYTES = 8
 """The end of a Parquet file: length of the footer, and a magic word."""

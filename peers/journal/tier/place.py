@@ -109,7 +109,7 @@ def check_installed() -> None:
     try:
         import pyarrow.parquet  # noqa: F401, PLC0415 -- an extra
     except ImportError as error:
-        raise UsageError("a tier needs pyarrow, which is not installed: pip install 'topichub[tier]'") from error
+        raise UsageError("a tier needs pyarrow, which is not installed: pip install '.[tier]'") from error
 
 
 def place_at(address: str) -> Place:

@@ -87,7 +87,9 @@ class Shelf:
         """
         try:
             self._check(entry)
-        except (JournalCorruptError, AbsentError) as error:
+        except AbsentError:
+            return "there is no such file"
+        except JournalCorruptError as error:
             return str(error)
         return ""
 

@@ -109,5 +109,5 @@ def test_a_tier_without_journals(tmp_path: Path) -> None:
 def test_pyarrow_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says what to install."""
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"pip install 'topichub\[tier\]'"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[tier\]'"):
         shelves(str(tmp_path), None)

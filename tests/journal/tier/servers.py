@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
 REGION = "us-east-1"
+
+_numbers = count()
+"""Of buckets: all servers of a process hold the same ones."""
 
 
 class Bucket:
@@ -23,20 +27,10 @@ class Bucket:
         self.server.start()
         host, self.port = self.server.get_host_and_port()
         endpoint = f"{host}:{self.port}"
-        self.address = f"s3://tier/some/prefix?endpoint=http://{endpoint}&region={REGION}"
-        self._system = S3FileSystem(
-            endpoint_override=endpoint, scheme="http", region=REGION, allow_bucket_creation=True
-        )
-        self._system.create_dir("tier")
-
-    def flip(self, name: str, place: int) -> None:
-        """Turn a bit of a file."""
-        path = f"tier/some/prefix/{name}"
-        with self._system.open_input_file(path) as file:
-            data = bytearray(file.read())
-        data[place] ^= 1
-        with self._system.open_output_stream(path) as file:
-            file.write(bytes(data))
+        self.name = f"tier{next(_numbers)}"
+        self.address = f"s3://{self.name}/some/prefix?endpoint=http://{endpoint}&region={REGION}"
+        system = S3FileSystem(endpoint_override=endpoint, scheme="http", region=REGION, allow_bucket_creation=True)
+        system.create_dir(self.name)
 
 
 @contextmanager

@@ -1,0 +1,28 @@
+"""Metrics of a journal's tier: how far it is copied, and what goes wrong with that. A snapshot is turned into text.
+
+Owner: nobody. What they mean is in `peers.node.metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from peers.journal.tiering import TierStatistics
+
+__all__ = ["tier_metrics"]
+
+
+def tier_metrics(tier: TierStatistics) -> Iterator[Metric]:
+    """Yield what is known of a tier."""
+    gauge, counter = GaugeMetricFamily, CounterMetricFamily
+    yield gauge("hub_journal_tier_ready", "1 while the journal is copied to its tier.", not tier.error)
+    yield gauge("hub_journal_tier_first_offset", "The oldest record there.", tier.first)
+    yield gauge("hub_journal_tier_copied_offset", "The offset behind the newest record there.", tier.next)
+    yield gauge("hub_journal_tier_files", "Files of records there.", tier.files)
+    yield gauge("hub_journal_tier_bytes", "Length of these files.", tier.size_bytes)
+    yield gauge("hub_journal_tier_missed_messages", "Deleted here before they were copied.", tier.missed)
+    yield counter("hub_journal_tier_failures", "Times that copying failed.", tier.failures_total)
+    yield counter("hub_journal_tier_restarts", "Times that the copying process ended.", tier.restarts_total)
