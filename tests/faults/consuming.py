@@ -1,0 +1,38 @@
+"""A member of a consumer group, in a process of its own, which may be killed: it notes each message, then acknowledges.
+
+    python -m tests.faults.consuming URL CONSUMER FILE
+
+Each message is a line `key number deliveries` at the end of the file, which all members share: what one write adds
+stands together, so that the file tells in which order the messages were worked on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+
+from peers.client import connect
+from peers.transport.backoff import Backoff
+
+_PREFETCH = 500
+"""Enough for a second of work, so that a kill finds much that is not acknowledged."""
+
+
+async def consume(url: str, name: str, path: str) -> None:
+    """Work until killed."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND)
+    async with (
+        connect(url, backoff=Backoff(base_s=0.05, cap_s=0.5)) as client,
+        client.consume(name, prefetch=_PREFETCH) as messages,
+    ):
+        while batch := await messages.batch():
+            lines = [f"{message.value[0]} {message.value[1]} {message.deliveries}\n" for message in batch]
+            os.write(log, "".join(lines).encode())
+            await messages.ack(*batch)
+
+
+if __name__ == "__main__":
+    logging.disable()  # the client tells of each lost connection
+    asyncio.run(consume(*sys.argv[1:]))

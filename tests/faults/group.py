@@ -1,0 +1,189 @@
+"""A group that consumes what a journal holds, while its members, and the hub, are killed.
+
+```
+fill ─▶ journal ─▶ hub, again and again ─▶ members, again and again ─▶ one file ─▶ what was worked on, in which order
+                    ▲ SIGKILL               ▲ SIGKILL
+```
+
+The moments of the kills are numbers of messages that were worked on, not times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from hub.batch import Batch
+from peers.client import ConnectionLostError, connect
+from tests.daemon.hub_process import ROOT, HubProcess
+
+__all__ = ["DONE_S", "Group", "Outcome"]
+
+NAME = "group"
+
+MEMBERS = 4
+
+KEYS = 64
+"""How many topics there are."""
+
+DONE_S = 600.0
+"""When it stops waiting for the last message."""
+
+_STAGED = 2_000
+"""So many messages are published together."""
+_LOOK_S = 0.02
+
+
+class Outcome(NamedTuple):
+    """What has become of it."""
+
+    worked: int
+    """Messages that were worked on, those that came again included."""
+    again: int
+    """How many of these were worked on before."""
+    redelivered: int
+    """How many the members were told of that they are delivered again."""
+    counted: int
+    """How many the last hub has counted of these."""
+    clients_killed: int
+    hubs_killed: int
+
+
+class Group:
+    """A journal, a hub on it, and a consumer with four members.
+
+    Args:
+        folder: Where all of it is.
+        messages: How many there are.
+        random: Decides who is killed.
+    """
+
+    def __init__(self, folder: Path, messages: int, random: Random) -> None:
+        self._messages = messages
+        self._random = random
+        self._journal = folder / "journal"
+        self._url = f"unix://{folder}/hub.sock"
+        self._log = folder / "log"
+        self._log.touch()
+        # How much of that was counted, and how many lines that is.
+        self._counted_bytes = self._lines = 0
+        self._members: list[asyncio.subprocess.Process] = []
+        self._hub: HubProcess
+        # What the hub said last of how many were delivered again, since its start.
+        self._counted = 0
+
+    async def run(self, client_kills: int, hub_kills: int) -> Outcome:
+        """Fill the journal, and have it consumed meanwhile; return what was worked on.
+
+        Raises:
+            AssertionError: A message was left out, or worked on before one of its key that stands before it.
+        """
+        await self._start_hub()
+        try:
+            await self._fill()
+            for _ in range(MEMBERS):
+                self._members.append(await self._start_member())
+            await self._disturb(client_kills, hub_kills)
+            await self._wait_done()
+        finally:
+            for member in self._members:
+                await _kill(member)
+            await self._hub.kill()
+        return self._check(client_kills, hub_kills)
+
+    async def _start_hub(self) -> None:
+        flags = ("--listen", self._url, "--journal", str(self._journal), "--log-format", "json")
+        self._hub = await HubProcess.start(flags, {})
+        await self._hub.wait_up()
+
+    async def _start_member(self) -> asyncio.subprocess.Process:
+        command = (sys.executable, "-m", "tests.faults.consuming", self._url, NAME, str(self._log))
+        return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+    async def _fill(self) -> None:
+        """Make the consumer, and record all messages: number n is of key n modulo `KEYS`."""
+        async with connect(self._url) as client:
+            async with client.consume(NAME, "/", from_offset=0, redeliver_s=60.0):
+                pass
+            for start in range(0, self._messages, _STAGED):
+                numbers = range(start, min(start + _STAGED, self._messages))
+                frames = b"".join(
+                    Batch.of(f"/{number % KEYS}", [(number % KEYS, number // KEYS)]).frames for number in numbers
+                )
+                await client.stage(str(start), 0, frames)
+                await client.commit(str(start), [0])
+
+    async def _disturb(self, client_kills: int, hub_kills: int) -> None:
+        """Kill members and hubs, evenly over what is worked on, in an order that is drawn."""
+        kills = deque([True] * client_kills + [False] * hub_kills)
+        self._random.shuffle(kills)
+        part = self._messages // (len(kills) + 2)
+        moment = part
+        while kills:
+            await self._wait_worked(moment)
+            moment += part
+            if kills.popleft():
+                place = self._random.randrange(MEMBERS)
+                await _kill(self._members[place])
+                self._members[place] = await self._start_member()
+            else:
+                self._hub.signal(signal.SIGKILL)
+                await self._hub.kill()
+                await self._start_hub()
+
+    async def _wait_worked(self, lines: int) -> None:
+        """Wait until so many messages were worked on, or all that there are."""
+        async with asyncio.timeout(DONE_S):
+            while self._worked() < lines and not await self._is_done():  # noqa: ASYNC110 -- a file tells nobody
+                await asyncio.sleep(_LOOK_S)
+
+    def _worked(self) -> int:
+        """Return how many messages were worked on; of the file what is new is counted."""
+        with self._log.open("rb") as log:
+            log.seek(self._counted_bytes)
+            news = log.read()
+        self._counted_bytes += len(news)
+        self._lines += news.count(b"\n")
+        return self._lines
+
+    async def _wait_done(self) -> None:
+        async with asyncio.timeout(DONE_S):
+            while not await self._is_done():  # noqa: ASYNC110 -- another process tells nobody
+                await asyncio.sleep(_LOOK_S)
+
+    async def _is_done(self) -> bool:
+        """Tell whether all that there is was acknowledged."""
+        with suppress(ConnectionLostError):
+            async with connect(self._url, reconnect=False) as client:
+                (row,) = await client.request("$hub/consumers", None)
+                self._counted = row["counters"]["redelivered_total"]
+                return bool(row["position"] >= self._messages)
+        return False
+
+    def _check(self, client_kills: int, hub_kills: int) -> Outcome:
+        """Look at what was worked on: everything, and of each key nothing before what stands before it."""
+        following = [0] * KEYS
+        worked = again = redelivered = 0
+        for line in self._log.read_text().splitlines():
+            key, number, deliveries = map(int, line.split())
+            worked += 1
+            redelivered += deliveries > 1
+            assert number <= following[key], f"key {key}: {number} before {following[key]}"
+            again += number < following[key]
+            following[key] = max(following[key], number + 1)
+        assert following == [len(range(key, self._messages, KEYS)) for key in range(KEYS)]
+        assert worked == self._messages + again
+        return Outcome(worked, again, redelivered, self._counted, client_kills, hub_kills)
+
+
+async def _kill(member: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        member.kill()
+    await member.wait()
